@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
-from ottla.dataplane.transactions.completion_waits import Endings
+from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.metadata_quorum.config import read_secret
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.topic_commands import (
@@ -73,9 +73,9 @@ class Broker:
         self.session = QuorumSession(
             config,
             on_delta=lambda image, delta: self.changed(delta.transactions),
-            on_settled=lambda name, number: self.endings.settled(name, number),
+            on_settled=lambda name, number: self.completion_waits.settled(name, number),
         )
-        self.endings = Endings(lambda: self.session.image)
+        self.completion_waits = CompletionWaits(lambda: self.session.image)
         self._reports: dict[asyncio.Task[None], None] = {}
 
     def changed(self, names: Iterable[str]) -> None:
@@ -101,7 +101,7 @@ class Broker:
             task = asyncio.create_task(self.session.submit(command))
             self._reports[task] = None
             task.add_done_callback(self._reports.pop)
-        self.endings.image_changed(names, leaders_changed=False)
+        self.completion_waits.image_changed(names, leaders_changed=False)
 
     async def reported(self) -> None:
         """Until the quorum has everything in writing."""
@@ -130,7 +130,7 @@ async def transact(broker: Broker, places: list[Place], count: list[int], until:
         ended = await broker.session.submit(
             EndTransaction(**who, producer_epoch=begun.producer_epoch, commits=True)  # type: ignore[arg-type]
         )
-        await broker.endings.over(name, ended.number, 10)
+        await broker.completion_waits.over(name, ended.number, 10)
         count[0] += 1
 
 

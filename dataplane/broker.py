@@ -27,7 +27,7 @@ from .configuration.config import BrokerConfig
 from .configuration.folder_settings import cordoned_folders, move_bytes_per_second
 from .configuration.topic_settings import TopicSettingsView
 from .groups.coordinator import GroupCoordinator
-from .groups.dependencies import GROUP_RESOURCE, Surroundings
+from .groups.dependencies import GROUP_RESOURCE, GroupDependencies
 from .groups.replicated_log import ReplicatedOffsetsLog
 from .handlers.alter_configs import AlterConfigsHandlers
 from .handlers.api_versions import ApiVersionsHandlers
@@ -77,7 +77,7 @@ from .storage.log_store import LogStore
 from .storage.log_upkeep import LogUpkeep
 from .storage.log_verifier import LogVerifier
 from .transaction_apis import transaction_handlers
-from .transactions.participant import Transactions
+from .transactions.participant import TransactionParticipant
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Broker:
             self._session_config(reached),
             on_delta=self._image_changed,
             progress=lambda: self.replicas.progress(),
-            on_settled=lambda name, number: self.transactions.endings.settled(name, number),
+            on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
             on_lost=self._lost,
         )
         self.logs.cordoned = cordoned_folders(self.own_settings, config.log_dirs)
@@ -146,14 +146,14 @@ class Broker:
             _steady_wall_ms(),
             self._offsets_partitions,
             lambda: self.session.image.topics,
-            Surroundings(
+            GroupDependencies(
                 group_settings=lambda group_id: self.session.image.configs.get(
                     (GROUP_RESOURCE, group_id), {}
                 ),
                 wall_ms=wall_ms,
             ),
         )
-        self.transactions = Transactions(
+        self.transactions = TransactionParticipant(
             config.node_id,
             self.replicas,
             lambda: self.session.image,

@@ -23,7 +23,7 @@ from .replication.replicas.dependencies import wall_ms
 from .replication.replicas.replicas import Replicas
 from .transactions.client_commands import ClientOrigins
 from .transactions.offsets_due import OffsetsDue
-from .transactions.participant import Transactions
+from .transactions.participant import TransactionParticipant
 from .transactions.producer_ids import ProducerIds, blocks_from
 from .transactions.tokens import TransactionTokens
 
@@ -33,23 +33,23 @@ def transaction_handlers(
     session: QuorumSession,
     replicas: Replicas,
     groups: GroupCoordinator,
-    parts: Transactions,
+    parts: TransactionParticipant,
     creator: TopicCreator,
     timeout_max_ms: Callable[[], int],
 ) -> Iterator[object]:
     """Each to be registered."""
-    node_id, endings = config.node_id, parts.endings
+    node_id, completion_waits = config.node_id, parts.completion_waits
     origins = ClientOrigins(node_id, session, wall_ms)
     offsets_due = OffsetsDue()
     yield InitProducerIdHandlers(ProducerIds(blocks_from(session, node_id)), session, origins, timeout_max_ms)
     yield AddToTxnHandlers(session, origins, lambda: creator.create([OFFSETS_TOPIC]), offsets_due)
-    yield EndTxnHandlers(session, origins, endings, offsets_due)
+    yield EndTxnHandlers(session, origins, completion_waits, offsets_due)
     tokens = TransactionTokens(config.quorum.secret, config.cluster_id)
-    yield SharedTransactionHandlers(session, origins, endings, tokens, timeout_max_ms)
+    yield SharedTransactionHandlers(session, origins, completion_waits, tokens, timeout_max_ms)
     yield TxnOffsetCommitHandlers(
         groups, replicas, parts.gate, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
     )
-    yield WriteTxnMarkersHandlers(replicas, session, parts.markers, endings)
+    yield WriteTxnMarkersHandlers(replicas, session, parts.markers, completion_waits)
     yield DescribeTransactionsHandlers(node_id, session, session.transactions, wall_ms)
     yield AbortTransactionHandlers(session)
     yield DeleteTransactionalIdHandlers(session)

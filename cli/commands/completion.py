@@ -1,14 +1,19 @@
-"""`ottla completion`: a completion script for a shell, made from the parsers of all commands."""
+"""`ottla completion`: a completion script for a shell, which shtab makes from the parsers of all commands."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from ..completion_scripts import SHELLS, Word, words_of
 from ..options import CommandParser, command_parser
 from ..terminal import say_lines
+
+if TYPE_CHECKING:
+    from ..main import Command
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 def parser(name: str) -> CommandParser:
@@ -27,17 +32,42 @@ def parser(name: str) -> CommandParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
-    say_lines(SHELLS[arguments.shell](all_words()))
+    say_lines(script(arguments.shell))
     return 0
 
 
-def all_words() -> list[Word]:
-    """What may follow `ottla`, and what may follow that."""
-    from ..main import COMMANDS, Command
+def script(shell: str) -> str:
+    """The completion script of a shell in `SHELLS`."""
+    import shtab
+
+    commands = all_commands()
+    for each in _parsers(commands):
+        for action in each._actions:
+            if action.metavar in ("FILE", "PATH"):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar == "DIR":
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    return shtab.complete(commands, shell)
+
+
+def all_commands() -> argparse.ArgumentParser:
+    """One parser that has every command. `ottla` itself imports only the command that was asked for."""
+    from ..main import COMMANDS
 
     package = __package__.rpartition(".")[0] if __package__ else ""
-    found: list[Word] = []
+    everything = argparse.ArgumentParser(prog="ottla")
+    commands = everything.add_subparsers()
     for name, module in COMMANDS.items():
-        command = cast(Command, import_module(f".{module}", package))
-        found.append(words_of(name, command.parser(name)))
-    return [*found, Word("version", "print the version", (), ())]
+        command = cast("Command", import_module(f".{module}", package)).parser(name)
+        commands.add_parser(name, parents=[command], add_help=False, help=command.description)
+    commands.add_parser("version", help="print the version")
+    return everything
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and all below it."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _parsers(below)

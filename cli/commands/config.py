@@ -38,7 +38,7 @@ def parser(name: str) -> CommandParser:
         "List what has settings of its own.",
         "  ottla config list\n  ottla config list client-metrics",
     )
-    listing.add_argument("type", nargs="?", choices=TYPES, help="only of this type")
+    listing.add_argument("type", nargs="?", choices=tuple(TYPES), help="only of this type")
     get = actions.add(
         "get",
         "config:get",
@@ -200,7 +200,9 @@ async def _with_admin(arguments: argparse.Namespace, ask: Any) -> Any:
 
 
 def _resource(options: argparse.ArgumentParser) -> None:
-    options.add_argument("type", choices=TYPES, help="topic, broker, group, client-metrics or broker-logger")
+    options.add_argument(
+        "type", choices=tuple(TYPES), help="topic, broker, group, client-metrics or broker-logger"
+    )
     options.add_argument("name", metavar="NAME", help="its name; of a broker the id, or all")
 
 

@@ -62,7 +62,7 @@ def parser(name: str) -> CommandParser:
     )
     options.add_argument("--timestamp", type=int, metavar="MS", help="of every record; now, if not given")
     options.add_argument("-z", "--compression", choices=CODECS, default="none", help="none, if not given")
-    options.add_argument("--acks", choices=ACKS, default="all", help="all, if not given")
+    options.add_argument("--acks", choices=tuple(ACKS), default="all", help="all, if not given")
     options.add_argument(
         "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more (5)"
     )

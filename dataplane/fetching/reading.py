@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -34,7 +35,7 @@ _FIRST_WITH_ZSTD = 10
 FIRST_FROM_FOLLOWERS = 11
 """Fetch version whose clients know that they may read from followers."""
 _FIRST_WITH_LEADERS = 12
-_ZSTD = 4
+_ZSTD = Compression.ZSTD.value
 PARTITIONS_PER_TURN = 1000
 """How many are read before others have their turn."""
 

@@ -48,7 +48,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch >= MAX_SESSION_ID else epoch + 1
 
 
-class Parked(Protocol):
+class WaitingFetch(Protocol):
     """A fetch of the session that waits for records."""
 
     def wake(self) -> None: ...
@@ -133,7 +133,7 @@ class FetchSession:
         self.by_id = by_id
         self.partitions: dict[Key, SessionPartition] = {}
         self.active: dict[SessionPartition, None] = {}
-        self.parked: Parked | None = None
+        self.parked: WaitingFetch | None = None
         # Of the last request. What is news depends on it.
         self.isolation_level = 0
         self.created_ms = self.last_used_ms = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode
-from .classic.group import Group
+from .classic.group import ClassicGroup
 from .consumer.group import ConsumerGroup
 from .consumer.member import TopicPartition
 from .consumer.offset_checks import check_commit as check_consumer_commit
@@ -40,7 +40,7 @@ def check_commit(
     """OffsetCommit. `knows_epochs` from version 9 on, which consumer groups are for."""
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
-    if isinstance(group, Group):
+    if isinstance(group, ClassicGroup):
         return group.check_commit(who.member_id, who.instance_id, who.generation, now_ms)
     error = check_consumer_commit(group, who.member_id, who.generation, partitions)
     member = group.members.get(who.member_id)
@@ -55,7 +55,7 @@ def check_transactional_commit(
     told of a stale epoch and of a missing group as of a wrong generation."""
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
-    if isinstance(group, Group):
+    if isinstance(group, ClassicGroup):
         return group.check_transactional_commit(who.member_id, who.instance_id, who.generation)
     return _check_in_consumer_group(group, who, partitions, knows_epochs=knows_epochs)
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .classic.group import Group
+from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, SyncReply
 from .classic.states import GroupState
 from .consumer import classic_members
 from .consumer.group import Change, ConsumerGroup, RecordKind
-from .consumer.member import JOIN_EPOCH, Heartbeat, HeartbeatReply
+from .consumer.member import JOIN_EPOCH, HeartbeatReply, MemberHeartbeat
 from .consumer.migration import downgrade, must_downgrade, upgrade
 from .consumer.records import consumer_record
-from .dependencies import Surroundings
+from .dependencies import GroupDependencies
 from .group_table import GroupTable
 from .limits import GroupLimits
 from .records import KeyValue, group_record
@@ -35,20 +35,20 @@ class ConsumerGroups:
         table: GroupTable,
         writes: ShardWrites,
         limits: GroupLimits,
-        surroundings: Surroundings,
+        dependencies: GroupDependencies,
         now_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         answer: Callable[[Effect], None],
     ) -> None:
         self._table, self._writes, self._limits = table, writes, limits
-        self._surroundings, self._now_ms, self._new_member_id = surroundings, now_ms, new_member_id
+        self._dependencies, self._now_ms, self._new_member_id = dependencies, now_ms, new_member_id
         self._answer = answer
         # Who waits for the latest write of a group: answers must not overtake it.
         self._waiting: dict[str, list[Told]] = {}
 
     # ------------------------------------------------------------ the consumer protocol
 
-    def heartbeat(self, group_id: str, beat: Heartbeat, reply: HeartbeatTicket) -> None:
+    def heartbeat(self, group_id: str, beat: MemberHeartbeat, reply: HeartbeatTicket) -> None:
         """ConsumerGroupHeartbeat; GROUP_ID_NOT_FOUND for a group that is none and cannot become one."""
         now = self._now_ms()
         present = self._table.groups.get(group_id)
@@ -64,20 +64,20 @@ class ConsumerGroups:
             group, lambda code: reply(answer if code is ErrorCode.NONE else KafkaError(code)), beat.member_id
         )
 
-    def _made_for(self, group_id: str, present: Group | None, beat: Heartbeat) -> ConsumerGroup:
+    def _made_for(self, group_id: str, present: ClassicGroup | None, beat: MemberHeartbeat) -> ConsumerGroup:
         if beat.epoch != JOIN_EPOCH:
             problem = "not found" if present is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
-        limits, topics = self._limits.consumer, self._surroundings.topics
-        settings = self._surroundings.settings_of(group_id)
+        limits, topics = self._limits.consumer, self._dependencies.topics
+        settings = self._dependencies.settings_of(group_id)
         if present is None or present.state is GroupState.EMPTY:
             return ConsumerGroup(group_id, limits, topics, settings)
         return upgrade(present, limits, topics, settings, self._now_ms())
 
-    def _take_place(self, group: ConsumerGroup, present: Group | ConsumerGroup | None) -> None:
+    def _take_place(self, group: ConsumerGroup, present: ClassicGroup | ConsumerGroup | None) -> None:
         """The new group stands where a classic one was, whose members are sent to join again."""
         group.note_all()
-        if isinstance(present, Group):
+        if isinstance(present, ClassicGroup):
             for effect in present.kill(self._now_ms(), ErrorCode.REBALANCE_IN_PROGRESS):
                 self._answer(effect)
         if present is None:

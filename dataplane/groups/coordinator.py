@@ -14,7 +14,7 @@ from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
-from .dependencies import Surroundings
+from .dependencies import GroupDependencies
 from .limits import GroupLimits
 from .shard import Shard
 from .writes import OffsetsLog
@@ -48,10 +48,10 @@ class GroupCoordinator:
         now_ms: Callable[[], int],
         partition_count: Callable[[], int | None],
         topics: Callable[[], Container[str]],
-        surroundings: Surroundings | None = None,
+        dependencies: GroupDependencies | None = None,
     ) -> None:
         """`partition_count` and `topics` are as the cluster image has them now."""
-        self._surroundings = surroundings or Surroundings()
+        self._dependencies = dependencies or GroupDependencies()
         self._topics = topics
         self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
         self._shards: dict[int, Shard] = {}
@@ -62,7 +62,7 @@ class GroupCoordinator:
         """This broker leads the partition now: replay it."""
         self.resigned(partition)
         shard = self._shards[partition] = Shard(
-            offsets_log, self._limits, self._now_ms, surroundings=self._surroundings
+            offsets_log, self._limits, self._now_ms, dependencies=self._dependencies
         )
         task = asyncio.get_running_loop().create_task(self._load(partition, shard))
         self._loading.add(task)
@@ -79,7 +79,7 @@ class GroupCoordinator:
         """Topics may have come, grown or gone: consumer groups hear of it with their next heartbeat."""
         touched = {topic_id for topic_id, _ in delta.partitions} | delta.topics | delta.removed_topics
         if touched:
-            self._surroundings.topics.update(image, touched)
+            self._dependencies.topics.update(image, touched)
 
     def topics_removed(self, names: Iterable[str]) -> None:
         """These topics were deleted, though others may have their names by now: offsets in them go along."""
@@ -90,7 +90,7 @@ class GroupCoordinator:
 
     def _forget_removed(self, shard: Shard) -> None:
         """The same for topics that were deleted while nobody had the shard loaded."""
-        existing, ids = self._topics(), self._surroundings.topics.ids
+        existing, ids = self._topics(), self._dependencies.topics.ids
         shard.forget(
             lambda topic, committed: topic not in existing or not committed.is_of(ids.get(topic, ZERO_UUID))
         )

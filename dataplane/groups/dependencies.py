@@ -17,7 +17,7 @@ def _no_settings(_group_id: str) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class GroupDependencies:
     """`group_settings` tells the settings that were given to one group (`consumer.session.timeout.ms`, ...).
 
     `wall_ms` is the clock that logs judge timestamps by: records are stamped by it. It may jump, so nothing expires

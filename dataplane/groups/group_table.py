@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .classic.group import Group
+from .classic.group import ClassicGroup
 from .consumer.group import ConsumerGroup
 
-AnyGroup = Group | ConsumerGroup
+AnyGroup = ClassicGroup | ConsumerGroup
 
 _DEAD = "Dead"
 """The state's name in either protocol."""

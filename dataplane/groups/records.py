@@ -23,11 +23,11 @@ from ...protocol.messages.group_records import (
 )
 from ...protocol.record import ControlType, Record, decode_records, encode_batch, read_control_record
 from ...protocol.record_batch import NO_PRODUCER_ID, BatchHeader, walk_batches
-from .classic.group import Group
-from .classic.membership import Member
+from .classic.group import ClassicGroup
+from .classic.membership import ClassicMember
 from .classic.states import GroupState
 from .committed_offset import CommittedOffset, TopicPartition
-from .consumer.records import READ_KINDS, ConsumerRecord, read_consumer_record
+from .consumer.records import READ_KINDS, ConsumerGroupRecord, read_consumer_record
 from .limits import GroupLimits
 
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 4
@@ -40,7 +40,7 @@ _version = struct.Struct(">h")
 KeyValue = tuple[bytes, bytes | None]
 
 
-class Writer(NamedTuple):
+class OffsetsWriter(NamedTuple):
     """Whose transaction a batch is part of."""
 
     producer_id: int
@@ -100,7 +100,7 @@ def offset_record(record: OffsetRecord) -> KeyValue:
     return _with_version(OFFSET_KEY_VERSION, encode(key, OFFSET_KEY_VERSION)), value
 
 
-def group_record(group: Group) -> KeyValue:
+def group_record(group: ClassicGroup) -> KeyValue:
     """Key and value that store a group as it is now; a dead one becomes a tombstone."""
     key = _with_version(GROUP_KEY_VERSION, encode(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION))
     if group.state is GroupState.DEAD:
@@ -130,17 +130,17 @@ def group_record(group: Group) -> KeyValue:
 
 def restore_group(
     record: GroupRecord, limits: GroupLimits, new_member_id: Callable[[str], str], now_ms: int
-) -> Group:
+) -> ClassicGroup:
     """The group a record describes; every member's session starts anew."""
     value = record.value
     assert value is not None
-    group = Group(record.group_id, limits, new_member_id)
+    group = ClassicGroup(record.group_id, limits, new_member_id)
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
     group.protocol, group.leader = value.protocol, value.leader
     group.state_changed_ms = value.current_state_timestamp if value.current_state_timestamp > 0 else now_ms
     for m in value.members:
-        member = Member(
+        member = ClassicMember(
             m.member_id,
             m.group_instance_id,
             m.client_id,
@@ -164,7 +164,7 @@ def batch_of(records: Iterable[KeyValue], now_ms: int) -> bytearray:
     return bytearray(encode_batch([(key, value, now_ms) for key, value in records]))
 
 
-def transactional_batch_of(records: Iterable[KeyValue], writer: Writer, now_ms: int) -> bytearray:
+def transactional_batch_of(records: Iterable[KeyValue], writer: OffsetsWriter, now_ms: int) -> bytearray:
     """The same as part of a writer's transaction. It has no sequence: the writer did not send this batch."""
     return bytearray(
         encode_batch(
@@ -176,7 +176,7 @@ def transactional_batch_of(records: Iterable[KeyValue], writer: Writer, now_ms: 
     )
 
 
-StoredRecord = OffsetRecord | GroupRecord | ConsumerRecord | TransactionEnd
+StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | TransactionEnd
 
 
 def read_records(data: memoryview) -> Iterator[StoredRecord]:

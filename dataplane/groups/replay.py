@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...protocol.record_batch import NO_PRODUCER_ID
-from .consumer.records import ConsumerRecord, StoredConsumerGroup
-from .dependencies import Surroundings
+from .consumer.records import ConsumerGroupRecord, StoredConsumerGroup
+from .dependencies import GroupDependencies
 from .group_table import AnyGroup
 from .limits import GroupLimits
 from .offsets import OffsetStore
@@ -34,7 +34,7 @@ class Replay:
                 case GroupRecord(group_id):
                     self._classic[group_id] = record
                     self._consumer.pop(group_id, None)
-                case ConsumerRecord(group_id):
+                case ConsumerGroupRecord(group_id):
                     self._consumer.setdefault(group_id, StoredConsumerGroup()).replay(record)
                     if record.value is not None:
                         self._classic.pop(group_id, None)
@@ -51,7 +51,7 @@ class Replay:
     def groups(
         self,
         limits: GroupLimits,
-        surroundings: Surroundings,
+        dependencies: GroupDependencies,
         new_member_id: Callable[[str], str],
         now_ms: int,
     ) -> Iterator[AnyGroup]:
@@ -61,5 +61,5 @@ class Replay:
         for group_id, stored in self._consumer.items():
             if stored.exists:
                 yield stored.restore(
-                    group_id, limits.consumer, surroundings.topics, surroundings.settings_of(group_id), now_ms
+                    group_id, limits.consumer, dependencies.topics, dependencies.settings_of(group_id), now_ms
                 )

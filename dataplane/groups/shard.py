@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .classic.group import Group
+from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
 from .commit_checks import Committer, check_commit, check_transactional_commit
 from .consumer.group import ConsumerGroup
 from .consumer.offset_checks import check_fetch
 from .consumer_shell import ConsumerGroups
-from .dependencies import Surroundings
+from .dependencies import GroupDependencies
 from .expiry import consumed_topics, expired, may_go
 from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .pending_offsets import AFTER_ALL
-from .records import KeyValue, OffsetRecord, TransactionEnd, Writer, group_record, offset_record
+from .records import KeyValue, OffsetRecord, OffsetsWriter, TransactionEnd, group_record, offset_record
 from .replay import Replay
 from .writes import OffsetsLog, ShardWrites
 
@@ -55,12 +55,12 @@ class Shard:
         limits: GroupLimits,
         now_ms: Callable[[], int],
         commit_timeout_s: float = 5.0,
-        surroundings: Surroundings | None = None,
+        dependencies: GroupDependencies | None = None,
     ) -> None:
         """`commit_timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
         self._log, self._limits, self._now_ms = log, limits, now_ms
-        self._surroundings = surroundings or Surroundings()
-        self._writes = ShardWrites(log, self._surroundings.wall_ms or now_ms, commit_timeout_s)
+        self._dependencies = dependencies or GroupDependencies()
+        self._writes = ShardWrites(log, self._dependencies.wall_ms or now_ms, commit_timeout_s)
         self._table = GroupTable(now_ms, self._due)
         # Markers that came below the high watermark while the log was being read.
         self._ended: list[TransactionEnd] = []
@@ -68,7 +68,7 @@ class Shard:
         self._commits: Counter[str] = Counter()
         self.offsets = OffsetStore()
         self.consumer = ConsumerGroups(
-            self._table, self._writes, limits, self._surroundings, now_ms, new_member_id, _answer
+            self._table, self._writes, limits, self._dependencies, now_ms, new_member_id, _answer
         )
         self.loaded = False
         self.closed = False
@@ -92,7 +92,7 @@ class Shard:
             replay.feed(data)
         if self.closed:
             return
-        for group in replay.groups(self._limits, self._surroundings, new_member_id, self._now_ms()):
+        for group in replay.groups(self._limits, self._dependencies, new_member_id, self._now_ms()):
             self._table.put(group)
             self._table.schedule(group)
         for group_id in [*self.offsets.groups(), *self.offsets.pending.groups()]:
@@ -105,14 +105,14 @@ class Shard:
     def _make_sure_of(self, group_id: str) -> None:
         """Whoever has offsets is a group, if only an empty one."""
         if group_id not in self.groups:
-            self._table.put(Group(group_id, self._limits, new_member_id))
+            self._table.put(ClassicGroup(group_id, self._limits, new_member_id))
 
     def close(self) -> None:
         """Another broker leads this shard now: everyone waiting is sent there."""
         self.closed = self._writes.closed = True
         self._table.close()
         for group in self.groups.values():
-            if isinstance(group, Group):
+            if isinstance(group, ClassicGroup):
                 for effect in group.kill(self._now_ms()):
                     _answer(effect)
         self._table.groups.clear()
@@ -133,7 +133,7 @@ class Shard:
     def join(self, group_id: str, request: JoinRequest, reply: JoinTicket) -> None:
         """JoinGroup; a new group is made only for a member without an id."""
         group = self.groups.get(group_id)
-        if isinstance(group, Group):
+        if isinstance(group, ClassicGroup):
             self._perform(group, group.join(request, reply, self._now_ms()))
         elif group is not None and group.members:
             self.consumer.join(group, request, reply)
@@ -147,7 +147,7 @@ class Shard:
     ) -> None:
         """Make a classic group for one that is taken into it. Only to such a one the empty consumer group gives
         way: offsets without a group would never expire, and in a new group they expire sooner."""
-        group = Group(group_id, self._limits, new_member_id)
+        group = ClassicGroup(group_id, self._limits, new_member_id)
         effects = group.join(request, reply, self._now_ms())
         if group.members or group.pending_ids:
             if empty is not None:
@@ -236,7 +236,7 @@ class Shard:
         self,
         group_id: str,
         who: Committer,
-        writer: Writer,
+        writer: OffsetsWriter,
         offsets: Mapping[TopicPartition, CommittedOffset],
         done: Callable[[ErrorCode], None],
         *,
@@ -407,7 +407,7 @@ class Shard:
                 self.offsets.remove(group_id, partition, position)
             # Made by a commit that was on its way.
             left = self.groups.get(group_id)
-            made_since = isinstance(left, Group) and left.generation == 0 and may_go(left)
+            made_since = isinstance(left, ClassicGroup) and left.generation == 0 and may_go(left)
             if made_since and not self.offsets.known_partitions(group_id):
                 self._table.drop(group_id)
 
@@ -420,7 +420,7 @@ class Shard:
 
     # ------------------------------------------------------------ effects
 
-    def _perform(self, group: Group, effects: Sequence[Effect]) -> None:
+    def _perform(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, StoreGroup):
                 self._store(group, effect)
@@ -428,7 +428,7 @@ class Shard:
                 _answer(effect)
         self._table.schedule(group)
 
-    def _store(self, group: Group, what: StoreGroup) -> None:
+    def _store(self, group: ClassicGroup, what: StoreGroup) -> None:
         def written(outcome: ErrorCode) -> None:
             if what.then is not None:
                 _answer(what.then(outcome))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .records import KeyValue, Writer, batch_of, transactional_batch_of
+from .records import KeyValue, OffsetsWriter, batch_of, transactional_batch_of
 
 _BATCH_BYTES = 512 * 1024
 """Half of what the log takes by default: records that come to more go into several batches."""
@@ -91,7 +91,7 @@ class ShardWrites:
     def write_transactional(
         self,
         records: Iterable[KeyValue],
-        writer: Writer,
+        writer: OffsetsWriter,
         done: Callable[[ErrorCode], None],
         appended: Callable[[int], None],
         show: Callable[[], None],

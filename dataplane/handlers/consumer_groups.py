@@ -21,8 +21,8 @@ from ..groups.consumer.member import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerMember,
-    Heartbeat,
     HeartbeatReply,
+    MemberHeartbeat,
     Partitions,
     by_topic,
 )
@@ -67,7 +67,7 @@ class ConsumerGroupHandlers:
         except KafkaError as error:
             reply(error)
             return
-        beat = Heartbeat(
+        beat = MemberHeartbeat(
             message.member_id or new_member_id(),
             message.member_epoch,
             message.instance_id,

@@ -22,7 +22,7 @@ from ..transactions.client_commands import (
     not_told_of_the_next_epoch,
     told_to_the_client,
 )
-from ..transactions.completion_waits import Endings
+from ..transactions.completion_waits import CompletionWaits
 from ..transactions.offsets_due import OffsetsDue
 
 _FIRST_WITH_PRODUCER_FENCED = 2
@@ -34,11 +34,15 @@ class EndTxnHandlers:
     """Has the quorum decide, and waits until the markers are written."""
 
     def __init__(
-        self, quorum: Quorum, origins: ClientOrigins, endings: Endings, offsets_due: OffsetsDue
+        self,
+        quorum: Quorum,
+        origins: ClientOrigins,
+        completion_waits: CompletionWaits,
+        offsets_due: OffsetsDue,
     ) -> None:
         self._quorum = quorum
         self._origins = origins
-        self._endings = endings
+        self._completion_waits = completion_waits
         self._offsets_due = offsets_due
 
     @handles(EndTxnRequest, 0, 5)
@@ -58,7 +62,7 @@ class EndTxnHandlers:
         knows_fenced = request.api_version >= _FIRST_WITH_PRODUCER_FENCED
         with told_to_the_client(request, knows_fenced=knows_fenced, knows_abortable=bumps):
             ended = await self._quorum.submit(command)
-            await self._endings.over(command.transactional_id, ended.number, END_TIMEOUT_S)
+            await self._completion_waits.over(command.transactional_id, ended.number, END_TIMEOUT_S)
         moved_on = (ended.producer_id, ended.producer_epoch) != (message.producer_id, message.producer_epoch)
         if moved_on and not bumps and request.api_version < _FIRST_THAT_RECOVERS:
             raise not_told_of_the_next_epoch(message.transactional_id)

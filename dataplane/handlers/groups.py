@@ -33,7 +33,7 @@ from ottla.protocol.messages.groups import (
     SyncGroupResponse,
 )
 
-from ..groups.classic.group import Group
+from ..groups.classic.group import ClassicGroup
 from ..groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ..groups.coordinator import GroupCoordinator
 from ..runtime.time_slices import in_turns
@@ -173,7 +173,7 @@ class GroupHandlers:
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
         group = shard.groups.get(group_id)
-        if not isinstance(group, Group):
+        if not isinstance(group, ClassicGroup):
             return _not_classic(group_id, version, exists=group is not None)
         return DescribedGroup(
             group_id=group_id,
@@ -205,14 +205,16 @@ class GroupHandlers:
             for group in shard.groups.values():
                 if states and group.state.value.lower() not in states:
                     continue
-                classic = isinstance(group, Group)
+                classic = isinstance(group, ClassicGroup)
                 kind = "classic" if classic else "consumer"
                 if types and kind not in types:
                     continue
                 listed.append(
                     ListedGroup(
                         group_id=group.group_id,
-                        protocol_type=(group.protocol_type or "") if isinstance(group, Group) else "consumer",
+                        protocol_type=(group.protocol_type or "")
+                        if isinstance(group, ClassicGroup)
+                        else "consumer",
                         group_state=group.state.value,
                         group_type=kind,
                     )

@@ -14,6 +14,7 @@ import struct
 from functools import partial
 from time import perf_counter
 
+from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
     NodeEndpoint,
@@ -32,7 +33,7 @@ from ..producing.deferred_batches import (
     ALL,
     Deferred,
     DeferredBatch,
-    Place,
+    PlaceInAnswer,
     TransactionalBatches,
     Uncommitted,
     failure,
@@ -51,7 +52,7 @@ log = logging.getLogger(__name__)
 # Batch length, magic and attributes of a record batch.
 _BATCH = struct.Struct(">8xi4xb4xh")
 _MAGIC = 2
-_ZSTD = 4
+_ZSTD = Compression.ZSTD.value
 
 _ON_LOOP_S = 0.01
 """For so long the event loop expands the batches of one request, which may have many; threads do the rest."""
@@ -141,7 +142,7 @@ class ProduceHandlers:
                         attributes & TRANSACTIONAL_FLAG
                         and not self._transactional.admits(partition, records, message.transactional_id or "")
                     ):
-                        place = Place(partition, answers, len(answers))
+                        place = PlaceInAnswer(partition, answers, len(answers))
                         deferred.append(DeferredBatch(place, records, takes_long))
                         answers.append(PartitionProduceResponse(index=data.index))
                         continue
@@ -150,7 +151,7 @@ class ProduceHandlers:
                         waiting.append((partition, end, answer))
                 except TakesLong:
                     assert partition is not None
-                    place = Place(partition, answers, len(answers))
+                    place = PlaceInAnswer(partition, answers, len(answers))
                     deferred.append(DeferredBatch(place, records, takes_long=True))
                     answer = PartitionProduceResponse(index=data.index)
                 except Exception as error:

@@ -29,7 +29,7 @@ from ..quorum.access import Quorum
 from ..server.handler import Request, handles
 from ..transactions.argument_checks import check_app_version, check_timeout, check_transactional_id
 from ..transactions.client_commands import END_TIMEOUT_S, ClientOrigins, told_to_the_client
-from ..transactions.completion_waits import Endings
+from ..transactions.completion_waits import CompletionWaits
 from ..transactions.tokens import JoinableTransaction, TransactionTokens
 
 NOBODY = -1
@@ -42,13 +42,13 @@ class SharedTransactionHandlers:
         self,
         quorum: Quorum,
         origins: ClientOrigins,
-        endings: Endings,
+        completion_waits: CompletionWaits,
         tokens: TransactionTokens,
         timeout_max_ms: Callable[[], int],
     ) -> None:
         self._quorum = quorum
         self._origins = origins
-        self._endings = endings
+        self._completion_waits = completion_waits
         self._tokens = tokens
         self._timeout_max_ms = timeout_max_ms
 
@@ -142,7 +142,7 @@ class SharedTransactionHandlers:
         )
         with told_to_the_client(request):
             ended = await self._quorum.submit(command)
-            await self._endings.over(command.transactional_id, ended.number, END_TIMEOUT_S)
+            await self._completion_waits.over(command.transactional_id, ended.number, END_TIMEOUT_S)
         return CommitTransactionResponse(
             producer_id=ended.producer_id,
             producer_epoch=ended.producer_epoch,

@@ -26,7 +26,7 @@ from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..groups.commit_checks import Committer
 from ..groups.committable_offsets import SortedCommit, sort_commit
 from ..groups.coordinator import GroupCoordinator, partition_for
-from ..groups.records import Writer
+from ..groups.records import OffsetsWriter
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
@@ -121,7 +121,7 @@ class TxnOffsetCommitHandlers:
         shard.commit_in_transaction(
             message.group_id,
             Committer(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch),
-            Writer(message.producer_id, message.producer_epoch),
+            OffsetsWriter(message.producer_id, message.producer_epoch),
             offsets.accepted,
             done,
             knows_epochs=request.api_version >= _FIRST_WITH_TOPIC_IDS,

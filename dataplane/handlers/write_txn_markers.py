@@ -42,7 +42,7 @@ from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles
 from ..transactions.client_commands import END_TIMEOUT_S
-from ..transactions.completion_waits import Endings
+from ..transactions.completion_waits import CompletionWaits
 from ..transactions.markers import Markers
 
 log = logging.getLogger(__name__)
@@ -82,12 +82,12 @@ class WriteTxnMarkersHandlers:
         replicas: Replicas,
         quorum: Quorum,
         markers: Markers,
-        endings: Endings,
+        completion_waits: CompletionWaits,
     ) -> None:
         self._replicas = replicas
         self._quorum = quorum
         self._markers = markers
-        self._endings = endings
+        self._completion_waits = completion_waits
 
     @handles(WriteTxnMarkersRequest, 1, 2, on_error=_refused)
     async def write(self, request: Request, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
@@ -151,7 +151,7 @@ class WriteTxnMarkersHandlers:
                 ErrorCode.INVALID_TXN_STATE, f"transaction {number} of {name!r} is being committed"
             )
         try:
-            await self._endings.over(name, number, END_TIMEOUT_S)
+            await self._completion_waits.over(name, number, END_TIMEOUT_S)
         except KafkaError as error:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from error
 

@@ -62,7 +62,7 @@ def in_version(error: KafkaError, version: int) -> KafkaError:
     return error
 
 
-class Place(NamedTuple):
+class PlaceInAnswer(NamedTuple):
     """Whose batch it is, and where in the answer it stands."""
 
     partition: Partition
@@ -78,13 +78,13 @@ class Place(NamedTuple):
 class DeferredBatch(NamedTuple):
     """A batch that is not appended at once."""
 
-    place: Place
+    place: PlaceInAnswer
     records: memoryview
     takes_long: bool = False
     """Whether the event loop has found that out already."""
 
 
-class Appender(Protocol):
+class BatchAppender(Protocol):
     """The handlers of Produce."""
 
     def append(
@@ -158,7 +158,7 @@ class Deferred:
 
     def __init__(
         self,
-        appender: Appender,
+        appender: BatchAppender,
         transactional: TransactionalBatches,
         request: Request,
         message: ProduceRequest,
@@ -187,7 +187,7 @@ class Deferred:
             except KafkaError as error:
                 arrived(error)
 
-    def _arrived(self, place: Place, outcome: Outcome) -> None:
+    def _arrived(self, place: PlaceInAnswer, outcome: Outcome) -> None:
         """Validated, and in the topic's form. If its transaction is not known yet, it goes on waiting for that."""
         if isinstance(outcome, KafkaError):
             self._settle(place, outcome)
@@ -213,7 +213,7 @@ class Deferred:
             return
         self._settle(place, outcome)
 
-    def _released(self, place: Place, batch: ValidatedBatch, error: KafkaError | None) -> None:
+    def _released(self, place: PlaceInAnswer, batch: ValidatedBatch, error: KafkaError | None) -> None:
         self._transactional.let_go(len(batch.records))
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
             place.partition.log.refused_for_now(batch.records)
@@ -225,7 +225,7 @@ class Deferred:
             error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
         self._settle(place, batch if error is None else error)
 
-    def _settle(self, place: Place, outcome: Outcome) -> None:
+    def _settle(self, place: PlaceInAnswer, outcome: Outcome) -> None:
         """Append it or take the refusal; with the last one the request is answered."""
         partition, answers, position = place
         try:

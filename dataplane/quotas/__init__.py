@@ -5,21 +5,21 @@ quota. The rule: without a quota of a kind, its attribute of `ClientQuotas` is N
 """
 
 from .client_quotas import ANONYMOUS, ClientQuotas
-from .limits import Limit, Limits
+from .limits import Limit, QuotaLimits
 from .meter import RequestMeter, Stepwise
 from .rate_quota import MutationQuota, RateQuota
-from .windows import QuotaWindows, Rate, TokenBucket
+from .windows import MutationTokens, QuotaWindows, Rate
 
 __all__ = [
     "ANONYMOUS",
     "ClientQuotas",
     "Limit",
-    "Limits",
     "MutationQuota",
+    "MutationTokens",
+    "QuotaLimits",
     "QuotaWindows",
     "Rate",
     "RateQuota",
     "RequestMeter",
     "Stepwise",
-    "TokenBucket",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...protocol.cluster_image import QuotaEntity
-from .limits import Limits
+from .limits import QuotaLimits
 from .rate_quota import MutationQuota, RateQuota
 from .windows import QuotaWindows
 
@@ -28,15 +28,17 @@ class ClientQuotas:
 
     def changed(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """These are the quotas now."""
-        self.producer = self._rates(self.producer, Limits(quotas, "producer_byte_rate"))
-        self.consumer = self._rates(self.consumer, Limits(quotas, "consumer_byte_rate"))
-        self.requests = self._rates(self.requests, Limits(quotas, "request_percentage"), bounded=True)
+        self.producer = self._rates(self.producer, QuotaLimits(quotas, "producer_byte_rate"))
+        self.consumer = self._rates(self.consumer, QuotaLimits(quotas, "consumer_byte_rate"))
+        self.requests = self._rates(self.requests, QuotaLimits(quotas, "request_percentage"), bounded=True)
         self.connections = self._rates(
-            self.connections, Limits(quotas, "connection_creation_rate"), bounded=True
+            self.connections, QuotaLimits(quotas, "connection_creation_rate"), bounded=True
         )
-        self.mutations = self._mutations(Limits(quotas, "controller_mutation_rate"))
+        self.mutations = self._mutations(QuotaLimits(quotas, "controller_mutation_rate"))
 
-    def _rates(self, quota: RateQuota | None, limits: Limits, *, bounded: bool = False) -> RateQuota | None:
+    def _rates(
+        self, quota: RateQuota | None, limits: QuotaLimits, *, bounded: bool = False
+    ) -> RateQuota | None:
         """As in Kafka, waits for processor time and for connections take one sample at most."""
         if not limits:
             return None
@@ -47,7 +49,7 @@ class ClientQuotas:
         quota.limit_by(limits)
         return quota
 
-    def _mutations(self, limits: Limits) -> MutationQuota | None:
+    def _mutations(self, limits: QuotaLimits) -> MutationQuota | None:
         if not limits:
             return None
         if self.mutations is None:

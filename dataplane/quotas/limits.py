@@ -16,7 +16,7 @@ class Limit(NamedTuple):
     counted_as: tuple[str | None, str | None]
 
 
-class Limits:
+class QuotaLimits:
     """All limits of one quota."""
 
     def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str) -> None:

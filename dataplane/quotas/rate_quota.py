@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ...protocol.config_key import INT_MAX
-from .limits import Limit, Limits
-from .windows import QuotaWindows, Rate, TokenBucket
+from .limits import Limit, QuotaLimits
+from .windows import MutationTokens, QuotaWindows, Rate
 
 # Measures are dropped when nobody used them for long; looked for whenever there are twice as many as then.
 _MEASURES_MIN = 1024
 
-_M = TypeVar("_M", Rate, TokenBucket)
+_M = TypeVar("_M", Rate, MutationTokens)
 
 
 class _Kept(Generic[_M]):
@@ -27,7 +27,9 @@ class _Kept(Generic[_M]):
 class _Measures(Generic[_M]):
     """The measure of whoever counts together. Clients choose their ids: what is idle is dropped."""
 
-    def __init__(self, windows: QuotaWindows, limits: Limits, make: Callable[[QuotaWindows], _M]) -> None:
+    def __init__(
+        self, windows: QuotaWindows, limits: QuotaLimits, make: Callable[[QuotaWindows], _M]
+    ) -> None:
         self.windows = windows
         self.limits = limits
         self._make: Callable[[QuotaWindows], _M] = make
@@ -56,11 +58,11 @@ class _Measures(Generic[_M]):
 class RateQuota:
     """A limit on an amount per second, for each who has one."""
 
-    def __init__(self, windows: QuotaWindows, limits: Limits, *, throttle_ms_max: int = INT_MAX) -> None:
+    def __init__(self, windows: QuotaWindows, limits: QuotaLimits, *, throttle_ms_max: int = INT_MAX) -> None:
         self._measures = _Measures(windows, limits, Rate)
         self._throttle_ms_max = throttle_ms_max
 
-    def limit_by(self, limits: Limits) -> None:
+    def limit_by(self, limits: QuotaLimits) -> None:
         """Other limits from now on; what was measured stays."""
         self._measures.limits = limits
 
@@ -107,10 +109,10 @@ class RateQuota:
 class MutationQuota:
     """controller_mutation_rate: partitions that a client creates or deletes per second (KIP-599)."""
 
-    def __init__(self, windows: QuotaWindows, limits: Limits) -> None:
-        self._measures = _Measures(windows, limits, TokenBucket)
+    def __init__(self, windows: QuotaWindows, limits: QuotaLimits) -> None:
+        self._measures = _Measures(windows, limits, MutationTokens)
 
-    def limit_by(self, limits: Limits) -> None:
+    def limit_by(self, limits: QuotaLimits) -> None:
         """Other limits from now on; what was measured stays."""
         self._measures.limits = limits
 

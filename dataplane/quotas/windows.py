@@ -83,7 +83,7 @@ class Rate:
             self.total = 0.0  # without what adding and subtracting numbers with fractions leaves
 
 
-class TokenBucket:
+class MutationTokens:
     """Tokens that come at a rate (KIP-599): a burst may take more than there are, and then waits."""
 
     __slots__ = ("_last_ms", "_tokens", "_windows")

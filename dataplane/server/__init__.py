@@ -9,7 +9,7 @@ until a plain handler returns.
 from .buffers import BufferPool
 from .connection import Connection, ConnectionLimits
 from .handler import HandlerTable, Request, handles
-from .listener import Listener, PortInUse
+from .listener import ListeningSocket, PortInUse
 from .purgatory import Parked, Purgatory
 from .router import Router
 from .sending import SliceLike
@@ -20,7 +20,7 @@ __all__ = [
     "Connection",
     "ConnectionLimits",
     "HandlerTable",
-    "Listener",
+    "ListeningSocket",
     "Parked",
     "PortInUse",
     "Purgatory",

@@ -19,7 +19,7 @@ class PortInUse(OSError):
     """Another process listens on the configured address."""
 
 
-class Listener:
+class ListeningSocket:
     """One named listening address."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Listener:
         name: str,
         host: str,
         port: int,
-        accept: Callable[[Listener, socket.socket, tuple[str, int]], None],
+        accept: Callable[[ListeningSocket, socket.socket, tuple[str, int]], None],
         *,
         backlog: int,
         loop: asyncio.AbstractEventLoop,

@@ -14,7 +14,7 @@ from .buffers import BufferPool
 from .connection import Connection, ConnectionLimits
 from .handler import HandlerTable
 from .hang_ups import tell_hang_ups
-from .listener import Listener
+from .listener import ListeningSocket
 from .preparation import prepare_codecs
 from .purgatory import Purgatory
 from .receive_budget import ReceiveBudget
@@ -63,7 +63,7 @@ class Server:
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
         self.router = Router(table, self._loop, self.quotas)
-        self.listeners: list[Listener] = []
+        self.listeners: list[ListeningSocket] = []
         #: in the order in which they came
         self.connections: dict[Connection, None] = {}
         #: connections of each address
@@ -79,9 +79,9 @@ class Server:
         self._refused = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def listen(self, name: str, host: str, port: int) -> Listener:
+    def listen(self, name: str, host: str, port: int) -> ListeningSocket:
         """Bind an address without accepting yet; the listener tells the port. Raises PortInUse or OSError."""
-        listener = Listener(
+        listener = ListeningSocket(
             name,
             host,
             port,
@@ -125,7 +125,7 @@ class Server:
         for sock in list(self._waiting_to_close):
             self._close_waiting(sock)
 
-    def _accept(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _accept(self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
         if (
             len(self.connections) >= self.max_connections
             or self._of_address[peer[0]] >= self.max_connections_per_ip

@@ -25,7 +25,7 @@ class TransactionGone(KafkaError):
         super().__init__(self.error_code, message)
 
 
-class Verdict(Enum):
+class Acceptance(Enum):
     """What is to become of a batch that is not refused."""
 
     ACCEPT = "it is part of the open transaction"
@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 def judge(
     table: TransactionTable, place: Place, producer_id: int, epoch: int, entry: ProducerEntry | None
-) -> Verdict:
+) -> Acceptance:
     """`entry`: what the log of that partition knows of the producer.
 
     KafkaError: INVALID_PRODUCER_EPOCH if the producer has been fenced, TransactionGone if its transaction was aborted;
@@ -50,18 +50,18 @@ def judge(
         raise _fenced(producer_id, epoch, entry.producer_epoch)
     found = table.writer(producer_id)
     if found is None:
-        return Verdict.WAIT
+        return Acceptance.WAIT
     transaction, writer = found
     if epoch < writer.producer_epoch:
         raise _fenced(producer_id, epoch, writer.producer_epoch)
     if transaction.phase is not Phase.ONGOING:
         if epoch < transaction.marker_epoch(writer):
             raise _fenced(producer_id, epoch, transaction.marker_epoch(writer))
-        return Verdict.WAIT
+        return Acceptance.WAIT
     belongs = epoch == writer.producer_epoch and place in writer.outstanding
     if belongs and not is_behind(transaction.number, entry):
-        return Verdict.ACCEPT
-    return Verdict.WAIT
+        return Acceptance.ACCEPT
+    return Acceptance.WAIT
 
 
 def is_behind(number: int, entry: ProducerEntry | None) -> bool:

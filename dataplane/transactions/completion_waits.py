@@ -10,7 +10,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.transaction_table import Place, Transaction
 
 
-class Endings:
+class CompletionWaits:
     """One writer: the event loop."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:

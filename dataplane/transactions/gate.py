@@ -29,7 +29,7 @@ from ...protocol.messages.transaction_commands import AddToTransaction, ClientOr
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..quorum.access import Quorum
 from ..replication.replicas.partition import Partition
-from .acceptance import TransactionGone, Verdict, judge
+from .acceptance import Acceptance, TransactionGone, judge
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class TransactionGate:
         place = (partition.topic_id, partition.index)
         if (producer_id, place) in self._queues:
             return False
-        return self._judge(partition, producer_id, producer_epoch) is Verdict.ACCEPT
+        return self._judge(partition, producer_id, producer_epoch) is Acceptance.ACCEPT
 
     def wait(
         self,
@@ -288,9 +288,9 @@ class TransactionGate:
             write.released(error)
 
     def _accepts(self, queue: _Queue, write: _Write) -> bool:
-        return self._judge(queue.partition, write.producer_id, write.producer_epoch) is Verdict.ACCEPT
+        return self._judge(queue.partition, write.producer_id, write.producer_epoch) is Acceptance.ACCEPT
 
-    def _judge(self, partition: Partition, producer_id: int, producer_epoch: int) -> Verdict:
+    def _judge(self, partition: Partition, producer_id: int, producer_epoch: int) -> Acceptance:
         place = (partition.topic_id, partition.index)
         entry = partition.log.producers.get(producer_id)
         return judge(self._table(), place, producer_id, producer_epoch, entry)

@@ -10,12 +10,12 @@ from ..quorum.access import Quorum
 from ..replication.replicas.dependencies import wall_ms
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from .completion_waits import Endings
+from .completion_waits import CompletionWaits
 from .gate import TransactionGate
 from .markers import Markers, OffsetsEnded
 
 
-class Transactions:
+class TransactionParticipant:
     """What follows the image of the metadata, in the turn of the loop in which that changes (rule T1)."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Transactions:
     ) -> None:
         self.gate = TransactionGate(broker_id, lambda: image().transactions, quorum, wall_ms)
         self.markers = Markers(broker_id, replicas, image, quorum, offsets_ended)
-        self.endings = Endings(image)
+        self.completion_waits = CompletionWaits(image)
 
     def image_changed(self, delta: ImageDelta) -> None:
         """The replicas have followed this change already: whoever leads now has written what its partitions lacked."""
@@ -37,7 +37,7 @@ class Transactions:
             self.gate.image_changed()
         if delta.transactions or delta.partitions or delta.removed_topics:
             leaders_changed = bool(delta.partitions or delta.removed_topics)
-            self.endings.image_changed(delta.transactions, leaders_changed=leaders_changed)
+            self.completion_waits.image_changed(delta.transactions, leaders_changed=leaders_changed)
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition now."""

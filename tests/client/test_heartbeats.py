@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.client.consuming.membership.heartbeats import JOIN_EPOCH, NOTHING, Membership, Step, Wanted
 from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from ottla.dataplane.groups.consumer.member import Heartbeat
+from ottla.dataplane.groups.consumer.member import MemberHeartbeat
 from ottla.dataplane.groups.consumer.subscriptions import TopicCatalog
 from ottla.dataplane.groups.limits import ConsumerLimits
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ class Group:
         if not arrives:
             member.unanswered()
             return
-        said = Heartbeat(
+        said = MemberHeartbeat(
             name,
             beat.epoch,
             rebalance_timeout_ms=1_000_000 if beat.full else -1,
@@ -111,7 +111,7 @@ def test_no_partition_is_worked_on_by_two_and_all_have_an_owner_in_the_end(
                 member.lost()
         elif action == "leave":
             if name in group.broker.members:
-                group.broker.heartbeat(Heartbeat(name, -1), group.now_ms)
+                group.broker.heartbeat(MemberHeartbeat(name, -1), group.now_ms)
             del group.members[name]
         else:
             group.beat(name, arrives=action != "request lost", answered=action != "answer lost")

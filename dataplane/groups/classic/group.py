@@ -23,15 +23,7 @@ from functools import partial
 from ....protocol.errors import ErrorCode, KafkaError
 from ..limits import GroupLimits
 from .assignor_counts import AssignorCounts
-from .membership import (
-    Effect,
-    JoinReply,
-    JoinRequest,
-    Member,
-    StoreGroup,
-    SyncReply,
-    select_protocol,
-)
+from .membership import ClassicMember, Effect, JoinReply, JoinRequest, StoreGroup, SyncReply, select_protocol
 from .replies import join_reply, returned_reply, sync_reply, when_stored
 from .states import TRANSITIONS, GroupState
 from .waits import Waits
@@ -41,7 +33,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
 @dataclass(slots=True)
-class Group:
+class ClassicGroup:
     """A group and everything that decides about it.
 
     Invariant: `leader` is a member or None.
@@ -56,7 +48,7 @@ class Group:
     protocol: str | None = None
     leader: str | None = None
     state_changed_ms: int = 0
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     pending_ids: dict[str, int] = field(default_factory=dict)
     assignors: AssignorCounts = field(default_factory=AssignorCounts)
@@ -70,9 +62,9 @@ class Group:
         new_member_id: Callable[[str], str],
         generation: int,
         protocol_type: str,
-        members: Sequence[Member],
+        members: Sequence[ClassicMember],
         now_ms: int,
-    ) -> Group:
+    ) -> ClassicGroup:
         """A group of members that another protocol had brought together; it starts with a rebalance.
 
         They have at least one assignor in common.
@@ -274,7 +266,7 @@ class Group:
 
     def _add_member(self, request: JoinRequest, member_id: str, ticket: object, now_ms: int) -> list[Effect]:
         first = self.state is GroupState.EMPTY
-        member = Member(
+        member = ClassicMember(
             member_id,
             request.instance_id,
             request.client_id,
@@ -297,7 +289,9 @@ class Group:
             return self._maybe_complete_join(now_ms)
         return self._prepare_rebalance(now_ms, initial=first)
 
-    def _rejoin(self, member: Member, request: JoinRequest, ticket: object, now_ms: int) -> list[Effect]:
+    def _rejoin(
+        self, member: ClassicMember, request: JoinRequest, ticket: object, now_ms: int
+    ) -> list[Effect]:
         changed = member.protocols != request.protocols
         effects: list[Effect] = []
         if self.state is GroupState.COMPLETING_REBALANCE and not changed:
@@ -416,7 +410,7 @@ class Group:
             return effects + self._prepare_rebalance(now_ms)
         return effects + self._maybe_complete_join(now_ms)
 
-    def _forget(self, member: Member) -> None:
+    def _forget(self, member: ClassicMember) -> None:
         del self.members[member.member_id]
         self.assignors.changed()
         self.waits.synced(member.member_id)

@@ -12,7 +12,7 @@ NO_GENERATION = -1
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicMember:
     """One member; `protocols` are (assignor name, subscription bytes) in the member's order of preference."""
 
     member_id: str
@@ -115,12 +115,12 @@ class StoreGroup:
 Effect = JoinReply | SyncReply | StoreGroup
 
 
-def common_protocols(members: Sequence[Member]) -> set[str]:
+def common_protocols(members: Sequence[ClassicMember]) -> set[str]:
     """Assignors that all of these members know; there is at least one member."""
     return set(members[0].assignors).intersection(*(m.assignors for m in members))
 
 
-def select_protocol(members: Sequence[Member]) -> str:
+def select_protocol(members: Sequence[ClassicMember]) -> str:
     """Every member votes for the first of its assignors that all of them know."""
     common = common_protocols(members)
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ....protocol.errors import ErrorCode
-from .membership import JoinReply, Member, SyncReply
+from .membership import ClassicMember, JoinReply, SyncReply
 
 
 class Generation(Protocol):
@@ -21,10 +21,10 @@ class Generation(Protocol):
     @property
     def leader(self) -> str | None: ...
     @property
-    def members(self) -> Mapping[str, Member]: ...
+    def members(self) -> Mapping[str, ClassicMember]: ...
 
 
-def join_reply(group: Generation, member: Member, ticket: object, *, skip: bool = False) -> JoinReply:
+def join_reply(group: Generation, member: ClassicMember, ticket: object, *, skip: bool = False) -> JoinReply:
     """The generation, and to the leader who is in it; `skip` where it shall not assign anew."""
     leads = member.member_id == group.leader
     listed = (
@@ -46,7 +46,7 @@ def join_reply(group: Generation, member: Member, ticket: object, *, skip: bool 
 
 
 def returned_reply(
-    group: Generation, member: Member, ticket: object, old_leader: str | None, *, can_skip: bool
+    group: Generation, member: ClassicMember, ticket: object, old_leader: str | None, *, can_skip: bool
 ) -> JoinReply:
     """To a static member that is back under a new id and keeps its assignment (KIP-345).
 
@@ -67,7 +67,7 @@ def returned_reply(
     )
 
 
-def sync_reply(group: Generation, member: Member, ticket: object) -> SyncReply:
+def sync_reply(group: Generation, member: ClassicMember, ticket: object) -> SyncReply:
     """The member's assignment."""
     return SyncReply(ticket, ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol)
 

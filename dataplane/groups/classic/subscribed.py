@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ....protocol.messages.consumer_protocol import decode_topics
 from ....protocol.primitives import MalformedMessage
-from .group import Group
+from .group import ClassicGroup
 
 CONSUMER = "consumer"
 """The protocol type whose members say what they subscribe to."""
 
 
-def subscribed_topics(group: Group) -> frozenset[str] | None:
+def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     """Topics that the members consume; None if they are no consumers or do not say."""
     if group.protocol_type != CONSUMER:
         return None

@@ -15,7 +15,7 @@ from .member import Partitions, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Subscriber:
+class SubscribedMember:
     """What an assignor knows of a member; `order` is where it stands among members: by instance id, if any."""
 
     member_id: str
@@ -25,10 +25,10 @@ class Subscriber:
 
 
 Assignment = dict[str, Partitions]
-Assignor = Callable[[Sequence[Subscriber], Mapping[bytes, int]], Assignment]
+Assignor = Callable[[Sequence[SubscribedMember], Mapping[bytes, int]], Assignment]
 
 
-def uniform(subscribers: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+def uniform(subscribers: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
     """As even as subscriptions allow, moving as little as that needs.
 
     `counts` are partitions by topic id. With equal subscriptions sizes differ by one at most; otherwise no
@@ -42,7 +42,7 @@ def uniform(subscribers: Sequence[Subscriber], counts: Mapping[bytes, int]) -> A
     return _uniform_mixed(members, counts)
 
 
-def _uniform_alike(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+def _uniform_alike(members: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
     every = _partitions(members[0].topics, counts)
     least, extra = divmod(len(every), len(members))
     valid = frozenset(every)
@@ -64,7 +64,7 @@ def _uniform_alike(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -
     return {member_id: frozenset(mine) for member_id, mine in kept.items()}
 
 
-def _uniform_mixed(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+def _uniform_mixed(members: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
     subscribers = _subscribers(members, counts)
     owner: dict[TopicPartition, str] = {}
     loads = {member.member_id: 0 for member in members}
@@ -145,7 +145,7 @@ def _even_out(
     return moved
 
 
-def assign_range(subscribers: Sequence[Subscriber], counts: Mapping[bytes, int]) -> Assignment:
+def assign_range(subscribers: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
     """Each topic in contiguous ranges, members in one order for all topics.
 
     Topics with as many partitions and the same subscribers are split alike, so that equal keys of both meet at
@@ -167,7 +167,7 @@ ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": assign_range}
 """By the names that clients and `group.consumer.assignors` use."""
 
 
-def _subscribers(members: Sequence[Subscriber], counts: Mapping[bytes, int]) -> dict[bytes, list[str]]:
+def _subscribers(members: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> dict[bytes, list[str]]:
     found: dict[bytes, list[str]] = {}
     for member in members:
         for topic_id in sorted(member.topics):

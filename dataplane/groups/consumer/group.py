@@ -29,19 +29,19 @@ from enum import Enum, IntEnum
 from ....protocol.errors import ErrorCode, KafkaError
 from ...patterns import compile_pattern
 from ..limits import ConsumerLimits
-from .assignors import ASSIGNORS, Subscriber
+from .assignors import ASSIGNORS, SubscribedMember
 from .member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerMember,
-    Heartbeat,
     HeartbeatReply,
+    MemberHeartbeat,
     MemberState,
     Partitions,
     TopicPartition,
 )
-from .reconciliation import Step, reconcile
+from .reconciliation import ReconciliationStep, reconcile
 from .subscriptions import PATTERN_NAME, TopicCatalog
 
 UNKNOWN_HASH = 0
@@ -152,7 +152,7 @@ class ConsumerGroup:
 
     # ------------------------------------------------------------ requests
 
-    def heartbeat(self, beat: Heartbeat, now_ms: int) -> HeartbeatReply:
+    def heartbeat(self, beat: MemberHeartbeat, now_ms: int) -> HeartbeatReply:
         """Join, stay or leave. Raises KafkaError with the code that tells the client what to do."""
         if beat.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(beat, now_ms)
@@ -214,7 +214,7 @@ class ConsumerGroup:
 
     # ------------------------------------------------------------ who is it
 
-    def _admit(self, beat: Heartbeat) -> tuple[ConsumerMember, bool]:
+    def _admit(self, beat: MemberHeartbeat) -> tuple[ConsumerMember, bool]:
         """The member that speaks, and whether the group is another by its coming."""
         known = self.members.get(beat.member_id)
         if beat.instance_id is not None:
@@ -295,7 +295,7 @@ class ConsumerGroup:
             self._note(kind, new_id)
         return old
 
-    def _leave(self, beat: Heartbeat, now_ms: int) -> HeartbeatReply:
+    def _leave(self, beat: MemberHeartbeat, now_ms: int) -> HeartbeatReply:
         if beat.instance_id is not None:
             self.check_static(beat.instance_id, beat.member_id)
         elif beat.member_id not in self.members:
@@ -335,7 +335,7 @@ class ConsumerGroup:
 
     # ------------------------------------------------------------ what it wants
 
-    def _describe(self, member: ConsumerMember, beat: Heartbeat) -> bool:
+    def _describe(self, member: ConsumerMember, beat: MemberHeartbeat) -> bool:
         """Take over what the heartbeat says of its member; whether its subscription is another now."""
         before = (member.topics, member.regex, member.assignor)
         rest = (
@@ -406,7 +406,7 @@ class ConsumerGroup:
 
     def _retarget(self) -> None:
         subscribers = [
-            Subscriber(
+            SubscribedMember(
                 m.member_id,
                 m.instance_id or m.member_id,
                 self._wanted(m),
@@ -438,7 +438,7 @@ class ConsumerGroup:
             owned,
             lambda partition: self.owners.get(partition, member_id) == member_id,
         )
-        if after == Step(member.epoch, member.state, member.assigned, member.revoking):
+        if after == ReconciliationStep(member.epoch, member.state, member.assigned, member.revoking):
             return
         if after.epoch != member.epoch:
             member.previous_epoch, member.epoch = member.epoch, after.epoch
@@ -497,7 +497,7 @@ class ConsumerGroup:
         return changes
 
 
-def _check_current(member: ConsumerMember, beat: Heartbeat) -> None:
+def _check_current(member: ConsumerMember, beat: MemberHeartbeat) -> None:
     """Raises KafkaError FENCED_MEMBER_EPOCH for an epoch that is not the member's.
 
     The one before is accepted when nothing is claimed that is not the member's: the answer that told of the new

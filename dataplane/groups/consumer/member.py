@@ -91,7 +91,7 @@ class ConsumerMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class MemberHeartbeat:
     """A ConsumerGroupHeartbeat; None (and -1 for the timeout) is what has not changed since the last one."""
 
     member_id: str

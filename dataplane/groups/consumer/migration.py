@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, decode_payload
 from ....protocol.primitives import MalformedMessage
-from ..classic.group import Group
-from ..classic.membership import Member
+from ..classic.group import ClassicGroup
+from ..classic.membership import ClassicMember
 from ..limits import ConsumerLimits, GroupLimits
 from .classic_members import PROTOCOL_TYPE, assignment_of, partitions_of, subscription_of
 from .group import ConsumerGroup
@@ -21,7 +21,7 @@ from .subscriptions import TopicCatalog
 
 
 def upgrade(
-    classic: Group,
+    classic: ClassicGroup,
     limits: ConsumerLimits,
     topics: TopicCatalog,
     own_settings: Callable[[], Mapping[str, str]],
@@ -48,7 +48,7 @@ def upgrade(
     return group
 
 
-def _take_over(group: ConsumerGroup, classic: Group, each: Member, now_ms: int) -> None:
+def _take_over(group: ConsumerGroup, classic: ClassicGroup, each: ClassicMember, now_ms: int) -> None:
     # The protocol in use first: it is the one that the member is told again.
     protocols = tuple(sorted(each.protocols, key=lambda offered: offered[0] != classic.protocol))
     subscription = subscription_of(protocols)
@@ -94,7 +94,7 @@ def must_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
 
 def downgrade(
     group: ConsumerGroup, limits: GroupLimits, new_member_id: Callable[[str], str], now_ms: int
-) -> Group:
+) -> ClassicGroup:
     """The classic group that its members make, about to rebalance.
 
     Its generation is the epoch that its members have reached: they are not fenced, but asked to join.
@@ -103,7 +103,7 @@ def downgrade(
     for each in group.members.values():
         side = each.classic
         assert side is not None
-        member = Member(
+        member = ClassicMember(
             each.member_id,
             each.instance_id,
             each.client_id,
@@ -116,6 +116,6 @@ def downgrade(
             joined_once=True,
         )
         members.append(member)
-    return Group.of_members(
+    return ClassicGroup.of_members(
         group.group_id, limits, new_member_id, group.assignment_epoch, PROTOCOL_TYPE, members, now_ms
     )

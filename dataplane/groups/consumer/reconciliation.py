@@ -23,7 +23,7 @@ from .member import ConsumerMember, MemberState, Partitions, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReconciliationStep:
     """What the member is after the step."""
 
     epoch: int
@@ -38,13 +38,13 @@ def reconcile(
     target_epoch: int,
     owned: Partitions | None,
     is_free: Callable[[TopicPartition], bool],
-) -> Step:
+) -> ReconciliationStep:
     """The next step; the member's present place if it cannot move.
 
     `owned` is what the member says it owns, None if it says nothing; `is_free` tells of a partition whether no
     other member holds it.
     """
-    here = Step(member.epoch, member.state, member.assigned, member.revoking)
+    here = ReconciliationStep(member.epoch, member.state, member.assigned, member.revoking)
     if member.state is MemberState.STABLE:
         if member.epoch == target_epoch:
             return here
@@ -65,11 +65,11 @@ def _next(
     target_epoch: int,
     owned: Partitions | None,
     is_free: Callable[[TopicPartition], bool],
-) -> Step:
+) -> ReconciliationStep:
     kept, taken = member.assigned & target, member.assigned - target
     if taken and (owned is None or owned & taken):
-        return Step(epoch, MemberState.UNREVOKED, kept, taken)
+        return ReconciliationStep(epoch, MemberState.UNREVOKED, kept, taken)
     wanted = target - kept
     given = frozenset(filter(is_free, wanted))
     state = MemberState.STABLE if given == wanted else MemberState.UNRELEASED
-    return Step(target_epoch, state, kept | given, frozenset())
+    return ReconciliationStep(target_epoch, state, kept | given, frozenset())

@@ -46,7 +46,7 @@ _VALUES: Mapping[RecordKind, type[Message]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerRecord:
+class ConsumerGroupRecord:
     """One record as it was read; None is a tombstone. `written_ms` is the time of its append."""
 
     group_id: str
@@ -140,7 +140,7 @@ def _partitions(listed: Iterable[TargetTopicPartitions | HeldTopicPartitions]) -
 
 def read_consumer_record(
     version: int, key: bytes, value: bytes | memoryview | None, written_ms: int
-) -> ConsumerRecord:
+) -> ConsumerGroupRecord:
     """A record whose key version is one of `READ_KINDS`. Raises MalformedMessage, struct.error."""
     kind = RecordKind(version)
     if kind in _OF_GROUP:
@@ -149,7 +149,7 @@ def read_consumer_record(
         named = decode(ConsumerGroupMemberKey, key, 0, _version.size)
         group_id, member_id = named.group_id, named.member_id
     decoded = None if value is None else decode(_VALUES[kind], value, 0, _version.size)
-    return ConsumerRecord(group_id, kind, member_id, decoded, written_ms)
+    return ConsumerGroupRecord(group_id, kind, member_id, decoded, written_ms)
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ class StoredConsumerGroup:
     records: dict[Change, Message] = field(default_factory=dict)
     epoch_ms: int = 0
 
-    def replay(self, record: ConsumerRecord) -> None:
+    def replay(self, record: ConsumerGroupRecord) -> None:
         """Take in the next record of the log."""
         change = (record.kind, record.member_id)
         if record.value is None:

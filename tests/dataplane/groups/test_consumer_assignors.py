@@ -7,17 +7,23 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber, assign_range, uniform
+from ottla.dataplane.groups.consumer.assignors import (
+    ASSIGNORS,
+    Assignment,
+    SubscribedMember,
+    assign_range,
+    uniform,
+)
 
 TOPICS = [bytes([n]) * 16 for n in range(1, 5)]
 sizes = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)
 subscriptions = st.lists(st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=6)
 
 
-def members(wanted: list[frozenset[bytes]], before: Assignment | None = None) -> list[Subscriber]:
+def members(wanted: list[frozenset[bytes]], before: Assignment | None = None) -> list[SubscribedMember]:
     before = before or {}
     return [
-        Subscriber(f"m{n}", f"m{n}", topics, before.get(f"m{n}", frozenset()))
+        SubscribedMember(f"m{n}", f"m{n}", topics, before.get(f"m{n}", frozenset()))
         for n, topics in enumerate(wanted)
     ]
 
@@ -96,8 +102,8 @@ def test_range_gives_contiguous_parts_that_are_alike_for_like_topics(count: int,
 def test_static_members_are_ordered_by_their_instance() -> None:
     topic = TOPICS[0]
     interested = frozenset((topic,))
-    one = [Subscriber("x", "i1", interested), Subscriber("a", "i2", interested)]
-    other = [Subscriber("b", "i1", interested), Subscriber("y", "i2", interested)]
+    one = [SubscribedMember("x", "i1", interested), SubscribedMember("a", "i2", interested)]
+    other = [SubscribedMember("b", "i1", interested), SubscribedMember("y", "i2", interested)]
     assert assign_range(one, {topic: 2})["x"] == assign_range(other, {topic: 2})["b"]
 
 
@@ -106,7 +112,7 @@ def test_a_thousand_members_with_subscriptions_of_their_own_do_not_stall_the_bro
     counts = dict.fromkeys(topics, 1_000)
     everything = frozenset((t, n) for t in topics for n in range(1_000))
     members = [
-        Subscriber(f"m{n}", f"m{n}", frozenset(topics[n % 10 :]), everything if n == 0 else frozenset())
+        SubscribedMember(f"m{n}", f"m{n}", frozenset(topics[n % 10 :]), everything if n == 0 else frozenset())
         for n in range(1_000)
     ]
     started = time.process_time()

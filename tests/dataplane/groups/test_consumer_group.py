@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.dataplane.groups.consumer.group import TRANSITIONS, ConsumerGroup, ConsumerGroupState
-from ottla.dataplane.groups.consumer.member import Heartbeat, HeartbeatReply, Partitions
+from ottla.dataplane.groups.consumer.member import HeartbeatReply, MemberHeartbeat, Partitions
 from ottla.dataplane.groups.consumer.offset_checks import check_commit, check_fetch
 from ottla.dataplane.groups.consumer.records import (
     StoredConsumerGroup,
@@ -71,8 +71,10 @@ def new_group(topics: Topics, **limits: int) -> ConsumerGroup:
     return ConsumerGroup("g", ConsumerLimits(**limits), topics.catalog)
 
 
-def join(member_id: str, *topics: str, instance_id: str | None = None, regex: str | None = None) -> Heartbeat:
-    return Heartbeat(
+def join(
+    member_id: str, *topics: str, instance_id: str | None = None, regex: str | None = None
+) -> MemberHeartbeat:
+    return MemberHeartbeat(
         member_id,
         0,
         instance_id,
@@ -83,11 +85,11 @@ def join(member_id: str, *topics: str, instance_id: str | None = None, regex: st
     )
 
 
-def beat(reply: HeartbeatReply, owned: Partitions | None = None, **more: Any) -> Heartbeat:
-    return Heartbeat(reply.member_id, reply.epoch, owned=owned, **more)
+def beat(reply: HeartbeatReply, owned: Partitions | None = None, **more: Any) -> MemberHeartbeat:
+    return MemberHeartbeat(reply.member_id, reply.epoch, owned=owned, **more)
 
 
-def refused(group: ConsumerGroup, said: Heartbeat) -> ErrorCode:
+def refused(group: ConsumerGroup, said: MemberHeartbeat) -> ErrorCode:
     with pytest.raises(KafkaError) as refusal:
         group.heartbeat(said, 0)
     return refusal.value.code
@@ -156,16 +158,16 @@ def test_epochs_that_are_not_the_members() -> None:
     topics = Topics(a=4)
     group = new_group(topics)
     first = group.heartbeat(join("m1", "a"), 0)
-    assert refused(group, Heartbeat("m1", 2)) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert refused(group, MemberHeartbeat("m1", 2)) is ErrorCode.FENCED_MEMBER_EPOCH
     group.heartbeat(join("m2", "a"), 0)
     told = group.heartbeat(beat(first), 0)
     assert told.assigned is not None
     moved = group.heartbeat(beat(told, told.assigned), 0)
     assert moved.epoch == 2
     # The answer was lost: the member says its old epoch, and nothing that is not its own.
-    assert group.heartbeat(Heartbeat("m1", 1, owned=told.assigned), 0).epoch == 2
-    assert refused(group, Heartbeat("m1", 1, owned=topics.all_of("a"))) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert refused(group, Heartbeat("m1", 1)) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert group.heartbeat(MemberHeartbeat("m1", 1, owned=told.assigned), 0).epoch == 2
+    assert refused(group, MemberHeartbeat("m1", 1, owned=topics.all_of("a"))) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert refused(group, MemberHeartbeat("m1", 1)) is ErrorCode.FENCED_MEMBER_EPOCH
     assert check_commit(group, "m1", 1, topics.all_of("a")) is ErrorCode.STALE_MEMBER_EPOCH
     assert check_commit(group, "m1", 2, ()) is ErrorCode.NONE
     assert check_commit(group, "m9", 2, ()) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -187,18 +189,18 @@ def test_a_static_member_comes_back_under_a_new_id_without_a_new_epoch() -> None
     group = new_group(topics)
     old = group.heartbeat(join("old", "a", instance_id="i"), 0)
     assert refused(group, join("new", "a", instance_id="i")) is ErrorCode.UNRELEASED_INSTANCE_ID
-    left = group.heartbeat(Heartbeat("old", -2, "i"), 1)
+    left = group.heartbeat(MemberHeartbeat("old", -2, "i"), 1)
     assert left.epoch == -2
     new = group.heartbeat(join("new", "a", instance_id="i"), 2)
     assert (new.epoch, new.assigned, group.epoch) == (1, topics.all_of("a"), 1)
-    assert refused(group, Heartbeat("old", old.epoch, "i")) is ErrorCode.FENCED_INSTANCE_ID
-    assert refused(group, Heartbeat("x", 1, "unknown")) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused(group, MemberHeartbeat("old", old.epoch, "i")) is ErrorCode.FENCED_INSTANCE_ID
+    assert refused(group, MemberHeartbeat("x", 1, "unknown")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_static_member_that_stays_away_loses_its_place() -> None:
     group = new_group(Topics(a=2))
     group.heartbeat(join("m", "a", instance_id="i"), 0)
-    group.heartbeat(Heartbeat("m", -2, "i"), 5)
+    group.heartbeat(MemberHeartbeat("m", -2, "i"), 5)
     assert group.tick(SESSION_MS) == ["m"]
     assert not group.static_members
 
@@ -220,7 +222,7 @@ def test_topics_that_come_grow_and_go_move_the_group() -> None:
     assert reply.assigned == topics.all_of("a")
     assert group.heartbeat(beat(reply, topics.all_of("a")), 4).epoch == 4
     topics.create("unwanted", 1)
-    group.heartbeat(Heartbeat("m", 4), 5)
+    group.heartbeat(MemberHeartbeat("m", 4), 5)
     assert group.epoch == 4
 
 
@@ -262,13 +264,13 @@ class Client:
     unsure: bool = False
     """The last answer was lost: the next request says everything."""
 
-    def say(self, *, owned: bool) -> Heartbeat:
+    def say(self, *, owned: bool) -> MemberHeartbeat:
         """The next heartbeat; `owned` where it has got round to letting go of what was taken."""
         if not self.epoch:
             return join(self.member_id, *self.topics)
         if owned or self.unsure:
             self.owned &= self.told
-        return Heartbeat(
+        return MemberHeartbeat(
             self.member_id,
             self.epoch,
             rebalance_timeout_ms=REBALANCE_MS if self.unsure else -1,
@@ -302,7 +304,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
             key, value = consumer_record(self.group, change)
             self.stored.replay(read_consumer_record(int.from_bytes(key[:2], "big"), key, value, 0))
 
-    def speak(self, client: Client, said: Heartbeat, *, lost: bool = False) -> None:
+    def speak(self, client: Client, said: MemberHeartbeat, *, lost: bool = False) -> None:
         try:
             reply = self.group.heartbeat(said, self.now)
         except KafkaError as error:
@@ -334,7 +336,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
     def leave(self, number: int) -> None:
         client = self.pick(number)
         if client.epoch:
-            self.speak(client, Heartbeat(client.member_id, -1))
+            self.speak(client, MemberHeartbeat(client.member_id, -1))
             self.clients[self.clients.index(client)] = self.fresh()
 
     @rule(step=st.sampled_from([100, 3_000, REBALANCE_MS, SESSION_MS]))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.dataplane.groups.classic.group import Group
+from ottla.dataplane.groups.classic.group import ClassicGroup
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from ottla.dataplane.groups.consumer.member import Heartbeat, HeartbeatReply, Partitions
-from ottla.dataplane.groups.dependencies import Surroundings
+from ottla.dataplane.groups.consumer.member import HeartbeatReply, MemberHeartbeat, Partitions
+from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.limits import ConsumerLimits, GroupLimits, MigrationPolicy
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
@@ -29,18 +29,18 @@ async def new_shard(
     topics: Topics, log: MemoryLog | None = None, limits: GroupLimits = LIMITS
 ) -> tuple[Shard, MemoryLog]:
     log = log or MemoryLog()
-    shard = Shard(log, limits, Clock(), surroundings=Surroundings(topics.catalog))
+    shard = Shard(log, limits, Clock(), dependencies=GroupDependencies(topics.catalog))
     await shard.load()
     return shard, log
 
 
-def say(shard: Shard, said: Heartbeat) -> list[HeartbeatReply | KafkaError]:
+def say(shard: Shard, said: MemberHeartbeat) -> list[HeartbeatReply | KafkaError]:
     replies: list[HeartbeatReply | KafkaError] = []
     shard.consumer.heartbeat("g", said, replies.append)
     return replies
 
 
-def told(shard: Shard, said: Heartbeat) -> HeartbeatReply:
+def told(shard: Shard, said: MemberHeartbeat) -> HeartbeatReply:
     (reply,) = say(shard, said)
     assert isinstance(reply, HeartbeatReply), reply
     return reply
@@ -148,16 +148,16 @@ async def test_a_classic_group_takes_in_a_consumer_member_and_is_classic_again_w
     assert successor.groups["g"].state is ConsumerGroupState.STABLE
     shard.close()
 
-    told(successor, Heartbeat("m", -1))
+    told(successor, MemberHeartbeat("m", -1))
     group = successor.groups["g"]
-    assert isinstance(group, Group)
+    assert isinstance(group, ClassicGroup)
     assert group.state is GroupState.PREPARING_REBALANCE
     assert successor.heartbeat("g", old.member_id, None, group.generation) is ErrorCode.REBALANCE_IN_PROGRESS
     (old,) = classic_join(successor, old.member_id)
     assert old.leader == old.member_id
     assert classic_sync(successor, old, {old.member_id: plan_of(0, 1, 2, 3)})[1] == {0, 1, 2, 3}
     last, _ = await new_shard(topics, log)
-    assert isinstance(last.groups["g"], Group)
+    assert isinstance(last.groups["g"], ClassicGroup)
     successor.close()
     last.close()
 
@@ -181,7 +181,7 @@ async def test_an_empty_group_gives_way_to_either_protocol() -> None:
     (old,) = classic_join(shard)
     shard.leave("g", old.member_id, None)
     told(shard, join("m", "a"))
-    told(shard, Heartbeat("m", -1))
+    told(shard, MemberHeartbeat("m", -1))
     assert shard.groups["g"].state is ConsumerGroupState.EMPTY
     (old,) = classic_join(shard)
     assert old.error is ErrorCode.NONE
@@ -193,7 +193,7 @@ async def test_an_empty_group_gives_way_to_either_protocol() -> None:
 
 async def test_heartbeats_to_groups_that_are_not_there() -> None:
     shard, _ = await new_shard(Topics(a=1))
-    (refusal,) = say(shard, Heartbeat("m", 3))
+    (refusal,) = say(shard, MemberHeartbeat("m", 3))
     assert isinstance(refusal, KafkaError)
     assert refusal.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert not shard.groups
@@ -219,7 +219,7 @@ async def test_offsets_of_a_consumer_group_are_its_members_and_kept_while_it_sub
     assert list(shard.offsets.of_group("g")) == [("a", 0)]
     shard.expire()
     assert list(shard.offsets.of_group("g")) == [("a", 0)]
-    told(shard, Heartbeat("m", -1))
+    told(shard, MemberHeartbeat("m", -1))
     shard.delete_group("g", outcomes.append)
     assert outcomes[-1] is ErrorCode.NONE
     successor, _ = await new_shard(Topics(a=1), log)
@@ -256,18 +256,18 @@ async def test_the_retention_of_an_empty_group_goes_on_when_its_coordinator_move
     topics, clock = Topics(a=1), Clock()
     log = MemoryLog()
     limits = GroupLimits(offsets_retention_ms=60_000)
-    shard = Shard(log, limits, clock, surroundings=Surroundings(topics.catalog))
+    shard = Shard(log, limits, clock, dependencies=GroupDependencies(topics.catalog))
     await shard.load()
     told(shard, join("m", "a"))
     offsets = {("a", 0): CommittedOffset(5, -1, "", clock.now_ms)}
     shard.commit("g", "m", None, 1, offsets, lambda _outcome: None)
     clock.now_ms += 100_000
-    told(shard, Heartbeat("m", -1))
+    told(shard, MemberHeartbeat("m", -1))
     left_ms = clock.now_ms
     for moved_ms in (left_ms + 30_000, left_ms + 59_999, left_ms + 60_000):
         clock.now_ms = moved_ms
         shard.close()
-        shard = Shard(log, limits, clock, surroundings=Surroundings(topics.catalog))
+        shard = Shard(log, limits, clock, dependencies=GroupDependencies(topics.catalog))
         await shard.load()
         shard.expire()
         assert ("g" in shard.groups) is (moved_ms < left_ms + 60_000)

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.dataplane.groups.classic.group import Group
+from ottla.dataplane.groups.classic.group import ClassicGroup
 from ottla.dataplane.groups.classic.membership import (
     Effect,
     JoinReply,
@@ -24,9 +24,9 @@ from ottla.protocol.errors import ErrorCode
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 
 
-def new_group(limits: GroupLimits = LIMITS) -> Group:
+def new_group(limits: GroupLimits = LIMITS) -> ClassicGroup:
     serial = itertools.count(1)
-    return Group("g", limits, lambda base: f"{base}-{next(serial)}")
+    return ClassicGroup("g", limits, lambda base: f"{base}-{next(serial)}")
 
 
 def join_request(
@@ -57,7 +57,7 @@ def syncs(effects: list[Effect]) -> dict[object, SyncReply]:
     return {e.ticket: e for e in effects if isinstance(e, SyncReply)}
 
 
-def stable_group(size: int) -> tuple[Group, list[str]]:
+def stable_group(size: int) -> tuple[ClassicGroup, list[str]]:
     """A group of `size` members in its first common generation, at time 0."""
     group = new_group()
     ids = [joins(group.join(join_request(), "t0", 0))["t0"].member_id]

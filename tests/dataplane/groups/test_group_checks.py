@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.dataplane.groups.classic.group import Group
+from ottla.dataplane.groups.classic.group import ClassicGroup
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
-from ottla.dataplane.groups.consumer.member import Heartbeat, MemberState
+from ottla.dataplane.groups.consumer.member import MemberHeartbeat, MemberState
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
@@ -21,7 +21,7 @@ from .test_group import join_request, joins, new_group
 from .test_shard import Clock, MemoryLog
 
 
-def classic() -> Group:
+def classic() -> ClassicGroup:
     """Stable, of a static member that leads and has synced."""
     group = new_group()
     leader = joins(group.join(join_request(instance_id="i"), "j", 0))["j"].member_id
@@ -31,31 +31,31 @@ def classic() -> Group:
     return group
 
 
-def _rename_leader(group: Group) -> None:
+def _rename_leader(group: ClassicGroup) -> None:
     group.leader = "nobody"
 
 
-def _forget_instance(group: Group) -> None:
+def _forget_instance(group: ClassicGroup) -> None:
     group.static_members.clear()
 
 
-def _await_a_stranger(group: Group) -> None:
+def _await_a_stranger(group: ClassicGroup) -> None:
     group.waits.unsynced.add("nobody")
 
 
-def _park_a_join(group: Group) -> None:
+def _park_a_join(group: ClassicGroup) -> None:
     next(iter(group.members.values())).join_ticket = "t"
 
 
-def _park_a_sync(group: Group) -> None:
+def _park_a_sync(group: ClassicGroup) -> None:
     next(iter(group.members.values())).sync_ticket = "t"
 
 
-def _another_protocol(group: Group) -> None:
+def _another_protocol(group: ClassicGroup) -> None:
     group.protocol = "unheard of"
 
 
-def _never_sync(group: Group) -> None:
+def _never_sync(group: ClassicGroup) -> None:
     group.waits.unsynced.update(group.members)
 
 
@@ -71,7 +71,7 @@ def _never_sync(group: Group) -> None:
         (_never_sync, "may take for ever to sync"),
     ],
 )
-def test_a_classic_group_that_contradicts_itself(spoil: Callable[[Group], None], said: str) -> None:
+def test_a_classic_group_that_contradicts_itself(spoil: Callable[[ClassicGroup], None], said: str) -> None:
     group = classic()
     spoil(group)
     with pytest.raises(AssertionError, match=said):
@@ -86,7 +86,9 @@ def consumers() -> ConsumerGroup:
     for _ in range(4):
         for name, owned in held.items():
             reply = group.heartbeat(
-                Heartbeat(name, epochs[name], rebalance_timeout_ms=REBALANCE_MS, topics=("a",), owned=owned),
+                MemberHeartbeat(
+                    name, epochs[name], rebalance_timeout_ms=REBALANCE_MS, topics=("a",), owned=owned
+                ),
                 0,
             )
             epochs[name] = reply.epoch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.dataplane.groups.classic.group import Group
+from ottla.dataplane.groups.classic.group import ClassicGroup
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
-from ottla.dataplane.groups.consumer.member import Heartbeat
-from ottla.dataplane.groups.dependencies import Surroundings
+from ottla.dataplane.groups.consumer.member import MemberHeartbeat
+from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
@@ -50,8 +50,8 @@ async def test_nothing_of_a_consumer_member_is_left_after_a_downgrade() -> None:
     (old,) = classic_join(shard)
     classic_sync(shard, old, {old.member_id: plan_of(0, 1, 2, 3)})
     told(shard, join("m", "a"))
-    told(shard, Heartbeat("m", -1))
-    assert isinstance(shard.groups["g"], Group)
+    told(shard, MemberHeartbeat("m", -1))
+    assert isinstance(shard.groups["g"], ClassicGroup)
     told(shard, join("n", "a"))
     successor, _ = await new_shard(topics, compacted(log))
     group = successor.groups["g"]
@@ -70,8 +70,8 @@ async def test_classic_members_keep_their_generation_over_a_downgrade_until_they
     _, kept = classic_sync(shard, old)
     (old,) = classic_join(shard, old.member_id, owning(kept))
     classic_sync(shard, old)
-    told(shard, Heartbeat("m", -1))
-    assert isinstance(shard.groups["g"], Group)
+    told(shard, MemberHeartbeat("m", -1))
+    assert isinstance(shard.groups["g"], ClassicGroup)
     assert shard.heartbeat("g", old.member_id, None, old.generation) is ErrorCode.REBALANCE_IN_PROGRESS
     (again,) = classic_join(shard, old.member_id)
     assert again.generation > old.generation
@@ -88,7 +88,7 @@ async def test_what_cooperative_members_own_while_they_rebalance_is_given_to_nob
     replies: list[JoinReply] = []
     shard.join("g", request, replies.append)
     classic = shard.groups["g"]
-    assert isinstance(classic, Group)
+    assert isinstance(classic, ClassicGroup)
     assert classic.state is GroupState.COMPLETING_REBALANCE
     assert indexes(told(shard, join("m", "a")).assigned) == set()
     shard.close()
@@ -101,9 +101,9 @@ async def test_a_downgrade_that_could_not_be_written_is_written_with_what_comes_
     classic_sync(shard, old, {old.member_id: plan_of(0, 1, 2, 3)})
     told(shard, join("m", "a"))
     log.refusing = True
-    say(shard, Heartbeat("m", -1))
+    say(shard, MemberHeartbeat("m", -1))
     log.refusing = False
-    assert isinstance(shard.groups["g"], Group)
+    assert isinstance(shard.groups["g"], ClassicGroup)
     (old,) = classic_join(shard, old.member_id)
     classic_sync(shard, old, {old.member_id: plan_of(0, 1, 2, 3)})
     shard.leave("g", old.member_id, None)
@@ -151,7 +151,7 @@ async def test_a_member_that_takes_a_static_place_leaves_its_own() -> None:
     static = told(shard, beat(static, static.assigned))
     dynamic = told(shard, beat(dynamic))
     assert dynamic.assigned
-    told(shard, Heartbeat("s", -2, "i"))
+    told(shard, MemberHeartbeat("s", -2, "i"))
     alone = told(shard, join("d", "a", instance_id="i"))
     group = shard.groups["g"]
     assert isinstance(group, ConsumerGroup)
@@ -163,13 +163,13 @@ async def test_a_member_that_takes_a_static_place_leaves_its_own() -> None:
 async def emptied_with_offsets(clock: Clock) -> tuple[Shard, MemoryLog]:
     """A consumer group whose only member has committed and left; its offsets are kept for a minute."""
     log, limits = MemoryLog(), GroupLimits(initial_rebalance_delay_ms=0, offsets_retention_ms=60_000)
-    shard = Shard(log, limits, clock, surroundings=Surroundings(Topics(a=2).catalog))
+    shard = Shard(log, limits, clock, dependencies=GroupDependencies(Topics(a=2).catalog))
     await shard.load()
     told(shard, join("m", "a"))
     outcomes: list[ErrorCode] = []
     shard.commit("g", "m", None, 1, {("a", 0): CommittedOffset(5, -1, "", clock.now_ms)}, outcomes.append)
     assert outcomes == [ErrorCode.NONE]
-    told(shard, Heartbeat("m", -1))
+    told(shard, MemberHeartbeat("m", -1))
     return shard, log
 
 
@@ -206,6 +206,6 @@ async def test_an_empty_consumer_group_does_not_give_way_to_a_join_that_is_refus
     (joined,) = classic_join(shard)
     assert joined.error is ErrorCode.NONE
     shard.check()
-    assert isinstance(shard.groups["g"], Group)
+    assert isinstance(shard.groups["g"], ClassicGroup)
     assert shard.offsets.get("g", ("a", 0)) is not None
     shard.close()

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
-from ottla.dataplane.groups.consumer.member import Heartbeat, HeartbeatReply, Partitions
-from ottla.dataplane.groups.dependencies import Surroundings
+from ottla.dataplane.groups.consumer.member import HeartbeatReply, MemberHeartbeat, Partitions
+from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -55,7 +55,7 @@ class NewClient:
         self.request, self.waiting = self.request + 1, True
         number = self.request
         full = self.full or not self.epoch
-        said = Heartbeat(
+        said = MemberHeartbeat(
             self.member_id,
             self.epoch,
             rebalance_timeout_ms=REBALANCE_MS if full else -1,
@@ -85,7 +85,7 @@ class NewClient:
 
     def leave(self, shard: Shard) -> None:
         self.give_up_request()
-        shard.consumer.heartbeat("g", Heartbeat(self.member_id, -1), lambda _reply: None)
+        shard.consumer.heartbeat("g", MemberHeartbeat(self.member_id, -1), lambda _reply: None)
         self.epoch, self.owned = 0, frozenset()
 
 
@@ -205,7 +205,7 @@ class History:
 
     async def start(self) -> None:
         self.log.refusing = False
-        self.shard = Shard(self.log, LIMITS, self.clock, surroundings=Surroundings(self.topics.catalog))
+        self.shard = Shard(self.log, LIMITS, self.clock, dependencies=GroupDependencies(self.topics.catalog))
         await self.shard.load()
 
     async def move(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.coordinator import GroupCoordinator
-from ottla.dataplane.groups.dependencies import Surroundings
+from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
@@ -199,9 +199,9 @@ async def test_offsets_of_an_earlier_topic_of_the_same_name_are_forgotten_at_the
         shard.commit("g", "", None, -1, offsets, lambda _outcome: None)
     topics.delete("again")
     topics.create("again", 1)
-    surroundings = Surroundings(topics.catalog)
+    dependencies = GroupDependencies(topics.catalog)
     coordinator = GroupCoordinator(
-        LIMITS, Clock(), lambda: 1, lambda: topics.image.topics, surroundings=surroundings
+        LIMITS, Clock(), lambda: 1, lambda: topics.image.topics, dependencies=dependencies
     )
     coordinator.elected(0, log)
     async with asyncio.timeout(5):

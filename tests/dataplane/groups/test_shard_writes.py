@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.dataplane.groups.dependencies import Surroundings
+from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.groups.writes import ShardWrites
@@ -102,7 +102,7 @@ async def test_a_group_of_ten_thousand_topics_moves_on() -> None:
 async def test_what_is_written_after_the_wall_clock_has_jumped_has_a_timestamp_that_the_log_takes() -> None:
     """The log compares it with the wall clock; members expire by a clock that does not jump."""
     log, steady, wall = MemoryLog(), Clock(), Clock()
-    shard = Shard(log, LIMITS, steady, surroundings=Surroundings(wall_ms=wall))
+    shard = Shard(log, LIMITS, steady, dependencies=GroupDependencies(wall_ms=wall))
     await shard.load()
     for jump_ms in (0, -10_000_000, 20_000_000):
         wall.now_ms += jump_ms

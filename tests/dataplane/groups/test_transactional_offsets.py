@@ -10,9 +10,9 @@ import pytest
 
 from ottla.dataplane.groups.commit_checks import Committer
 from ottla.dataplane.groups.coordinator import GroupCoordinator
-from ottla.dataplane.groups.dependencies import Surroundings
+from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.offsets import CommittedOffset
-from ottla.dataplane.groups.records import Writer
+from ottla.dataplane.groups.records import OffsetsWriter
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
 from ottla.dataplane.server.handler import Request
@@ -28,7 +28,7 @@ from .test_consumer_shard import told
 from .test_shard import LIMITS, Clock, MemoryLog, commit, join, sync
 from .transactional_log import TransactionalLog
 
-WRITER = Writer(7, 3)
+WRITER = OffsetsWriter(7, 3)
 WEEK_MS = 7 * 24 * 3_600_000
 T0 = ("t", 0)
 
@@ -48,7 +48,7 @@ def commit_in(
     who: Committer | None = None,
     topic: str = "t",
     topic_id: bytes = ZERO_UUID,
-    writer: Writer = WRITER,
+    writer: OffsetsWriter = WRITER,
     *,
     knows_epochs: bool = True,
 ) -> list[ErrorCode]:
@@ -129,7 +129,7 @@ async def test_what_nobody_could_be_told_of_is_pending_all_the_same() -> None:
 async def test_the_later_in_the_log_wins_whoever_ends_first() -> None:
     shard, log = await new_shard()
     commit_in(shard, 5)
-    commit_in(shard, 6, writer=Writer(8, 0))
+    commit_in(shard, 6, writer=OffsetsWriter(8, 0))
     end(shard, log, committed=True, producer_id=8)
     end(shard, log, committed=True)
     assert seen(shard) == 6
@@ -307,7 +307,7 @@ async def test_markers_that_count_while_the_shard_is_read_are_not_missed() -> No
     commit_in(shard, 5)
     log.advance()
     shard.close()
-    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"t"}, Surroundings())
+    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"t"}, GroupDependencies())
     coordinator.elected(0, log)
     await asyncio.sleep(0)
     assert coordinator.loading

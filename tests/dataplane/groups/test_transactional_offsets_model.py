@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.groups.commit_checks import Committer
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.offsets import CommittedOffset
-from ottla.dataplane.groups.records import OffsetRecord, Writer, read_records
+from ottla.dataplane.groups.records import OffsetRecord, OffsetsWriter, read_records
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
 from ottla.dataplane.server.handler import Request
@@ -152,7 +152,7 @@ class Play:
         if producer is None:
             self.shard.commit(group, "", None, -1, offsets, outcomes.append)
         else:
-            writer = Writer(producer, 0)
+            writer = OffsetsWriter(producer, 0)
             self.shard.commit_in_transaction(group, Committer(), writer, offsets, outcomes.append)
         self.log.refusing = False
         if refused:

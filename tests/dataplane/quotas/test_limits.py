@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.quotas import Limits
+from ottla.dataplane.quotas import QuotaLimits
 from ottla.protocol.cluster_image import QuotaEntity
 
 NAMES = ("a", "b", None)
@@ -39,13 +39,13 @@ def first(quotas: dict[QuotaEntity, dict[str, float]], user: str, client: str) -
 def test_the_most_specific_limit_counts(
     quotas: dict[QuotaEntity, dict[str, float]], user: str, client: str
 ) -> None:
-    limits = Limits(quotas, "rate")
+    limits = QuotaLimits(quotas, "rate")
     assert limits.of(user, client) == first(quotas, user, client)
     assert bool(limits) == any("rate" in values for values in quotas.values())
 
 
 def test_addresses_have_their_own_limit_or_the_default() -> None:
-    limits = Limits({(("ip", "1.2.3.4"),): {"rate": 5.0}, (("ip", None),): {"rate": 9.0}}, "rate")
+    limits = QuotaLimits({(("ip", "1.2.3.4"),): {"rate": 5.0}, (("ip", None),): {"rate": 9.0}}, "rate")
     assert limits.of_address("1.2.3.4") == (5.0, ("1.2.3.4", None))
     assert limits.of_address("::1") == (9.0, ("::1", None))
     assert limits.of("ANONYMOUS", "c") is None

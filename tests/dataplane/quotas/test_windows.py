@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.dataplane.quotas import ClientQuotas, Limits, MutationQuota, QuotaWindows, Rate, RateQuota
+from ottla.dataplane.quotas import ClientQuotas, MutationQuota, QuotaLimits, QuotaWindows, Rate, RateQuota
 
 WINDOWS = QuotaWindows(samples=4, sample_ms=1000)
 STEPS = st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 1000)), min_size=1, max_size=60)
@@ -51,7 +51,7 @@ def test_a_rate_is_what_looking_at_everything_says(steps: list[tuple[int, int]],
 @settings(max_examples=25, deadline=None)
 @given(st.integers(100, 500), st.integers(500, 2000))
 def test_who_waits_as_long_as_told_converges_on_the_limit(amount: int, limit: int) -> None:
-    quota = RateQuota(QuotaWindows(), Limits({(("client-id", "c"),): {"k": float(limit)}}, "k"))
+    quota = RateQuota(QuotaWindows(), QuotaLimits({(("client-id", "c"),): {"k": float(limit)}}, "k"))
     now, sent = 0.0, 0
     while now < 200_000:
         sent += amount
@@ -61,7 +61,7 @@ def test_who_waits_as_long_as_told_converges_on_the_limit(amount: int, limit: in
 
 @given(st.integers(1, 20), st.floats(0.5, 20))
 def test_partitions_converge_on_their_limit_after_a_burst(partitions: int, limit: float) -> None:
-    quota = MutationQuota(WINDOWS, Limits({(("user", None),): {"k": limit}}, "k"))
+    quota = MutationQuota(WINDOWS, QuotaLimits({(("user", None),): {"k": limit}}, "k"))
     now, made = 0.0, 0
     for _ in range(300):
         wait = quota.charge("u", "c", partitions, now, strict=True)
@@ -73,7 +73,7 @@ def test_partitions_converge_on_their_limit_after_a_burst(partitions: int, limit
 
 
 def test_a_refused_change_of_partitions_is_not_charged() -> None:
-    quota = MutationQuota(WINDOWS, Limits({(("user", "u"),): {"k": 1.0}}, "k"))
+    quota = MutationQuota(WINDOWS, QuotaLimits({(("user", "u"),): {"k": 1.0}}, "k"))
     assert quota.charge("u", "c", 6, 0, strict=True) == 0
     owed = quota.charge("u", "c", 100, 0, strict=True)
     assert owed == 2000
@@ -82,7 +82,7 @@ def test_a_refused_change_of_partitions_is_not_charged() -> None:
 
 
 def test_an_answer_larger_than_the_window_is_given_to_who_had_nothing() -> None:
-    quota = RateQuota(WINDOWS, Limits({(("user", "u"),): {"k": 10.0}}, "k"))
+    quota = RateQuota(WINDOWS, QuotaLimits({(("user", "u"),): {"k": 10.0}}, "k"))
     assert quota.most_in_window("u", "c") == 30
     assert quota.admit("u", "c", 1000, 0) == 0
     assert quota.admit("u", "c", 1, 10) > 0
@@ -103,7 +103,7 @@ def test_nothing_is_measured_without_quotas_and_measures_survive_a_change() -> N
 
 
 def test_clients_that_went_away_are_forgotten() -> None:
-    quota = RateQuota(WINDOWS, Limits({(("client-id", None),): {"k": 1e9}}, "k"))
+    quota = RateQuota(WINDOWS, QuotaLimits({(("client-id", None),): {"k": 1e9}}, "k"))
     for number in range(5000):
         quota.charge("u", f"c{number}", 1, number * 100.0)
     assert len(quota._measures._kept) <= 1024
@@ -111,7 +111,7 @@ def test_clients_that_went_away_are_forgotten() -> None:
 
 @pytest.mark.parametrize("limit", [5e-324, 1e-300, 1.0])
 def test_the_longest_wait_is_what_an_answer_can_say(limit: float) -> None:
-    limits = Limits({(("client-id", "c"),): {"k": limit}}, "k")
+    limits = QuotaLimits({(("client-id", "c"),): {"k": limit}}, "k")
     rates, mutations = RateQuota(WINDOWS, limits), MutationQuota(WINDOWS, limits)
     assert rates.charge("u", "c", 1e12, 0) == 2**31 - 1
     assert mutations.charge("u", "c", 10**12, 0, strict=False) == 2**31 - 1

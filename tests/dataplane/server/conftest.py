@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from ottla.dataplane.server import BufferPool, Connection, ConnectionLimits, Listener, Request
+from ottla.dataplane.server import BufferPool, Connection, ConnectionLimits, ListeningSocket, Request
 from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
 
@@ -41,12 +41,12 @@ class FrameServer:
         self.connections: set[Connection] = set()
         self._limits = limits or ConnectionLimits()
         self._on_frame = on_frame
-        self.listener = Listener(
+        self.listener = ListeningSocket(
             "TEST", "127.0.0.1", 0, self._accept, backlog=512, loop=self.loop, position=lambda: -1
         )
         self.listener.start()
 
-    def _accept(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _accept(self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
         self.connections.add(
             Connection(
                 sock,

@@ -16,7 +16,7 @@ from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
 from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.replication.replicas.replicas import Replicas
-from ottla.dataplane.transactions.completion_waits import Endings
+from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.gate import Adding, TransactionGate
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.state.controller import Applied
@@ -59,7 +59,7 @@ class Beside:
         #: what groups were told: partition, producer id, end offset, whether it was committed
         self.ended: list[tuple[int, int, int, bool]] = []
         self.markers = Markers(1, replicas, lambda: image, self, self.offsets_ended)
-        self.endings = Endings(lambda: image)
+        self.completion_waits = CompletionWaits(lambda: image)
         self.groups = GroupCoordinator(
             GroupLimits(), lambda: 0, self._offsets_partitions, lambda: image.topics
         )
@@ -97,7 +97,7 @@ class Beside:
         self.replicas.apply(self.image, delta)
         self.markers.image_changed(delta.transactions)
         self.gate.image_changed()
-        self.endings.image_changed(delta.transactions, leaders_changed=bool(delta.partitions))
+        self.completion_waits.image_changed(delta.transactions, leaders_changed=bool(delta.partitions))
         self.groups.image_changed(self.image, delta)
         self.moved()
 

@@ -64,8 +64,8 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         table = HandlerTable(
             InitProducerIdHandlers(ProducerIds(blocks_from(one, 1)), one, origins, lambda: TIMEOUT_MAX_MS),
             AddToTxnHandlers(one, origins, make_offsets_topic, offsets_due),
-            EndTxnHandlers(one, origins, one.endings, offsets_due),
-            SharedTransactionHandlers(one, origins, one.endings, TOKENS, lambda: TIMEOUT_MAX_MS),
+            EndTxnHandlers(one, origins, one.completion_waits, offsets_due),
+            SharedTransactionHandlers(one, origins, one.completion_waits, TOKENS, lambda: TIMEOUT_MAX_MS),
         )
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
         server = Server(table)

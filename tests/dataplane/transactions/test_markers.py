@@ -286,7 +286,7 @@ async def test_an_ending_is_told_when_readers_see_it(tmp_path: Path) -> None:
     async with beside_a_quorum(tmp_path) as one:
         who = await written(one, "x", 0)
         number = one.quorum.end(who).number
-        waiting = asyncio.create_task(one.endings.over("x", number, 10.0))
+        waiting = asyncio.create_task(one.completion_waits.over("x", number, 10.0))
         await asyncio.sleep(0)
         one.catch_up()
         await waiting
@@ -302,7 +302,7 @@ async def test_an_ending_that_takes_long_is_asked_for_again(tmp_path: Path) -> N
         number = one.quorum.end(who).number
         one.catch_up()
         with pytest.raises(KafkaError) as late:
-            await one.endings.over("x", number, 0.01)
+            await one.completion_waits.over("x", number, 0.01)
         assert late.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -312,7 +312,7 @@ async def test_a_partition_without_a_leader_is_not_waited_for(tmp_path: Path) ->
         one.quorum.fence(1)
         number = one.quorum.end(who).number
         one.catch_up()
-        await one.endings.over("x", number, 10.0)
+        await one.completion_waits.over("x", number, 10.0)
 
 
 async def committed_offsets(one: Beside, *replicas: int) -> tuple[int, int]:

@@ -59,7 +59,7 @@ async def abort(
     coordinator_epoch: int = 0,
 ) -> int:
     """The error code."""
-    handlers = WriteTxnMarkersHandlers(one.replicas, one, one.markers, one.endings)
+    handlers = WriteTxnMarkersHandlers(one.replicas, one, one.markers, one.completion_waits)
     marker = WritableTxnMarker(
         producer_id=who[0],
         producer_epoch=who[1],

@@ -112,7 +112,7 @@ class Served(NamedTuple):
         """As EndTxn is answered."""
         number = self.broker.quorum.end(who, commits=commits).number
         self.broker.catch_up()
-        await self.broker.endings.over("x", number, 10)
+        await self.broker.completion_waits.over("x", number, 10)
 
 
 @contextlib.asynccontextmanager

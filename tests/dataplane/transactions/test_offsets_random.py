@@ -140,7 +140,7 @@ class Client:
         one.catch_up()
         while True:
             try:
-                await one.endings.over(self.name, ended.number, 0.01)
+                await one.completion_waits.over(self.name, ended.number, 0.01)
                 break
             except KafkaError:
                 one.catch_up()

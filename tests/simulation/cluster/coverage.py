@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.dataplane.groups import consumer_shell, shard
-from ottla.dataplane.groups.classic.group import Group
+from ottla.dataplane.groups.classic.group import ClassicGroup
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
 from ottla.dataplane.groups.coordinator import GroupCoordinator
@@ -134,8 +134,8 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (GroupCoordinator, "elected", lambda _arguments, _result: "coordinator elected"),
             (Shard, "close", lambda arguments, _result: _resigned(arguments[0])),
             (shard, "check_commit", _commit_refused),
-            (Group, "_become", _group_became),
-            (Group, "_remove", lambda _arguments, _result: "classic member removed"),
+            (ClassicGroup, "_become", _group_became),
+            (ClassicGroup, "_remove", lambda _arguments, _result: "classic member removed"),
             (consumer_shell, "upgrade", lambda _arguments, _group: "classic group upgraded"),
             (consumer_shell, "downgrade", lambda _arguments, _group: "consumer group downgraded"),
             (ConsumerGroup, "bump", lambda _arguments, _result: "consumer group: next epoch"),

@@ -12,8 +12,8 @@ from ottla.dataplane.log.compaction.transactions import TransactionFilter
 from ottla.dataplane.log.transactional_log import TransactionalLog
 from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.transactions import gate, markers
-from ottla.dataplane.transactions.acceptance import Verdict, judge
-from ottla.dataplane.transactions.completion_waits import Endings
+from ottla.dataplane.transactions.acceptance import Acceptance, judge
+from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.state import transaction_markers, transactions
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -104,10 +104,10 @@ def ended_before_it_is_seen() -> Iterator[None]:
     """T's producer is told that T is committed, and asks somebody to read it. That reader gets to the last stable
     offset, which is below T, and finds nothing."""
 
-    async def at_once(_self: Endings, _name: str, _number: int, _timeout_s: float) -> None:
+    async def at_once(_self: CompletionWaits, _name: str, _number: int, _timeout_s: float) -> None:
         return
 
-    with patch.object(Endings, "over", at_once):
+    with patch.object(CompletionWaits, "over", at_once):
         yield
 
 
@@ -122,13 +122,13 @@ def any_batch_accepted() -> Iterator[None]:
     transaction that nobody knows: readers of what is committed never get beyond it, unless the next transaction ends
     it, and then it is committed with that."""
 
-    def anything(table: Any, place: Any, producer_id: int, epoch: int, entry: Any) -> Verdict:
+    def anything(table: Any, place: Any, producer_id: int, epoch: int, entry: Any) -> Acceptance:
         try:
             judge(table, place, producer_id, epoch, entry)
         except KafkaError:
             if entry is not None and epoch < entry.producer_epoch:
                 raise
-        return Verdict.ACCEPT
+        return Acceptance.ACCEPT
 
     with patch.object(gate, "judge", anything):
         yield

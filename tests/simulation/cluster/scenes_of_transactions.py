@@ -90,7 +90,7 @@ async def it_is_complete_before_anybody_has_copied_the_marker(one: Beside) -> bo
 async def its_client_is_told_before_readers_see_it(one: Beside) -> bool:
     await with_a_marker_that_one_has(one)
     try:
-        await one.endings.over("x", one.quorum.state().number, 0.01)
+        await one.completion_waits.over("x", one.quorum.state().number, 0.01)
     except KafkaError:
         return False
     return True
