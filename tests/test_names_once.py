@@ -40,7 +40,6 @@ LEFT = {
     "Node",
     "PartitionState",
     "Phase",
-    "Place",
     "Placement",
     "Position",
     "Producer",
