@@ -22,15 +22,16 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
 HEAD = """\
 # Configuration
 
-This page lists every setting of topics, nodes, groups and client metrics. Names, types and meanings are Apache Kafka's.
+This page lists every setting of topics, nodes, groups and client metrics. Names, types and meanings are Apache
+Kafka's.
 
-A node reads its settings from the file that `-c` names: YAML, or `key=value` lines if the name ends in `.properties`. A
-variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and `--set log.segment.bytes=...` overrides both. An unknown
-key or a value of the wrong type ends the start. The message names the nearest key, or what is allowed.
+A node reads its settings from the file that `-c` names: YAML, or `key=value` lines if the name ends in `.properties`.
+A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and `--set log.segment.bytes=...` overrides both. An
+unknown key or a value of the wrong type ends the start. The message names the nearest key, or what is allowed.
 
 Settings of topics are given when a topic is created (`ottla topic create orders --config min.insync.replicas=2`). Any
-Kafka admin client changes them later (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of the
-first table gives the default.
+Kafka admin client changes them later (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of
+the first table gives the default.
 
 `python -m tests.render_configuration` makes this page from `protocol/config_table.py` and
 `protocol/config_resources.py`, and a test compares them.
@@ -39,9 +40,9 @@ first table gives the default.
 |---|---|
 | scope B | a broker's file |
 | scope Q | a quorum node's file |
-| scope D | also while brokers run, for one broker or for all of them. Such a change acts at once. Other keys of this page are refused then |
+| scope D | also while brokers run, for one broker or all. It acts at once. Other keys of this page are refused then |
 | a dash as the default | the key is optional, or has to be given where the meaning says so |
-| a key in italics | checked, kept and described, and changes nothing so far. [Without effect so far](#without-effect-so-far) says what happens instead |
+| a key in italics | checked, kept and described, and [without effect so far](#without-effect-so-far) |
 
 Names that are not on this page are kept without effect, as Kafka keeps them for plugins. `ottla config` says so.
 """
@@ -52,13 +53,14 @@ Every node needs `node.id`, `cluster.id`, `cluster.secret.file` (at least 16 byt
 """
 
 GROUPS = """\
-These are settings of one consumer group, whether it exists or not: `kafka-configs.sh --entity-type groups`. They must lie
-within the `group.consumer.min.` and `group.consumer.max.` settings of the broker that is asked.
+These are settings of one consumer group, whether it exists or not: `kafka-configs.sh --entity-type groups`. They must
+lie within the `group.consumer.min.` and `group.consumer.max.` settings of the broker that is asked.
 """
 
 CLIENT_METRICS = """\
-These are subscriptions of clients' metrics (KIP-714), by name: `kafka-configs.sh --entity-type client-metrics`. They are
-checked, kept and described. No client is asked for metrics; a Kafka broker without a plugin that takes them asks none either.
+These are subscriptions of clients' metrics (KIP-714), by name: `kafka-configs.sh --entity-type client-metrics`. They
+are checked, kept and described. No client is asked for metrics; a Kafka broker without a plugin that takes them asks
+none either.
 """
 
 _TYPES = {
