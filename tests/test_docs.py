@@ -230,6 +230,6 @@ def test_files_named_in_links_exist(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_drawing_of_the_house_is_the_contract_of_its_floors() -> None:
+def test_the_drawings_of_the_house_are_its_contracts() -> None:
     page = render_layers.PAGE.read_text()
     assert page == render_layers.render(page), "run: python -m tests.render_layers"
