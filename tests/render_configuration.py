@@ -22,21 +22,29 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
 HEAD = """\
 # Configuration
 
-Names, types and meanings are Apache Kafka's. A node reads them from the file that `-c` names: YAML, or `key=value`
-lines if the name ends in `.properties`. A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and
-`--set log.segment.bytes=...` overrides both. An unknown key or a value of the wrong type ends the start with a message
-that names the nearest key or what is allowed. Settings of topics are given when a topic is created
-(`ottla topic create orders --config min.insync.replicas=2`) or changed later by any Kafka admin client
-(IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of the first table gives the default.
+This page lists every setting of topics, nodes, groups and client metrics. Names, types and meanings are Apache
+Kafka's.
 
-This page is made from `protocol/config_table.py` and `protocol/config_resources.py` by
-`python -m tests.render_configuration`; a test compares them.
+A node reads its settings from the file that `-c` names: YAML, or `key=value` lines if the name ends in `.properties`.
+A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and `--set log.segment.bytes=...` overrides both. An
+unknown key or a value of the wrong type ends the start. The message names the nearest key, or what is allowed.
 
-*Scope:* B a broker's file, Q a quorum node's file, D also while brokers run (for one broker, or for all of them):
-such a change acts at once, and other keys of this page are refused then. Names that are not on this page are kept
-without effect, as Kafka keeps them for plugins; `ottla config` says so.
-A dash as the default says that the key is optional, or has to be given where the meaning says so.
-Keys in *italics* are checked, kept and described, and change nothing so far: the last table says what happens instead.
+Settings of topics are given when a topic is created (`ottla topic create orders --config min.insync.replicas=2`). Any
+Kafka admin client changes them later (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of
+the first table gives the default.
+
+`python -m tests.render_configuration` makes this page from `protocol/config_table.py` and
+`protocol/config_resources.py`, and a test compares them.
+
+| sign | means |
+|---|---|
+| scope B | a broker's file |
+| scope Q | a quorum node's file |
+| scope D | also while brokers run, for one broker or all. It acts at once. Other keys of this page are refused then |
+| a dash as the default | the key is optional, or has to be given where the meaning says so |
+| a key in italics | checked, kept and described, and [without effect so far](#without-effect-so-far) |
+
+Names that are not on this page are kept without effect, as Kafka keeps them for plugins. `ottla config` says so.
 """
 
 REQUIRED = """\
@@ -45,13 +53,14 @@ Every node needs `node.id`, `cluster.id`, `cluster.secret.file` (at least 16 byt
 """
 
 GROUPS = """\
-Settings of one consumer group, whether it exists or not: `kafka-configs.sh --entity-type groups`. They have to lie
-within the `group.consumer.min.` and `group.consumer.max.` settings of the broker that is asked.
+These are settings of one consumer group, whether it exists or not: `kafka-configs.sh --entity-type groups`. They must
+lie within the `group.consumer.min.` and `group.consumer.max.` settings of the broker that is asked.
 """
 
 CLIENT_METRICS = """\
-Subscriptions of clients' metrics (KIP-714), by name: `kafka-configs.sh --entity-type client-metrics`. They are checked,
-kept and described; no client is asked for metrics, as by a Kafka broker without a plugin that takes them.
+These are subscriptions of clients' metrics (KIP-714), by name: `kafka-configs.sh --entity-type client-metrics`. They
+are checked, kept and described. No client is asked for metrics; a Kafka broker without a plugin that takes them asks
+none either.
 """
 
 _TYPES = {

@@ -15,8 +15,9 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "METRICS.md"
 HEAD = """\
 # Metrics and health
 
-Every node has an HTTP endpoint where `metrics.listener` (`host:port`) says; `ottla up` gives each node one on
-loopback and names it in `cluster.json`. It has no authentication: keep it on loopback or on a private network.
+This page lists what a node tells about itself, for people who watch a cluster. `metrics.listener` (`host:port`) gives
+a node an HTTP endpoint. `ottla up` gives each node one on loopback and names it in `cluster.json`. The endpoint has
+no authentication: keep it on loopback or on a private network.
 
 | path | answer |
 |---|---|
@@ -25,19 +26,19 @@ loopback and names it in `cluster.json`. It has no authentication: keep it on lo
 | `/readyz` | 200 when the node takes part in the cluster, else 503 and why |
 
 A quorum node takes part when it votes, and leads or hears a leader. A broker takes part when it follows the quorum,
-is not fenced, and its replicas have been in sync since it started: a rolling update that waits for that takes no
+is not fenced, and its replicas have been in sync since it started. A rolling update that waits for that takes no
 second replica away.
 
 Names are those that dashboards for Kafka query: of `kafka_exporter`, and of Kafka's JMX beans as the JMX exporter
-writes them. Counters end in `persec` there and are counters all the same: ask for `rate(...)`.
-`deploy/grafana/ottla.json` is a dashboard that uses them. Partitions are told by their leader alone, groups by their
-coordinator, the cluster's counts by the quorum's leader: sums over all nodes count everything once.
+writes them. Names that end in `persec` are counters all the same: ask for `rate(...)`. `deploy/grafana/ottla.json` is
+a dashboard that uses them. Only the leader tells of a partition, only the coordinator of a group, and only the
+quorum's leader of the cluster's counts. So sums over all nodes count everything once.
 
-The lag of a group is told where its coordinator has a replica of the partition, which is always so when every broker
-has one. Elsewhere ask for
-`kafka_topic_partition_current_offset - on (topic, partition) group_right kafka_consumergroup_current_offset`.
+A coordinator tells the lag of a group where it has a replica of the partition. That is always so when every broker
+has one. Elsewhere ask for `kafka_topic_partition_current_offset - on (topic, partition) group_right
+kafka_consumergroup_current_offset`.
 
-This page is made by `python -m tests.render_metrics`; a test compares them.
+`python -m tests.render_metrics` makes this page, and a test compares them.
 """
 
 

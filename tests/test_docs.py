@@ -28,7 +28,7 @@ from ottla.protocol.config_keys import (
     Scope,
     check_properties,
 )
-from tests import render_metrics
+from tests import render_layers, render_metrics
 from tests.render_configuration import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -228,3 +228,8 @@ def test_the_examples_of_files_are_usable(block: str, node: dict[str, str], tmp_
 def test_files_named_in_links_exist(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_drawings_of_the_house_are_its_contracts() -> None:
+    page = render_layers.PAGE.read_text()
+    assert page == render_layers.render(page), "run: python -m tests.render_layers"
