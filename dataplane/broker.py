@@ -19,12 +19,11 @@ from ..protocol.features import finalized
 from ..protocol.messages.fetch import FetchRequest
 from ..protocol.messages.metadata_records import BrokerListener
 from ..protocol.node_proof import NodeCredentials
+from .broker_settings import BrokerSettings
 from .cluster.internal_topics import OFFSETS_TOPIC
 from .cluster.listed_brokers import ListedBrokers
 from .cluster.topic_creation import TopicCreator
-from .configuration.broker_settings import BrokerSettings
 from .configuration.config import BrokerConfig
-from .configuration.folder_settings import cordoned_folders, move_bytes_per_second
 from .configuration.topic_settings import TopicSettingsView
 from .groups.coordinator import GroupCoordinator
 from .groups.dependencies import GROUP_RESOURCE, GroupDependencies
@@ -62,16 +61,17 @@ from .quorum.session import QuorumSession, SessionLost
 from .replication.follower.fetcher import LinkSettings
 from .replication.follower.fetching import FetchLimits
 from .replication.leader.isr_submission import submit_to
-from .replication.replicas.dependencies import monotonic_ms, wall_ms
+from .replication.replica.dependencies import monotonic_ms, wall_ms
+from .replication.replica.partition import Partition
+from .replication.replicas.folder_moves import FolderMoves
 from .replication.replicas.offline import report_to
-from .replication.replicas.partition import Partition
 from .replication.replicas.rebuilding import renew_with
 from .replication.replicas.replicas import Replicas, ReplicasConfig
 from .runtime.allocator import keep_freed_memory
 from .server import HandlerTable, Server
 from .server.request_times import FOLLOWER_FETCH
 from .storage import metadata_position
-from .storage.folder_moves import FolderMoves
+from .storage.folder_settings import cordoned_folders, move_bytes_per_second
 from .storage.log_cleaner import CleanerSettings, LogCleaner
 from .storage.log_store import LogStore
 from .storage.log_upkeep import LogUpkeep

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..protocol.cluster_image import ClusterImage
     from .groups.coordinator import GroupCoordinator
     from .groups.shard import Shard
-    from .replication.replicas.partition import Partition
+    from .replication.replica.partition import Partition
     from .replication.replicas.replicas import Replicas
 
 _PARTITION = ("topic", "partition")

@@ -19,7 +19,7 @@ from .handlers.shared_transactions import SharedTransactionHandlers
 from .handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from .handlers.write_txn_markers import WriteTxnMarkersHandlers
 from .quorum.session import QuorumSession
-from .replication.replicas.dependencies import wall_ms
+from .replication.replica.dependencies import wall_ms
 from .replication.replicas.replicas import Replicas
 from .transactions.client_commands import ClientOrigins
 from .transactions.offsets_due import OffsetsDue

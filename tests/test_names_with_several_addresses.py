@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 import ottla.client.connections.dialing
-import ottla.dataplane.dialing
+import ottla.dataplane.runtime.dialing
 import ottla.metadata_quorum.dialing
 from ottla.client.connections.connection import connect
 from ottla.client.connections.metadata import BrokerAddress
@@ -27,7 +27,7 @@ dials = pytest.mark.parametrize(
     "dial",
     [
         ottla.client.connections.dialing.connected_socket,
-        ottla.dataplane.dialing.connected_socket,
+        ottla.dataplane.runtime.dialing.connected_socket,
         ottla.metadata_quorum.dialing.connected_socket,
     ],
     ids=["client", "broker", "quorum"],

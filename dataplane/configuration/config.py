@@ -19,7 +19,7 @@ from ..groups.settings import consumer_limits
 from ..quotas import QuotaWindows
 from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
 from ..server import ConnectionLimits, ServerConfig
-from .folder_settings import CORDONED, check_cordoned
+from ..storage.folder_settings import CORDONED, check_cordoned
 
 log = logging.getLogger(__name__)
 

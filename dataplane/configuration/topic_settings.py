@@ -6,10 +6,10 @@ from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.config_chain import topic_defaults
 from ottla.protocol.messages.config_commands import ResourceType
 
+from ..broker_settings import BrokerSettings
 from ..log import LogConfig
-from ..replication.replicas.dependencies import ReplicationSettings, TopicSettings
+from ..replication.replica.dependencies import ReplicationSettings, TopicSettings
 from ..replication.throttle import throttled_partitions
-from .broker_settings import BrokerSettings
 from .config import BrokerConfig
 
 _OF_BROKER = "producer.id.expiration.ms"

@@ -20,10 +20,10 @@ from ottla.protocol.record_batch import HEADER_SIZE, parse_header
 
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoint, leader_of
 from ..log import LogSlice, is_damage
-from ..replication.follower.follower import UNDEFINED_EPOCH, diverges
-from ..replication.leader.leader import LeaderState
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..replication.roles.follower import UNDEFINED_EPOCH, diverges
+from ..replication.roles.leader import LeaderState
 from ..runtime.time_slices import pieces
 from ..server.handler import Request, as_kafka_error
 from .replica_selection import ReplicaView, Selector

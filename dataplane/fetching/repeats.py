@@ -23,7 +23,7 @@ from .reading import READ_COMMITTED
 if TYPE_CHECKING:
     from ..log import LogSlice
     from ..quotas import ClientQuotas
-    from ..replication.replicas.partition import Partition
+    from ..replication.replica.partition import Partition
     from ..server.connection import Connection
     from .cold_reads import ColdReads
     from .sessions import SessionPartition

@@ -25,7 +25,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ottla.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
 
-    from ..replication.replicas.partition import Partition
+    from ..replication.replica.partition import Partition
 
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1

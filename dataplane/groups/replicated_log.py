@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import walk_batches
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 
 READ_BYTES = 64 * 1024
 """How much is replayed before the loop has its turn."""

@@ -24,11 +24,11 @@ from ottla.protocol.messages.configs import (
     ReplaceConfigsResource,
 )
 
-from ..configuration.broker_settings import BrokerSettings
-from ..configuration.folder_settings import CORDONED, check_cordoned
+from ..broker_settings import BrokerSettings
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns, pieces
 from ..server.handler import Request, handles
+from ..storage.folder_settings import CORDONED, check_cordoned
 from .settings.broker_loggers import BrokerLoggers
 
 _BROKER_LOGGER = 8

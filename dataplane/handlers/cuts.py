@@ -28,9 +28,9 @@ from ..log.producers.marker_search import MarkerSearch
 from ..log.producers.recent_markers import FirstMarker
 from ..quorum.access import Quorum
 from ..quorum.transaction_questions import Cut
-from ..replication.leader.leader import LeaderState
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..replication.roles.leader import LeaderState
 from ..runtime.threads import off_loop
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, as_kafka_error, handles

@@ -21,7 +21,7 @@ from ottla.protocol.messages.delete_records import (
 )
 
 from ..cluster.internal_topics import INTERNAL_TOPICS
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns, pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles

@@ -17,9 +17,9 @@ from ottla.protocol.messages.list_offsets import (
 
 from ..fetching.reading import READ_COMMITTED
 from ..log import is_damage
-from ..replication.leader.leader import LeaderState
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..replication.roles.leader import LeaderState
 from ..runtime.time_slices import in_turns
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
 from ..server.replica_identity import is_proven, unproven

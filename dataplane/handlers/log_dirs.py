@@ -21,8 +21,8 @@ from ottla.protocol.messages.log_dirs import (
 )
 
 from ..log import LogDirectory, PartitionLog
+from ..replication.replicas.folder_moves import FolderMoves
 from ..server.handler import Request, handles
-from ..storage.folder_moves import FolderMoves
 from ..storage.log_store import LogStore, TopicPartition
 
 _LOGS_PER_TURN = 200

@@ -41,7 +41,7 @@ from ..producing.deferred_batches import (
 )
 from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
 from ..quotas import ANONYMOUS, ClientQuotas
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..server.handler import Request, as_kafka_error, handles
 from ..server.purgatory import Parked, Purgatory

@@ -27,7 +27,7 @@ from ..groups.commit_checks import Committer
 from ..groups.committable_offsets import SortedCommit, sort_commit
 from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.records import OffsetsWriter
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
 from ..transactions.acceptance import TransactionGone

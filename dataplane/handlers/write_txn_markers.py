@@ -37,7 +37,7 @@ from ottla.protocol.transaction_table import Phase, Transaction
 
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 from ..quorum.access import Quorum
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
 from ..server.handler import Request, handles

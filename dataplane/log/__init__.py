@@ -14,7 +14,7 @@ from .leader_epochs import LeaderEpochs
 from .partition_log import AppendResult, PartitionLog
 from .producers.producer_state import ProducerStates
 from .segments.log_slice import LogSlice
-from .segments.storage_errors import is_damage
+from .storage_errors import is_damage
 from .timestamps import TimestampOffset
 
 __all__ = [

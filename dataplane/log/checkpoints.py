@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .segments.storage_errors import disk_error
+from .storage_errors import disk_error
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"

@@ -26,7 +26,7 @@ from ...protocol.record_batch import (
 from .append_checks import check_limits, check_records_on_loop
 from .placement import Placement, must_roll, place_fetched, place_produced
 from .segments.log_slice import LogSlice
-from .segments.storage_errors import DISK_FULL, disk_error, is_unreadable
+from .storage_errors import DISK_FULL, disk_error, is_unreadable
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
 from .transactional_log import TransactionalLog
 

@@ -18,7 +18,7 @@ from .segments.descriptors import FileCache
 from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 from .segments.segment_swap import mark_gaps, note_gap
-from .segments.storage_errors import lacks_resources, may_pass
+from .storage_errors import lacks_resources, may_pass
 
 OnFailure = Callable[[KafkaError], None]
 

@@ -11,7 +11,7 @@ from ...protocol.record import decode_records
 from ...protocol.record_batch import BatchHeader
 from .segments.batch_walk import BrokenBatch
 from .segments.segment import Segment
-from .segments.storage_errors import damage, disk_error
+from .storage_errors import damage, disk_error
 
 
 class TimestampOffset(NamedTuple):

@@ -12,7 +12,7 @@ from .producers.producer_snapshot import snapshot_offsets, snapshot_path, write_
 from .retention import segments_to_drop
 from .segments.segment import Segment
 from .segments.segment_swap import swap_in
-from .segments.storage_errors import disk_error
+from .storage_errors import disk_error
 from .stored_log import StoredLog
 
 _DROPPED_AT_ONCE = 16

@@ -9,7 +9,7 @@ from ...protocol.errors import KafkaError
 from .leader_epochs import LeaderEpochs
 from .segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .segments.log_slice import LogSlice
-from .segments.storage_errors import damage
+from .storage_errors import damage
 
 
 def check_slice(

@@ -17,7 +17,7 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.record_batch import parse_header
 
 from ..log import RefusedRecords, TakesLong
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..server.handler import Request
 from ..transactions.acceptance import TransactionGone
 from ..transactions.gate import Adding, TransactionGate

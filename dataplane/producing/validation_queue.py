@@ -29,7 +29,7 @@ from ottla.protocol.record_batch import (
 from ..log import LogConfig, TakesLong
 from ..log.append_checks import check_limits, check_records, check_records_on_loop
 from ..log.config import StoredCompression
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..server.connection import Connection
 
 UNCOMPRESSED_ON_LOOP_MAX: Final = 2 << 20 if VALIDATION == "C" else 64 << 10

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
-from ..dialing import connected_socket
+from ..runtime.dialing import connected_socket
 from ..runtime.tcp_timeout import bound_silence
 from .config import QuorumSessionConfig
 

@@ -20,7 +20,7 @@ from ...protocol.messages.headers import decode_response
 from ..log import LogSlice
 from .fetch_layout import VERSION, by_topic, read_answer, write_answer
 from .fetch_values import FetchPosition, FollowerFetch, PartitionAnswer, PartitionKey, SessionAnswer
-from .follower.follower import UNDEFINED_EPOCH, EpochEnd
+from .roles.follower import UNDEFINED_EPOCH, EpochEnd
 
 _EMPTY = b""
 _READ_BYTES_MAX = 32 * 1024

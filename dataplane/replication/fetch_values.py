@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.errors import ErrorCode
-from .follower.follower import EpochEnd
+from .roles.follower import EpochEnd
 
 if TYPE_CHECKING:
     from ..log import LogSlice

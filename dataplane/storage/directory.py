@@ -26,7 +26,7 @@ from ..log.checkpoints import (
 from ..log.config import LogConfig
 from ..log.partition_log import PartitionLog
 from ..log.segments.descriptors import FileCache
-from ..log.segments.storage_errors import disk_error, is_unreadable
+from ..log.storage_errors import disk_error, is_unreadable
 from .folder_checkpoints import FolderCheckpoints
 from .folder_claim import claim_folder
 from .meta_properties import MetaProperties

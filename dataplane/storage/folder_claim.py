@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 from ..log.checkpoints import make_directory
-from ..log.segments.storage_errors import disk_error
+from ..log.storage_errors import disk_error
 from .meta_properties import MetaProperties
 
 LOCK_FILE = ".lock"

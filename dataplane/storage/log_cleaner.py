@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 from ottla.protocol.errors import KafkaError
 
-from ..configuration.broker_settings import BrokerSettings
+from ..broker_settings import BrokerSettings
 from ..log import PartitionLog
 from ..log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
 from ..log.compaction.keeping import LastRecord

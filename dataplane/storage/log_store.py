@@ -17,7 +17,7 @@ from typing import Self
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 from ..log import LogConfig, LogDirectory, PartitionLog
-from ..log.segments.storage_errors import may_pass
+from ..log.storage_errors import may_pass
 
 log = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from ottla.protocol.errors import KafkaError
 
 from ..log.segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
-from ..log.segments.storage_errors import damage
+from ..log.storage_errors import damage
 from ..runtime.threads import off_loop
 
 if TYPE_CHECKING:
     from ottla.protocol.record_batch import BatchHeader
 
     from ..log.segments.segment import Segment
-    from ..replication.replicas.partition import Partition
+    from ..replication.replica.partition import Partition
 
 log = logging.getLogger(__name__)
 

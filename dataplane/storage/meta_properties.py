@@ -9,7 +9,7 @@ from typing import Self
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 from ..log.checkpoints import decode_uuid, encode_uuid, write_atomically
-from ..log.segments.storage_errors import disk_error
+from ..log.storage_errors import disk_error
 
 FILE_NAME = "meta.properties"
 

@@ -28,7 +28,7 @@ from ...protocol.messages.command import Command
 from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, VerifyTransaction
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..quorum.access import Quorum
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from .acceptance import Acceptance, TransactionGone, judge
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from ...protocol.transaction_table import Place, Transaction, Writer
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..log.producers.producer_state import NO_NUMBER
 from ..quorum.access import Quorum
-from ..replication.replicas.partition import Partition
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from .acceptance import is_behind
 

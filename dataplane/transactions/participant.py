@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 
 from ..quorum.access import Quorum
-from ..replication.replicas.dependencies import wall_ms
-from ..replication.replicas.partition import Partition
+from ..replication.replica.dependencies import wall_ms
+from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from .completion_waits import CompletionWaits
 from .gate import TransactionGate

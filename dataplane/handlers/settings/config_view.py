@@ -14,7 +14,7 @@ from ottla.protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_d
 from ottla.protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ottla.protocol.messages.config_commands import ResourceType
 
-from ...configuration.broker_settings import BrokerSettings
+from ...broker_settings import BrokerSettings
 from ...quorum.access import Quorum
 
 # Kafka's numbers of types in DescribeConfigs.

@@ -16,7 +16,7 @@ from functools import partial
 from typing import IO
 
 from ....protocol.errors import KafkaError
-from ..segments.storage_errors import DISK_FULL
+from ..storage_errors import DISK_FULL
 from .cleaning import LogCleaning, SourceChanged
 from .job import CleaningFailed, CleaningJob, Reply, encode_reply, read_line
 from .throttle import Throttle

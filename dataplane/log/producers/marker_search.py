@@ -11,7 +11,7 @@ from ottla.protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 
 from ..segments.batch_walk import BrokenBatch
 from ..segments.segment import Segment
-from ..segments.storage_errors import damage
+from ..storage_errors import damage
 from .open_transactions import OpenTransactions
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .recent_markers import FirstMarker

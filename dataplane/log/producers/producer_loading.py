@@ -15,7 +15,7 @@ from ottla.protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeade
 from ..config import LogConfig
 from ..segments.batch_walk import BrokenBatch
 from ..segments.segment import Segment
-from ..segments.storage_errors import damage
+from ..storage_errors import damage
 from .open_transactions import AbortedTransaction, OpenTransactions
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .producer_state import ProducerStates

@@ -32,7 +32,7 @@ from ..segments.segment import (
     Segment,
 )
 from ..segments.segment_swap import finish_swaps, has_gaps, noted_gaps
-from ..segments.storage_errors import damage, disk_error
+from ..storage_errors import damage, disk_error
 from .recovered_epochs import EpochFell, RecoveredEpochs
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)

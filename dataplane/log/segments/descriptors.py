@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from .storage_errors import disk_error
+from ..storage_errors import disk_error
 
 _counting = threading.Lock()
 

@@ -11,10 +11,10 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
 from ottla.protocol.record_batch import BatchHeader
 
+from ..storage_errors import damage, disk_error
 from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
 from .descriptors import FileCache, SharedDescriptor
 from .offset_index import OffsetIndex
-from .storage_errors import damage, disk_error
 from .time_index import TimeIndex
 from .transaction_index import TransactionIndex
 

@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..producers.open_transactions import AbortedTransaction
+from ..storage_errors import damage, disk_error
 from .batch_walk import BrokenBatch
 from .descriptors import FileCache
 from .log_slice import LogSlice
 from .segment import Segment
-from .storage_errors import damage, disk_error
 
 _RECENT_BOUNDARIES = 64
 _RECENT_READERS = 256

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from ottla.protocol.errors import KafkaError
 
+from ..storage_errors import damage, disk_error
 from .batch_walk import BrokenBatch
 from .descriptors import FileCache
-from .storage_errors import damage, disk_error
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ..checkpoints import write_atomically
 from ..producers.open_transactions import AbortedTransaction
+from ..storage_errors import damage, disk_error
 from .batch_walk import BrokenBatch
 from .descriptors import FileCache
 from .sparse_index import SparseIndex
-from .storage_errors import damage, disk_error
 
 _ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 _VERSION = 0

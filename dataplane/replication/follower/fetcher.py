@@ -20,12 +20,12 @@ from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
 from ottla.protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
 from ottla.protocol.primitives import MalformedMessage
 
-from ...dialing import connected_socket
+from ...runtime.dialing import connected_socket
 from ...runtime.tcp_timeout import bound_silence
 from ..fetch_codec import decode_answer
 from ..fetch_layout import write_fetch
 from ..fetch_values import PartitionKey
-from ..replicas.partition import Partition
+from ..replica.partition import Partition
 from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
 
 log = logging.getLogger(__name__)

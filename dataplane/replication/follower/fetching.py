@@ -28,7 +28,7 @@ from ..fetch_values import (
     SessionAnswer,
     next_epoch,
 )
-from ..replicas.partition import Partition
+from ..replica.partition import Partition
 
 log = logging.getLogger(__name__)
 

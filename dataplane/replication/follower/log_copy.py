@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from .follower import UNDEFINED_OFFSET, EpochEnd, diverges, truncation_offset
+from ..roles.follower import UNDEFINED_OFFSET, EpochEnd, diverges, truncation_offset
 
 
 class Epochs(Protocol):

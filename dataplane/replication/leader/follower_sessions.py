@@ -26,12 +26,12 @@ from ..fetch_values import (
     SessionAnswer,
     next_epoch,
 )
-from ..follower.follower import UNDEFINED_EPOCH, diverges
+from ..roles.follower import UNDEFINED_EPOCH, diverges
 from ..throttle import Throttle, is_held
 
 if TYPE_CHECKING:
-    from ..replicas.partition import Partition
-    from .leader import LeaderState
+    from ..replica.partition import Partition
+    from ..roles.leader import LeaderState
 
 Reply = Callable[[SessionAnswer], None]
 

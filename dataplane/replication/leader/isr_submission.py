@@ -13,10 +13,10 @@ from ottla.protocol.messages.partition_commands import (
 )
 
 from ...quorum.access import Quorum
-from ..replicas.partition import Partition
-from .in_sync import Proposal
+from ..replica.partition import Partition
+from ..roles.in_sync import Proposal
+from ..roles.leader import Refusal
 from .isr_updates import Accepted, Outcome, Submit
-from .leader import Refusal
 
 
 def submit_to(quorum: Quorum, broker_id: int) -> Submit:

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from ottla.protocol.errors import KafkaError
 
-from ..replicas.partition import Partition
-from .in_sync import Proposal
-from .leader import Refusal
+from ..replica.partition import Partition
+from ..roles.in_sync import Proposal
+from ..roles.leader import Refusal
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from ...log import is_damage
 from ...log.verification import check_slice
 from ...runtime.threads import off_loop
 from ..fetch_values import PartitionKey
-from ..replicas.partition import Partition
+from ..replica.partition import Partition
 
 logger = logging.getLogger(__name__)
 

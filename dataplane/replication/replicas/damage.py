@@ -11,8 +11,8 @@ from ottla.protocol.errors import KafkaError
 
 from ..fetch_values import PartitionKey
 from ..leader.rechecks import Doubts
+from ..replica.partition import Partition
 from .offline import OfflineReplicas
-from .partition import Partition
 from .rebuilding import Renew, Renewal
 from .replica_making import LogStore
 

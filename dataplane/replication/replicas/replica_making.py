@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.protocol.errors import KafkaError
 
 from ..fetch_values import PartitionKey
+from ..replica.partition import Partition
 from .log_removals import LogRemovals
 from .offline import OfflineReplicas
-from .partition import Partition
 
 if TYPE_CHECKING:
     from ottla.protocol.cluster_image import TopicState
 
     from ...log import LogConfig, PartitionLog
-    from .dependencies import Surroundings, TopicSettings
+    from ..replica.dependencies import Surroundings, TopicSettings
 
 log = logging.getLogger(__name__)
 

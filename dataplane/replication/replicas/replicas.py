@@ -14,21 +14,21 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.node_proof import NodeCredentials
 
-from ...storage.flusher import Flusher
-from ..catch_up import CatchUpThrottles
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
 from ..follower.fetching import FetchLimits
 from ..leader.follower_sessions import WATERMARK_DELAY_S, FollowerSessions
 from ..leader.isr_updates import IsrUpdates, Submit
-from ..leader.leader import KnownBroker
+from ..replica.dependencies import TopicSettings, monotonic_ms, wall_ms
+from ..replica.flusher import Flusher
+from ..replica.partition import Partition
+from ..replica.role_check import check_role
+from ..roles.leader import KnownBroker
+from .catch_up import CatchUpThrottles
 from .damage import Damage
-from .dependencies import TopicSettings, monotonic_ms, wall_ms
 from .offline import OfflineReplicas, Report, tell_nobody
-from .partition import Partition
 from .rebuilding import Renew, renew_nothing
 from .replica_making import LogStore, ReplicaMaking
-from .role_check import check_role
 
 if TYPE_CHECKING:
     from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState

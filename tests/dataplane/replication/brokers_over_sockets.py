@@ -20,9 +20,9 @@ from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.replication.follower.fetcher import LinkSettings
 from ottla.dataplane.replication.leader.isr_submission import submit_to
-from ottla.dataplane.replication.replicas.dependencies import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.replication.replica.dependencies import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.offline import report_to
-from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.replication.replicas.rebuilding import renew_with
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.server.handler import HandlerTable

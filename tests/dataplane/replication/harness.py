@@ -15,11 +15,11 @@ from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.fetch_values import FollowerFetch, PartitionAnswer, SessionAnswer
 from ottla.dataplane.replication.follower.fetching import FetchLimits, LeaderSession
 from ottla.dataplane.replication.leader.follower_sessions import FollowerSessions
-from ottla.dataplane.replication.leader.in_sync import Proposal
 from ottla.dataplane.replication.leader.isr_updates import Accepted, Outcome, settle
-from ottla.dataplane.replication.leader.leader import Refusal
-from ottla.dataplane.replication.replicas.dependencies import ReplicationSettings
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.dependencies import ReplicationSettings
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.roles.in_sync import Proposal
+from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch, value_of
 

@@ -19,7 +19,7 @@ from ottla.dataplane.replication.fetch_values import (
     PartitionAnswer,
     SessionAnswer,
 )
-from ottla.dataplane.replication.follower.follower import EpochEnd
+from ottla.dataplane.replication.roles.follower import EpochEnd
 from ottla.protocol.codec import decode_from, encode_parts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.storage.flush_schedule import NEVER, Flush, FlushSchedule
+from ottla.dataplane.replication.replica.flush_schedule import NEVER, Flush, FlushSchedule
 
 
 def test_nothing_is_due_by_default() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.replication.follower.follower import (
+from ottla.dataplane.replication.roles.follower import (
     EpochEnd,
     diverges,
     follower_high_watermark,

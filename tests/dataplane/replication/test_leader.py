@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.replication.leader.in_sync import Committed, PendingExpand, PendingShrink
-from ottla.dataplane.replication.leader.leader import LeaderState, Refusal
+from ottla.dataplane.replication.roles.in_sync import Committed, PendingExpand, PendingShrink
+from ottla.dataplane.replication.roles.leader import LeaderState, Refusal
 
 LAG_MS = 100
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.replication.leader.in_sync import Committed, PendingExpand, PendingShrink, Proposal
-from ottla.dataplane.replication.leader.leader import LeaderState, Refusal
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.roles.in_sync import Committed, PendingExpand, PendingShrink, Proposal
+from ottla.dataplane.replication.roles.leader import LeaderState, Refusal
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 
 from .brokers_over_sockets import Broker, Quorum

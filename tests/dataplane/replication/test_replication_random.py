@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.replication.leader.leader import Refusal
+from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.protocol.errors import ErrorCode
 from tests.dataplane.log.batches import value_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.replication.leader.follower_sessions import LOG_START_DELAY_S, WATERMARK_DELAY_S
-from ottla.dataplane.replication.leader.in_sync import Committed, PendingExpand
-from ottla.dataplane.replication.leader.leader import Refusal
+from ottla.dataplane.replication.roles.in_sync import Committed, PendingExpand
+from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 from .harness import KEY, LAG_MS, Cluster, batch

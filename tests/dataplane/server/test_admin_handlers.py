@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.dataplane.broker_settings import BrokerSettings
 from ottla.dataplane.cluster.topic_creation import TopicDefaults
-from ottla.dataplane.configuration.broker_settings import BrokerSettings
 from ottla.dataplane.handlers.alter_configs import AlterConfigsHandlers
 from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView

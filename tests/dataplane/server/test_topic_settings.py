@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.dataplane.configuration.broker_settings import BrokerSettings
+from ottla.dataplane.broker_settings import BrokerSettings
 from ottla.dataplane.configuration.topic_settings import TopicSettingsView
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.messages.metadata_records import ConfigRecord

@@ -14,7 +14,7 @@ from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.gate import Adding, TransactionGate

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla.dataplane.replication.leader.in_sync import PendingExpand
+from ottla.dataplane.replication.roles.in_sync import PendingExpand
 from tests.simulation.cluster.cluster import Cluster, Node
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.dataplane.broker import Broker
 from ottla.dataplane.configuration.config import BrokerConfig
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.protocol.cluster_image import ClusterImage

@@ -22,10 +22,10 @@ from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.replication.leader import follower_sessions
-from ottla.dataplane.replication.leader.leader import LeaderState
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.damage import Damage
 from ottla.dataplane.replication.replicas.offline import OfflineReplicas
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.raft.core import Core

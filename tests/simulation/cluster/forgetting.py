@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from ottla.dataplane.log import PartitionLog
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.cluster_image import PartitionState
 from tests.histories.operations import BegunAnew, History
 from tests.simulation.machine.machine import Machine

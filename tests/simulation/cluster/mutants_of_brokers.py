@@ -18,7 +18,7 @@ from ottla.dataplane.log.partition_log import AppendResult, PartitionLog
 from ottla.dataplane.log.producers import producer_loading
 from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.log.retention import segments_to_drop
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.storage import directory
 from ottla.metadata_quorum import liveness
 from ottla.protocol.errors import ErrorCode

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.producers.producer_state import ProducerEntry
-from ottla.dataplane.replication.leader.leader import LeaderState
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.protocol.errors import ErrorCode
 from tests.simulation.cluster.planting import mutant

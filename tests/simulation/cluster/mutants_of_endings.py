@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from ottla.dataplane.handlers.cuts import CutHandlers
 from ottla.dataplane.log.transactional_log import TransactionalLog
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum import transaction_questions
 from ottla.metadata_quorum.marker_reports import ToldMarkers

@@ -8,11 +8,11 @@ from unittest.mock import patch
 from ottla.dataplane.replication.fetch_values import FetchPosition, PartitionKey
 from ottla.dataplane.replication.follower import fetching
 from ottla.dataplane.replication.follower.fetching import LeaderSession
-from ottla.dataplane.replication.follower.follower import UNDEFINED_EPOCH, EpochEnd
 from ottla.dataplane.replication.leader import follower_sessions
-from ottla.dataplane.replication.leader.leader import LeaderState
-from ottla.dataplane.replication.replicas import partition
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica import partition
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.roles.follower import UNDEFINED_EPOCH, EpochEnd
+from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.protocol.cluster_image import PartitionState
 from tests.simulation.cluster.planting import mutant
 

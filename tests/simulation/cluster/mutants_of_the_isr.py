@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from ottla.dataplane.replication.leader.in_sync import Committed, PendingExpand, PendingShrink
-from ottla.dataplane.replication.leader.leader import FollowerProgress, LeaderState
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.roles.in_sync import Committed, PendingExpand, PendingShrink
+from ottla.dataplane.replication.roles.leader import FollowerProgress, LeaderState
 from ottla.metadata_quorum.state import election, partitions
 from ottla.metadata_quorum.state.election import Electorate
 from ottla.metadata_quorum.state.workspace import Workspace

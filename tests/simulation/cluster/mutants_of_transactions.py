@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from ottla.dataplane.log.compaction.transactions import TransactionFilter
 from ottla.dataplane.log.transactional_log import TransactionalLog
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions import gate, markers
 from ottla.dataplane.transactions.acceptance import Acceptance, judge
 from ottla.dataplane.transactions.completion_waits import CompletionWaits

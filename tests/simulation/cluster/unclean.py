@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.dataplane.log.partition_log import PartitionLog
-from ottla.dataplane.replication.replicas.partition import Partition
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.metadata_quorum.state.election import Progress
 from ottla.metadata_quorum.state.workspace import Workspace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla.protocol.config_key import ConfigError
 
-from .broker_settings import BrokerSettings
+from ..broker_settings import BrokerSettings
 
 CORDONED = "cordoned.log.dirs"
 MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.cluster_image import ClusterImage
-from .replicas.partition import Partition
-from .throttle import Throttle, is_held, rate_of
+from ottla.protocol.cluster_image import ClusterImage
+
+from ..replica.partition import Partition
+from ..throttle import Throttle, is_held, rate_of
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from .batch_walk import BrokenBatch
+from .segments.batch_walk import BrokenBatch
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that pass when there is room again; after any other the content of a file is not certain."""

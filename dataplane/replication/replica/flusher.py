@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from ..replication.replicas.partition import Partition
+from .partition import Partition
 
 _THREADS = 4
 _RETRY_S = 0.5

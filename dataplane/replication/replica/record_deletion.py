@@ -10,7 +10,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ...log import PartitionLog
-    from ..leader.leader import LeaderState
+    from ..roles.leader import LeaderState
 
 Trimmed = Callable[[ErrorCode], None]
 

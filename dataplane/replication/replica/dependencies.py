@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.protocol.config_key import LONG_MAX
 
-from ..leader.leader import KnownBroker
+from ..roles.leader import KnownBroker
 from ..throttle import NOT_THROTTLED, ThrottledPartitions
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import parse_header
 
-from ..follower.follower import (
+from ..roles.follower import (
     EpochEnd,
     FollowerState,
     follower_high_watermark,
     restart_offset,
     truncation_offset,
 )
-from ..leader.acknowledgements import Acknowledged, Acknowledgements
-from ..leader.leader import LeaderState
+from ..roles.leader import LeaderState
+from .acknowledgements import Acknowledged, Acknowledgements
 from .flushing import Flushing
 from .record_deletion import Trims
 from .traffic import Traffic

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...storage.flush_schedule import NEVER, Flush, FlushSchedule
+from .flush_schedule import NEVER, Flush, FlushSchedule
 
 if TYPE_CHECKING:
     from ...log import PartitionLog

@@ -18,12 +18,12 @@ from typing import TypeVar
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import parse_header
 
-from ..log import LogDirectory, LogSlice, PartitionLog
-from ..replication.follower.log_copy import CopyFrom, CutTo, StartAt, next_step
-from ..replication.replicas.partition import Partition
-from ..replication.replicas.replicas import Replicas
-from ..runtime.threads import off_loop
-from .log_store import LogStore, TopicPartition
+from ...log import LogDirectory, LogSlice, PartitionLog
+from ...runtime.threads import off_loop
+from ...storage.log_store import LogStore, TopicPartition
+from ..follower.log_copy import CopyFrom, CutTo, StartAt, next_step
+from ..replica.partition import Partition
+from .replicas import Replicas
 
 logger = logging.getLogger(__name__)
 

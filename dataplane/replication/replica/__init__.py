@@ -1,0 +1,1 @@
+"""One replica: its log, its role, and everyone who waits for it."""

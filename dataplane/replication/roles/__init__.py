@@ -1,0 +1,1 @@
+"""What a replica decides in each role, without clock, socket or file."""
