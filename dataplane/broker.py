@@ -61,13 +61,13 @@ from .quorum.session import QuorumSession, SessionLost
 from .replication.follower.fetcher import LinkSettings
 from .replication.follower.fetching import FetchLimits
 from .replication.leader.isr_submission import submit_to
-from .replication.replica.dependencies import monotonic_ms, wall_ms
 from .replication.replica.partition import Partition
 from .replication.replicas.folder_moves import FolderMoves
 from .replication.replicas.offline import report_to
 from .replication.replicas.rebuilding import renew_with
 from .replication.replicas.replicas import Replicas, ReplicasConfig
 from .runtime.allocator import keep_freed_memory
+from .runtime.clocks import monotonic_ms, wall_ms
 from .server import HandlerTable, Server
 from .server.request_times import FOLLOWER_FETCH
 from .storage import metadata_position

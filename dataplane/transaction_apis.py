@@ -19,8 +19,8 @@ from .handlers.shared_transactions import SharedTransactionHandlers
 from .handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from .handlers.write_txn_markers import WriteTxnMarkersHandlers
 from .quorum.session import QuorumSession
-from .replication.replica.dependencies import wall_ms
 from .replication.replicas.replicas import Replicas
+from .runtime.clocks import wall_ms
 from .transactions.client_commands import ClientOrigins
 from .transactions.offsets_due import OffsetsDue
 from .transactions.participant import TransactionParticipant

@@ -12,15 +12,7 @@ from tests.imports import circles, import_graph, modules, packages, siblings
 LEFT_BETWEEN_FILES: set[frozenset[str]] = set()
 """Circles that are still to be opened. Take out what you open; add none."""
 
-LEFT_BETWEEN_SIBLINGS: dict[str, set[frozenset[str]]] = {
-    "ottla.dataplane": {frozenset({"configuration", "fetching", "groups", "log", "replication", "storage"})},
-    "ottla.dataplane.log": {frozenset({"checkpoints", "producers", "segments"})},
-    "ottla.dataplane.replication": {
-        frozenset(
-            {"catch_up", "fetch_codec", "fetch_layout", "fetch_values", "follower", "leader", "replicas"}
-        )
-    },
-}
+LEFT_BETWEEN_SIBLINGS: dict[str, set[frozenset[str]]] = {}
 """The same between the files and folders of a package."""
 
 

@@ -47,7 +47,6 @@ LEFT = {
     "Questions",
     "Reading",
     "Record",
-    "Replica",
     "Request",
     "Segment",
     "Source",

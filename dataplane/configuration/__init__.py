@@ -1,1 +1,1 @@
-"""The settings of a broker: its file, and what may change while it runs."""
+"""The configuration of a broker: its file, read once, and the settings of topics that follow from it."""

@@ -8,7 +8,7 @@ from ottla.protocol.messages.config_commands import ResourceType
 
 from ..broker_settings import BrokerSettings
 from ..log import LogConfig
-from ..replication.replica.dependencies import ReplicationSettings, TopicSettings
+from ..replication.replica.settings import ReplicationSettings, TopicSettings
 from ..replication.throttle import throttled_partitions
 from .config import BrokerConfig
 

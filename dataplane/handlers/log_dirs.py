@@ -20,9 +20,10 @@ from ottla.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
 )
 
-from ..log import LogDirectory, PartitionLog
+from ..log import PartitionLog
 from ..replication.replicas.folder_moves import FolderMoves
 from ..server.handler import Request, handles
+from ..storage.directory import LogDirectory
 from ..storage.log_store import LogStore, TopicPartition
 
 _LOGS_PER_TURN = 200

@@ -1,13 +1,11 @@
-"""The log: partitions as files in Kafka's on-disk layout.
+"""The log of one partition, as files in Kafka's on-disk layout.
 
-``PartitionLog`` is one partition: segments, indexes, leader epochs and producer state. ``LogDirectory`` is
-one data folder: its lock, identity, checkpoints and logs. The one rule: bytes that were appended are never
-changed and never served if they cannot be trusted; truncation, deletion and compaction are the only ways they
-go.
+`PartitionLog` is the log: segments, indexes, leader epochs and producer state. `segments` are its files, `producers`
+what it knows of those who write to it; `recovery` opens its folder, `compaction` rewrites old segments. The one rule:
+bytes that were appended are never changed, and never served if they cannot be trusted. Only truncation, deletion and
+compaction remove them.
 """
 
-from ..storage.directory import LogDirectory
-from ..storage.meta_properties import MetaProperties
 from .append_checks import RefusedRecords, TakesLong
 from .config import LogConfig
 from .leader_epochs import LeaderEpochs
@@ -21,9 +19,7 @@ __all__ = [
     "AppendResult",
     "LeaderEpochs",
     "LogConfig",
-    "LogDirectory",
     "LogSlice",
-    "MetaProperties",
     "PartitionLog",
     "ProducerStates",
     "RefusedRecords",

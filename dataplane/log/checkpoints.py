@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
+from .durable_files import sync_directory, write_atomically
 from .storage_errors import disk_error
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -21,82 +21,6 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _VERSION = 0
 
 TopicPartition = tuple[str, int]
-
-
-def make_directory(path: Path) -> None:
-    """Create a directory and what leads to it. Its name is durable afterwards even if an earlier process made it.
-
-    Raises:
-        OSError: it cannot be made. KafkaError: KAFKA_STORAGE_ERROR.
-    """
-    for folder in reversed([folder for folder in path.parents if not folder.exists()]):
-        folder.mkdir(exist_ok=True)
-        sync_directory(folder.parent)
-    path.mkdir(exist_ok=True)
-    if os.access(path.parent, os.R_OK):  # Else an administrator made it.
-        sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make created, renamed and deleted entries of a directory durable.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise disk_error("flush", path, error) from error
-
-
-def sync_file(path: Path) -> None:
-    """fdatasync by a descriptor of its own, so that it does not matter who closes which meanwhile.
-
-    A file that is gone is no error: it was cut or deleted since the flush began. When it fails, what is cached is let
-    go of: the kernel may take pages for clean that the disk never got, and a broker that starts would take them for
-    durable.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise disk_error("flush", path, error) from error
-    try:
-        os.fdatasync(fd)
-    except OSError as error:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        raise disk_error("flush", path, error) from error
-    finally:
-        os.close(fd)
-
-
-def write_atomically(path: Path, data: bytes | bytearray, *, sync: bool) -> None:
-    """Replace a file by a new one; with ``sync`` its bytes are durable before it takes the name.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR; the old file is intact.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise disk_error("write", path, error) from error
-    if sync:
-        sync_directory(path.parent)
 
 
 def _unreadable(path: Path, reason: str) -> KafkaError:

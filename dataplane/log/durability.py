@@ -8,7 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from ...protocol.errors import KafkaError
-from .checkpoints import PARTITION_METADATA, sync_directory, sync_file, write_leader_epochs
+from .checkpoints import PARTITION_METADATA, write_leader_epochs
+from .durable_files import sync_directory, sync_file
 from .leader_epochs import LeaderEpochs
 from .producers.producer_snapshot import snapshot_path
 from .segments.segment import Segment

@@ -21,9 +21,10 @@ from ...protocol.record_batch import BatchHeader, check_integrity
 from .checkpoints import LEADER_EPOCHS, read_leader_epochs, read_topic_id
 from .producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from .producers.producer_snapshot import read_snapshot
-from .segments.batch_walk import BrokenBatch, walk_file
+from .segments.batch_walk import walk_file
 from .segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from .segments.transaction_index import decode_transactions, read_if_there
+from .storage_errors import BrokenBatch
 
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
 

@@ -7,12 +7,19 @@ from pathlib import Path
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from .segments.batch_walk import BrokenBatch
-
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that pass when there is room again; after any other the content of a file is not certain."""
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _UNREADABLE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESTALE})
+
+
+class BrokenBatch(Exception):
+    """The bytes at ``position`` are no batch that continues the log; ``reason`` says how."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.position = position
+        self.reason = reason
 
 
 def may_pass(error: KafkaError) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .checkpoints import sync_file
 from .config import LogConfig
 from .durability import BeforeRecoveryPointFalls, Durability
+from .durable_files import sync_file
 from .leader_epochs import LeaderEpochs
 from .producers.producer_snapshot import write_snapshot
 from .producers.producer_state import ProducerStates

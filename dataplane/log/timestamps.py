@@ -9,9 +9,8 @@ from typing import NamedTuple
 from ...protocol.errors import KafkaError
 from ...protocol.record import decode_records
 from ...protocol.record_batch import BatchHeader
-from .segments.batch_walk import BrokenBatch
 from .segments.segment import Segment
-from .storage_errors import damage, disk_error
+from .storage_errors import BrokenBatch, damage, disk_error
 
 
 class TimestampOffset(NamedTuple):

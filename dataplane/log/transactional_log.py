@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .producers.marker_search import MarkerSearch
-from .producers.open_transactions import AbortedTransaction
 from .producers.producer_loading import load_transactions
 from .producers.recent_markers import FirstMarker
+from .segments.aborted_transaction import AbortedTransaction
 from .segments.log_slice import LogSlice
 from .trimmable_log import TrimmableLog
 

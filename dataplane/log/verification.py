@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ...protocol.errors import KafkaError
 from .leader_epochs import LeaderEpochs
-from .segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from .segments.batch_walk import SCAN_CHUNK, walk_file
 from .segments.log_slice import LogSlice
-from .storage_errors import damage
+from .storage_errors import BrokenBatch, damage
 
 
 def check_slice(

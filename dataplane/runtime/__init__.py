@@ -1,1 +1,1 @@
-"""How a broker shares one event loop, a few threads and one heap among all its work."""
+"""How a broker shares one process: event loop, threads, heap, clocks and sockets."""

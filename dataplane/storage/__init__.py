@@ -1,1 +1,1 @@
-"""All logs of a broker: their data folders, and the upkeep of what is in them."""
+"""All logs of a broker: their data folders, retention, compaction and verification."""

@@ -18,12 +18,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ..log.checkpoints import (
     TopicPartition,
     read_topic_id,
-    sync_directory,
     take_clean_shutdown,
     write_clean_shutdown,
     write_topic_id,
 )
 from ..log.config import LogConfig
+from ..log.durable_files import sync_directory
 from ..log.partition_log import PartitionLog
 from ..log.segments.descriptors import FileCache
 from ..log.storage_errors import disk_error, is_unreadable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from ..log.checkpoints import make_directory
+from ..log.durable_files import make_directory
 from ..log.storage_errors import disk_error
 from .meta_properties import MetaProperties
 

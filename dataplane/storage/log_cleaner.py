@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from ottla.protocol.errors import KafkaError
 
@@ -21,31 +21,19 @@ from ..broker_settings import BrokerSettings
 from ..log import PartitionLog
 from ..log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
 from ..log.compaction.keeping import LastRecord
-from ..log.segments.batch_walk import BrokenBatch
 from ..log.segments.segment import Segment
 from ..log.segments.segment_swap import CLEANED_SUFFIX
+from ..log.storage_errors import BrokenBatch
 from ..runtime.threads import off_loop
 from .cleaner_checkpoints import CleanerCheckpoints
 from .cleaning_choice import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest
 from .cleaning_process import CleaningProcess, CleaningProcessDied
+from .replica import StoredReplica
 
 _IDLE_LOOKS_MAX = 20
 _CRASHES_MAX = 3
 
 log = logging.getLogger(__name__)
-
-
-class CleanableReplica(Protocol):
-    """What is asked of a partition."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def log(self) -> PartitionLog: ...
-    @property
-    def high_watermark(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +69,7 @@ class LogCleaner:
     def __init__(
         self,
         settings: CleanerSettings,
-        replicas: Callable[[], Iterable[CleanableReplica]],
+        replicas: Callable[[], Iterable[StoredReplica]],
         wall_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
@@ -184,14 +172,14 @@ class LogCleaner:
             and partition_log not in self.uncleanable
         )
 
-    def _forget_the_gone(self, replicas: Iterable[CleanableReplica]) -> None:
+    def _forget_the_gone(self, replicas: Iterable[StoredReplica]) -> None:
         present = {replica.log for replica in replicas}
         self._checkpoints.keep_only(present)
         for table in (self.uncleanable, self._crashes, self.unreadable):
             for gone in table.keys() - present:
                 del table[gone]
 
-    def _all_facts(self, replicas: Iterable[CleanableReplica]) -> Iterator[LogFacts]:
+    def _all_facts(self, replicas: Iterable[StoredReplica]) -> Iterator[LogFacts]:
         """Of each that can be looked at; the others are given up."""
         for replica in replicas:
             try:
@@ -203,7 +191,7 @@ class LogCleaner:
             else:
                 yield facts
 
-    def _facts(self, replica: CleanableReplica) -> LogFacts:
+    def _facts(self, replica: StoredReplica) -> LogFacts:
         partition_log = replica.log
         config = partition_log.config
         with_first, with_max = config.max_compaction_lag_ms < LONG_MAX, config.min_compaction_lag_ms > 0
@@ -224,9 +212,7 @@ class LogCleaner:
 
     # Cleaning
 
-    async def _clean(
-        self, replica: CleanableReplica, facts: LogFacts, dirty: DirtyRange, now_ms: int
-    ) -> bool:
+    async def _clean(self, replica: StoredReplica, facts: LogFacts, dirty: DirtyRange, now_ms: int) -> bool:
         partition_log = replica.log
         segments = {segment.base_offset: segment for segment in partition_log.segments}
         job = self._job(partition_log, facts, dirty, now_ms)
@@ -262,7 +248,7 @@ class LogCleaner:
             raise
         return False
 
-    def _note_unreadable(self, replica: CleanableReplica, reply: LogCleaned) -> None:
+    def _note_unreadable(self, replica: StoredReplica, reply: LogCleaned) -> None:
         if not reply.unreadable_batches:
             self.unreadable.pop(replica.log, None)
             return

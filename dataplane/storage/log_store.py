@@ -16,8 +16,9 @@ from typing import Self
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from ..log import LogConfig, LogDirectory, PartitionLog
+from ..log import LogConfig, PartitionLog
 from ..log.storage_errors import may_pass
+from .directory import LogDirectory
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ottla.protocol.errors import KafkaError
 
@@ -22,21 +22,13 @@ from ..runtime.threads import off_loop
 
 if TYPE_CHECKING:
     from ..log import PartitionLog
+    from .replica import StoredReplica
 
 log = logging.getLogger(__name__)
 
 _SLICE_S = 0.003
 _FIRST_CHECK_S = 30.0
 _SWEEP_INTERVAL_S = 1.0
-
-
-class Replica(Protocol):
-    """A partition, as far as its log's upkeep goes."""
-
-    @property
-    def log(self) -> PartitionLog: ...
-    @property
-    def high_watermark(self) -> int: ...
 
 
 class LogUpkeep:
@@ -47,7 +39,7 @@ class LogUpkeep:
 
     def __init__(
         self,
-        replicas: Callable[[], Iterable[Replica]],
+        replicas: Callable[[], Iterable[StoredReplica]],
         keep_log_starts: Callable[[], Awaitable[None]],
         check_interval_ms: int,
         wall_ms: Callable[[], int],
@@ -96,7 +88,7 @@ class LogUpkeep:
                 await asyncio.sleep(0)
                 slice_ends = time.monotonic() + _SLICE_S
 
-    def _retain(self, replica: Replica) -> int:
+    def _retain(self, replica: StoredReplica) -> int:
         partition_log = replica.log
         if partition_log.failure is not None:
             return 0

@@ -13,33 +13,35 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.protocol.errors import KafkaError
 
-from ..log.segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
-from ..log.storage_errors import damage
+from ..log.segments.batch_walk import SCAN_CHUNK, walk_file
+from ..log.storage_errors import BrokenBatch, damage
 from ..runtime.threads import off_loop
+from .replica import StoredReplica
 
 if TYPE_CHECKING:
     from ottla.protocol.record_batch import BatchHeader
 
     from ..log.segments.segment import Segment
-    from ..replication.replica.partition import Partition
 
 log = logging.getLogger(__name__)
+
+_Replica = TypeVar("_Replica", bound=StoredReplica)
 
 _PIECE_BYTES = 256 * 1024
 _FIRST_ROUND_S = 30.0
 
 
-class LogVerifier:
+class LogVerifier(Generic[_Replica]):
     """One task that goes through all logs, in another order each time, and rests between rounds."""
 
     def __init__(
         self,
-        replicas: Callable[[], Iterable[Partition]],
-        condemn: Callable[[Partition, KafkaError], None],
+        replicas: Callable[[], Iterable[_Replica]],
+        condemn: Callable[[_Replica, KafkaError], None],
         bytes_per_second: int,
         rest_ms: int,
     ) -> None:
@@ -73,7 +75,7 @@ class LogVerifier:
                 await self._verify(partition, segment)
             await asyncio.sleep(0)
 
-    async def _verify(self, partition: Partition, segment: Segment) -> None:
+    async def _verify(self, partition: _Replica, segment: Segment) -> None:
         partition_log = partition.log
         cuts = partition_log.cuts
         segments = partition_log.segments

@@ -8,7 +8,8 @@ from typing import Self
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from ..log.checkpoints import decode_uuid, encode_uuid, write_atomically
+from ..log.checkpoints import decode_uuid, encode_uuid
+from ..log.durable_files import write_atomically
 from ..log.storage_errors import disk_error
 
 FILE_NAME = "meta.properties"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ottla.protocol.errors import KafkaError
 
-from ..log.checkpoints import write_atomically
+from ..log.durable_files import write_atomically
 from ..quorum.config import Position
 
 log = logging.getLogger(__name__)

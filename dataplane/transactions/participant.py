@@ -7,9 +7,9 @@ from collections.abc import Callable
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 
 from ..quorum.access import Quorum
-from ..replication.replica.dependencies import wall_ms
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..runtime.clocks import wall_ms
 from .completion_waits import CompletionWaits
 from .gate import TransactionGate
 from .markers import Markers, OffsetsEnded

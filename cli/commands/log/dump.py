@@ -10,9 +10,9 @@ from typing import Any
 
 from ottla.dataplane.log.producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from ottla.dataplane.log.producers.producer_snapshot import read_snapshot
-from ottla.dataplane.log.segments.batch_walk import BrokenBatch
 from ottla.dataplane.log.segments.segment import TRANSACTION_INDEX_SUFFIX
 from ottla.dataplane.log.segments.transaction_index import decode_transactions
+from ottla.dataplane.log.storage_errors import BrokenBatch
 
 from ....dataplane.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs, read_offsets
 from ....dataplane.log.inspection import index_entries, segments_in, walk_segment

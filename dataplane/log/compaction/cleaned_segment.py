@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ....protocol.record_batch import parse_header
-from ..checkpoints import sync_file
-from ..producers.open_transactions import AbortedTransaction
+from ..durable_files import sync_file
+from ..segments.aborted_transaction import AbortedTransaction
 from ..segments.descriptors import FileCache
 from ..segments.offset_index import OffsetIndex
 from ..segments.segment import (

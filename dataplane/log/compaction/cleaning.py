@@ -13,11 +13,11 @@ from pathlib import Path
 from ....protocol.errors import KafkaError
 from ....protocol.record import ControlType, read_control_record
 from ....protocol.record_batch import BatchHeader, check_integrity, parse_header
-from ..producers.open_transactions import AbortedTransaction as IndexedAbort
-from ..segments.batch_walk import BrokenBatch, walk_file
+from ..segments.aborted_transaction import AbortedTransaction as IndexedAbort
+from ..segments.batch_walk import walk_file
 from ..segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ..segments.transaction_index import decode_transactions, read_if_there
-from ..storage_errors import damage
+from ..storage_errors import BrokenBatch, damage
 from .cleaned_segment import CleanedSegment
 from .grouping import SegmentSizes, group
 from .job import CleaningJob, GroupCleaned, LogCleaned

@@ -9,9 +9,8 @@ from typing import Final
 
 from ottla.protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 
-from ..segments.batch_walk import BrokenBatch
 from ..segments.segment import Segment
-from ..storage_errors import damage
+from ..storage_errors import BrokenBatch, damage
 from .open_transactions import OpenTransactions
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .recent_markers import FirstMarker

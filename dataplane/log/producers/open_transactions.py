@@ -15,21 +15,10 @@ from typing import Final, NamedTuple
 
 from ottla.protocol.record import NO_COMMIT_INDEX, ControlRecord, ControlType
 
+from ..segments.aborted_transaction import AbortedTransaction
 from .recent_markers import FirstMarker, RecentMarkers
 
 NOWHERE: Final = -1
-
-
-class AbortedTransaction(NamedTuple):
-    """What ``producer_id`` wrote from ``first_offset`` to the marker at ``last_offset`` does not count."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-    """Where the first transaction began that was open when this one ended; behind the marker if none was. Those
-    that are aborted later begin there or above.
-    """
 
 
 class Ended(NamedTuple):

@@ -13,10 +13,10 @@ from ottla.protocol.record import ControlRecord
 from ottla.protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeader
 
 from ..config import LogConfig
-from ..segments.batch_walk import BrokenBatch
+from ..segments.aborted_transaction import AbortedTransaction
 from ..segments.segment import Segment
-from ..storage_errors import damage
-from .open_transactions import AbortedTransaction, OpenTransactions
+from ..storage_errors import BrokenBatch, damage
+from .open_transactions import OpenTransactions
 from .producer_snapshot import read_snapshot, snapshot_offsets, snapshot_path
 from .producer_state import ProducerStates
 

@@ -18,7 +18,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import NO_COMMIT_INDEX
 from ottla.protocol.record_batch import NO_SEQUENCE
 
-from ..checkpoints import write_atomically
+from ..durable_files import write_atomically
 from .open_transactions import Ended
 from .producer_state import NO_OFFSET, SEQUENCE_MAX, WINDOW, ProducedBatch, ProducerEntry, ProducerStates
 

@@ -22,7 +22,8 @@ from ottla.protocol.record_batch import (
     BatchHeader,
 )
 
-from .open_transactions import AbortedTransaction, OpenTransactions
+from ..segments.aborted_transaction import AbortedTransaction
+from .open_transactions import OpenTransactions
 
 WINDOW: Final = 5
 """Batches remembered per producer: as many as a client may have in flight."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.protocol.record_batch import BatchHeader
 
 from ..leader_epochs import LeaderEpochs
-from ..segments.batch_walk import BrokenBatch
+from ..storage_errors import BrokenBatch
 
 
 class EpochFell(BrokenBatch):

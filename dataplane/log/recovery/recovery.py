@@ -21,7 +21,7 @@ from ..config import OFFSETS_MAX, LogConfig
 from ..leader_epochs import LeaderEpochs
 from ..producers.producer_loading import load_producers, rebuild_transaction_indexes
 from ..producers.producer_state import ProducerStates
-from ..segments.batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from ..segments.batch_walk import SCAN_CHUNK, walk_file
 from ..segments.descriptors import FileCache
 from ..segments.segment import (
     DOOMED_SUFFIX,
@@ -32,7 +32,7 @@ from ..segments.segment import (
     Segment,
 )
 from ..segments.segment_swap import finish_swaps, has_gaps, noted_gaps
-from ..storage_errors import damage, disk_error
+from ..storage_errors import BrokenBatch, damage, disk_error
 from .recovered_epochs import EpochFell, RecoveredEpochs
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)

@@ -10,19 +10,11 @@ from crc32c import crc32c
 from ottla.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
 
 from ..leader_epochs import LeaderEpochs
+from ..storage_errors import BrokenBatch
 
 LOOKUP_CHUNK = 8 * 1024
 SCAN_CHUNK = 256 * 1024
 _CRC_COVERS_FROM = 21
-
-
-class BrokenBatch(Exception):
-    """The bytes at ``position`` are no batch that continues the log; ``reason`` says how."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(position, reason)
-        self.position = position
-        self.reason = reason
 
 
 def walk_file(

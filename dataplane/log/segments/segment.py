@@ -11,8 +11,8 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
 from ottla.protocol.record_batch import BatchHeader
 
-from ..storage_errors import damage, disk_error
-from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from ..storage_errors import BrokenBatch, damage, disk_error
+from .batch_walk import SCAN_CHUNK, walk_file
 from .descriptors import FileCache, SharedDescriptor
 from .offset_index import OffsetIndex
 from .time_index import TimeIndex

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from ..producers.open_transactions import AbortedTransaction
-from ..storage_errors import damage, disk_error
-from .batch_walk import BrokenBatch
+from ..storage_errors import BrokenBatch, damage, disk_error
+from .aborted_transaction import AbortedTransaction
 from .descriptors import FileCache
 from .log_slice import LogSlice
 from .segment import Segment

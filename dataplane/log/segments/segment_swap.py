@@ -19,9 +19,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..checkpoints import sync_directory, write_atomically
-from ..storage_errors import damage, disk_error
-from .batch_walk import SCAN_CHUNK, BrokenBatch, walk_file
+from ..durable_files import sync_directory, write_atomically
+from ..storage_errors import BrokenBatch, damage, disk_error
+from .batch_walk import SCAN_CHUNK, walk_file
 from .segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from .segment_list import SegmentList
 

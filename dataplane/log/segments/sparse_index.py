@@ -16,8 +16,7 @@ from pathlib import Path
 
 from ottla.protocol.errors import KafkaError
 
-from ..storage_errors import damage, disk_error
-from .batch_walk import BrokenBatch
+from ..storage_errors import BrokenBatch, damage, disk_error
 from .descriptors import FileCache
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,9 @@ import struct
 from itertools import pairwise
 from pathlib import Path
 
-from ..checkpoints import write_atomically
-from ..producers.open_transactions import AbortedTransaction
-from ..storage_errors import damage, disk_error
-from .batch_walk import BrokenBatch
+from ..durable_files import write_atomically
+from ..storage_errors import BrokenBatch, damage, disk_error
+from .aborted_transaction import AbortedTransaction
 from .descriptors import FileCache
 from .sparse_index import SparseIndex
 

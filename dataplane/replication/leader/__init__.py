@@ -1,1 +1,1 @@
-"""What the leader of a partition decides and remembers."""
+"""The leader's side of replication: answers to followers, and changes of the ISR on their way to the quorum."""

@@ -10,7 +10,7 @@ from .flush_schedule import NEVER, Flush, FlushSchedule
 
 if TYPE_CHECKING:
     from ...log import PartitionLog
-    from .dependencies import ReplicationSettings
+    from .settings import ReplicationSettings
 
 
 class Flushing:

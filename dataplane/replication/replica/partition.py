@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from ottla.protocol.cluster_image import PartitionState
 
     from ...log import AppendResult, PartitionLog
-    from .dependencies import Reader, ReplicationSettings, Surroundings, Watcher
+    from .dependencies import Reader, Surroundings, Watcher
+    from .settings import ReplicationSettings
 
 logger = logging.getLogger(__name__)
 

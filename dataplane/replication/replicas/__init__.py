@@ -1,1 +1,1 @@
-"""The replicas on this broker: made, given a role, damaged, rebuilt, taken offline, removed."""
+"""All replicas of this broker: made, given a role, damaged, rebuilt, moved, taken offline, removed."""

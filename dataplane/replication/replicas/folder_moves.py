@@ -18,8 +18,9 @@ from typing import TypeVar
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import parse_header
 
-from ...log import LogDirectory, LogSlice, PartitionLog
+from ...log import LogSlice, PartitionLog
 from ...runtime.threads import off_loop
+from ...storage.directory import LogDirectory
 from ...storage.log_store import LogStore, TopicPartition
 from ..follower.log_copy import CopyFrom, CutTo, StartAt, next_step
 from ..replica.partition import Partition

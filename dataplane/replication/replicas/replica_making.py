@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ottla.protocol.cluster_image import TopicState
 
     from ...log import LogConfig, PartitionLog
-    from ..replica.dependencies import Surroundings, TopicSettings
+    from ..replica.dependencies import Surroundings
+    from ..replica.settings import TopicSettings
 
 log = logging.getLogger(__name__)
 

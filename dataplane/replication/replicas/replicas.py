@@ -14,15 +14,16 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.node_proof import NodeCredentials
 
+from ...runtime.clocks import monotonic_ms, wall_ms
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
 from ..follower.fetching import FetchLimits
 from ..leader.follower_sessions import WATERMARK_DELAY_S, FollowerSessions
 from ..leader.isr_updates import IsrUpdates, Submit
-from ..replica.dependencies import TopicSettings, monotonic_ms, wall_ms
 from ..replica.flusher import Flusher
 from ..replica.partition import Partition
 from ..replica.role_check import check_role
+from ..replica.settings import TopicSettings
 from ..roles.leader import KnownBroker
 from .catch_up import CatchUpThrottles
 from .damage import Damage

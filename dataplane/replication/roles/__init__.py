@@ -1,1 +1,1 @@
-"""What a replica decides in each role, without clock, socket or file."""
+"""What a leader and a follower decide, without clock, socket or file."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.log import LogConfig, LogDirectory, PartitionLog
+from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.storage.directory import LogDirectory
 from ottla.protocol.errors import KafkaError
 from tests.dataplane.log.batches import make_batch
 

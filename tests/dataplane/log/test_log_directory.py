@@ -12,7 +12,8 @@ from unittest import mock
 
 import pytest
 
-from ottla.dataplane.log import LogConfig, LogDirectory
+from ottla.dataplane.log import LogConfig
+from ottla.dataplane.storage.directory import LogDirectory
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
 
@@ -101,7 +102,7 @@ def test_a_folder_of_another_node_or_cluster_is_refused(tmp_path: Path) -> None:
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     directory = _open(tmp_path)
     program = (
-        "import sys, pathlib; from ottla.dataplane.log import LogDirectory\n"
+        "import sys, pathlib; from ottla.dataplane.storage.directory import LogDirectory\n"
         "LogDirectory.open(pathlib.Path(sys.argv[1]), 'ottla-1', 2, new_directory_id=bytes(16))"
     )
     other = subprocess.run(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.producers.open_transactions import AbortedTransaction
 from ottla.dataplane.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.dataplane.log.segments.aborted_transaction import AbortedTransaction
 from ottla.dataplane.log.segments.transaction_index import decode_transactions
 from ottla.protocol.record import ControlRecord, ControlType, read_control_record
 from tests.dataplane.log.batches import make_batch

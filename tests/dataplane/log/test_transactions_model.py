@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.producers import recent_markers
 from ottla.dataplane.log.producers.marker_search import MarkerSearch
-from ottla.dataplane.log.producers.open_transactions import AbortedTransaction
 from ottla.dataplane.log.producers.producer_state import ProducerStates
+from ottla.dataplane.log.segments.aborted_transaction import AbortedTransaction
 from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch, read_control_record
 from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
 from tests.dataplane.log.batches import make_batch

@@ -20,11 +20,12 @@ from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.replication.follower.fetcher import LinkSettings
 from ottla.dataplane.replication.leader.isr_submission import submit_to
-from ottla.dataplane.replication.replica.dependencies import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.replica.settings import ReplicationSettings, TopicSettings
 from ottla.dataplane.replication.replicas.offline import report_to
 from ottla.dataplane.replication.replicas.rebuilding import renew_with
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.storage.log_store import LogStore

@@ -16,8 +16,8 @@ from ottla.dataplane.replication.fetch_values import FollowerFetch, PartitionAns
 from ottla.dataplane.replication.follower.fetching import FetchLimits, LeaderSession
 from ottla.dataplane.replication.leader.follower_sessions import FollowerSessions
 from ottla.dataplane.replication.leader.isr_updates import Accepted, Outcome, settle
-from ottla.dataplane.replication.replica.dependencies import ReplicationSettings
 from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.replica.settings import ReplicationSettings
 from ottla.dataplane.replication.roles.in_sync import Proposal
 from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.protocol.errors import ErrorCode, KafkaError

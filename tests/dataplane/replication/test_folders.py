@@ -15,15 +15,17 @@ from unittest import mock
 
 import pytest
 
-from ottla.dataplane.log import LogConfig, LogDirectory, PartitionLog
+from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.fetch_codec import to_send
 from ottla.dataplane.replication.fetch_values import PartitionKey
 from ottla.dataplane.replication.leader.isr_updates import Outcome
-from ottla.dataplane.replication.replica.dependencies import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.replica.settings import ReplicationSettings, TopicSettings
 from ottla.dataplane.replication.replicas.folder_moves import FolderMoves
 from ottla.dataplane.replication.replicas.offline import OfflineReplicas
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.runtime.clocks import wall_ms
+from ottla.dataplane.storage.directory import LogDirectory
 from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -18,9 +18,10 @@ from ottla.dataplane.log import LogConfig
 from ottla.dataplane.quorum.image_follower import ImageFollower
 from ottla.dataplane.quorum.image_gate import ImageGate
 from ottla.dataplane.replication.leader.isr_updates import Outcome
-from ottla.dataplane.replication.replica.dependencies import ReplicationSettings, TopicSettings, wall_ms
+from ottla.dataplane.replication.replica.settings import ReplicationSettings, TopicSettings
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.replication.roles.follower import EpochEnd
+from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError

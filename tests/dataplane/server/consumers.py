@@ -10,9 +10,10 @@ from typing import Any, cast
 from ottla.dataplane.handlers.fetch import FetchHandlers, FetchSettings
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
-from ottla.dataplane.replication.replica.dependencies import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.replication.replica.settings import ReplicationSettings, TopicSettings
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
+from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.server.connection import Connection
 from ottla.dataplane.server.handler import HandlerTable, Request
 from ottla.dataplane.server.purgatory import Purgatory

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.dataplane.handlers.log_dirs import LogDirHandlers
 from ottla.dataplane.log import LogConfig
-from ottla.dataplane.replication.replica.dependencies import wall_ms
+from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.log_dirs import (

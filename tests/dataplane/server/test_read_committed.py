@@ -15,8 +15,8 @@ import pytest
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.records import TopicPartition
 from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, ListOffsetsHandlers
-from ottla.dataplane.replication.replica.dependencies import wall_ms
 from ottla.dataplane.replication.replica.partition import Partition
+from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.server.handler import Request
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import PartitionData

@@ -13,7 +13,8 @@ from typing import Any
 from ottla.dataplane.fetching.reading import FetchReader, Round
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
-from ottla.dataplane.log import LogConfig, LogDirectory
+from ottla.dataplane.log import LogConfig
+from ottla.dataplane.storage.directory import LogDirectory
 from ottla.metadata_quorum.raft import snapshots
 from ottla.metadata_quorum.raft.disk import CorruptFile, Directory
 from ottla.metadata_quorum.raft.formation import prepare

@@ -12,8 +12,9 @@ from random import Random
 
 import pytest
 
-from ottla.dataplane.log import LogConfig, LogDirectory
+from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.inspection import verify_partition
+from ottla.dataplane.storage.directory import LogDirectory
 from ottla.metadata_quorum.raft import failstop
 from ottla.metadata_quorum.raft.disk import Directory
 from ottla.metadata_quorum.raft.journal import open_journal

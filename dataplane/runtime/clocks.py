@@ -1,0 +1,15 @@
+"""The two clocks of a broker."""
+
+from __future__ import annotations
+
+import time
+
+
+def monotonic_ms() -> int:
+    """Milliseconds on a clock that never goes back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
