@@ -14,8 +14,8 @@ import pytest
 
 from ottla.cli.main import COMMANDS
 from ottla.cli.settings import parse_yaml
-from ottla.dataplane import broker as broker_module
 from ottla.dataplane import handlers, transaction_apis
+from ottla.dataplane.assembly import parts
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.server import HandlerTable
@@ -79,7 +79,7 @@ def test_the_table_of_apis_is_what_brokers_serve() -> None:
 def test_brokers_register_every_handler() -> None:
     registered = {
         value
-        for module in (broker_module, transaction_apis)
+        for module in (parts, transaction_apis)
         for value in vars(module).values()
         if isinstance(value, type)
     }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ottla.dataplane.assembly.parts import BrokerParts
 from ottla.dataplane.broker import Broker
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.replication.replica.partition import Partition
@@ -94,14 +95,23 @@ class Node:
         """The metadata that its process holds."""
         if self.quorum_node is not None:
             return self.quorum_node.machine.image
-        session = getattr(self.broker, "session", None)
-        return None if session is None else session.image
+        parts = self.parts
+        return None if parts is None else parts.session.image
+
+    @property
+    def parts(self) -> BrokerParts | None:
+        """Those of its broker, once they are made."""
+        return None if self.broker is None else self.broker.parts
+
+    def replicas(self) -> Iterable[Partition]:
+        """Those of its broker, once there are any."""
+        parts = self.parts
+        return () if parts is None else parts.replicas
 
     def led(self) -> list[Partition]:
         """The partitions that this broker believes to lead; whoever asks again after the same event gets the same."""
         if self._led[0] != self.machine.events:
-            replicas = getattr(self.broker, "replicas", None) or ()
-            self._led = (self.machine.events, [one for one in replicas if one.leader is not None])
+            self._led = (self.machine.events, [one for one in self.replicas() if one.leader is not None])
         return self._led[1]
 
     def moved(self) -> list[Partition]:
@@ -109,7 +119,7 @@ class Node:
         before the present one after which somebody asked."""
         if self._moved[0] != self.machine.events:
             places, moved = self._places, []
-            for one in getattr(self.broker, "replicas", None) or ():
+            for one in self.replicas():
                 place = (one.leader or one.follower, one.log.log_end_offset, one.high_watermark)
                 if places.get(one) != place:
                     places[one] = place

@@ -95,7 +95,7 @@ def _log_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
     """
     found = [
         segment
-        for partition in getattr(node.broker, "replicas", None) or ()
+        for partition in node.replicas()
         for segment in partition.log.segments[:-1]
         if segment.size and all(rot.path.parent != segment.path.parent for rot in faults.rotten)
     ]

@@ -68,16 +68,16 @@ def _check_quorum_node(quorum_node: QuorumNode) -> None:
 
 
 def _check_broker(broker: Broker) -> None:
-    """As far as it has been made."""
-    if (session := getattr(broker, "session", None)) is not None:
-        session.image.check()
-    if (replicas := getattr(broker, "replicas", None)) is not None:
-        replicas.check()
-        for partition in replicas:
-            partition.log.check()
-    if (groups := getattr(broker, "groups", None)) is not None:
-        for shard in groups.shards():
-            shard.check()
+    """Once its parts are made."""
+    parts = broker.parts
+    if parts is None:
+        return
+    parts.session.image.check()
+    parts.replicas.check()
+    for partition in parts.replicas:
+        partition.log.check()
+    for shard in parts.groups.shards():
+        shard.check()
 
 
 class OneLeaderPerEpoch:
@@ -164,8 +164,7 @@ def _check_nothing_open(node: Node, image: ClusterImage) -> None:
 def dump_replicas(cluster: Cluster, history: History, now: float) -> None:
     """Add every replica's batches to the history, to be compared."""
     for number, node in cluster.brokers.items():
-        replicas = getattr(node.broker, "replicas", None)
-        for partition in replicas or ():
+        for partition in node.replicas():
             log = partition.log
             entries, markers = _contents(log)
             history.add(

@@ -69,11 +69,10 @@ class InSyncHaveWhatIsCommitted:
 
     def _replica(self, member: int, place: Place) -> Partition | None:
         """As this member has it, if it is the one that the quorum knows."""
-        broker = self._cluster.brokers[member].broker
-        session, replicas = getattr(broker, "session", None), getattr(broker, "replicas", None)
-        if session is None or session.broker_epoch != self._broker_epochs.get(member):
+        parts = self._cluster.brokers[member].parts
+        if parts is None or parts.session.broker_epoch != self._broker_epochs.get(member):
             return None
-        return next((one for one in replicas or () if (one.topic_id, one.index) == place), None)
+        return next((one for one in parts.replicas if (one.topic_id, one.index) == place), None)
 
 
 class FollowersCopyTheirLeader:

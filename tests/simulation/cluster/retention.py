@@ -120,7 +120,7 @@ class Retention:
         return [
             partition.log
             for node in self._cluster.brokers.values()
-            for partition in getattr(node.broker, "replicas", None) or ()
+            for partition in node.replicas()
             if partition.topic == TOPIC
         ]
 

@@ -301,9 +301,12 @@ class Scenario:
 
 def _has_joined(node: Node, image: ClusterImage) -> bool:
     """Whether it has been registered since it last started: what its log had lost, the quorum knows by then."""
-    known, session = image.brokers.get(node.id), getattr(node.broker, "session", None)
+    known, parts = image.brokers.get(node.id), node.parts
     return (
-        known is not None and node.up and session is not None and session.broker_epoch == known.broker_epoch
+        known is not None
+        and node.up
+        and parts is not None
+        and parts.session.broker_epoch == known.broker_epoch
     )
 
 

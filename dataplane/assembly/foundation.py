@@ -1,0 +1,64 @@
+"""What a broker needs before it can have parts: addresses that are bound, and data folders that are open."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ...protocol.errors import KafkaError
+from ..configuration.config import BrokerConfig
+from ..quorum.config import Position
+from ..runtime.clocks import wall_ms
+from ..server import HandlerTable, Server
+from ..storage import metadata_position
+from ..storage.log_store import LogStore
+
+
+class StorageUnusable(OSError):
+    """The data folders cannot be used: locked, another node's, unreadable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """Bound sockets that do not accept yet, and the logs."""
+
+    table: HandlerTable
+    server: Server
+    logs: LogStore
+    reached: Position | None
+    """How far an earlier process of this broker has followed the metadata; None if that does not count."""
+
+
+async def lay_foundation(config: BrokerConfig) -> Foundation:
+    """Bind all listeners, then open and recover all logs in a thread.
+
+    Raises:
+        StorageUnusable: the data folders cannot be used. PortInUse: another process has an address.
+    """
+    table = HandlerTable()
+    server = Server(table, config.server)
+    try:
+        for listener in config.listeners:
+            server.listen(listener.name, listener.host, listener.port)
+        logs = await asyncio.to_thread(_open_logs, config)
+        reached = await asyncio.to_thread(_reached, config, logs)
+    except BaseException:
+        server.close()
+        raise
+    return Foundation(table, server, logs, reached)
+
+
+def _open_logs(config: BrokerConfig) -> LogStore:
+    try:
+        return LogStore.open(
+            config.log_dirs, config.cluster_id, config.node_id, wall_ms, config.recovery_threads_per_data_dir
+        )
+    except KafkaError as error:
+        raise StorageUnusable(0, error.message) from error
+
+
+def _reached(config: BrokerConfig, logs: LogStore) -> Position | None:
+    folders = [directory.path for directory in logs.usable]
+    if config.restored:
+        metadata_position.forget(folders)
+    return metadata_position.read(folders)

@@ -1,0 +1,147 @@
+"""What the parts of a broker do about each change of the metadata, in the loop turn in which the image changes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ..broker_settings import BrokerSettings
+from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..cluster.listed_brokers import ListedBrokers
+from ..configuration.config import BrokerConfig
+from ..configuration.topic_settings import TopicSettingsView
+from ..groups.coordinator import GroupCoordinator
+from ..groups.replicated_log import ReplicatedOffsetsLog
+from ..quorum.image_gate import ImageGate
+from ..quorum.progress import Progress
+from ..replication.replica.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..server import Server
+from ..storage.folder_settings import cordoned_folders
+from ..storage.log_cleaner import CleanerSettings, LogCleaner
+from ..storage.log_store import LogStore
+from ..transactions.participant import TransactionParticipant
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChanges:
+    """Hands each change to the parts, and elections to those who keep state for what this broker leads."""
+
+    config: BrokerConfig
+    gate: ImageGate
+    own_settings: BrokerSettings
+    settings: TopicSettingsView
+    listed: ListedBrokers
+    server: Server
+    logs: LogStore
+    cleaner: LogCleaner
+    replicas: Replicas
+    transactions: TransactionParticipant
+    groups: GroupCoordinator
+    _topic_names: dict[bytes, str] = field(default_factory=dict)
+
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change that the image already contains. Settings come first, then roles, then what follows roles."""
+        self.settings.forget(delta)
+        self.listed.image_changed(image, delta.brokers)
+        if delta.configs:
+            self._reconfigure()
+        if delta.client_quotas:
+            self.server.quotas.changed(image.client_quotas)
+        is_first = not self.gate.open
+        passed = self.gate.passed(image, delta)
+        if passed is None:
+            return
+        try:
+            if is_first:
+                self._set_strays_aside(image)
+                self._miss_logs(image)
+            self.replicas.apply(image, passed)
+            self.transactions.image_changed(passed)
+            self.groups.image_changed(image, passed)
+            self.groups.topics_removed(self._removed(image, passed))
+            self.server.metadata_moved()
+        except Exception:
+            # The image is past this change: going on would mean roles that no longer follow it.
+            log.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
+            os._exit(1)
+
+    def _reconfigure(self) -> None:
+        settings = self.own_settings
+        self.server.max_connections = settings.number("max.connections")
+        self.server.max_connections_per_ip = settings.number("max.connections.per.ip")
+        self.logs.cordoned = cordoned_folders(settings, self.config.log_dirs)
+        self.cleaner.reconfigure(CleanerSettings.of(settings))
+
+    def _removed(self, image: ClusterImage, delta: ImageDelta) -> list[str]:
+        """Names of the topics that went."""
+        names = self._topic_names
+        gone = [names.pop(topic_id) for topic_id in delta.removed_topics if topic_id in names]
+        names.update((topic_id, image.topics_by_id[topic_id].name) for topic_id in delta.topics)
+        return gone
+
+    def _set_strays_aside(self, image: ClusterImage) -> None:
+        """Logs of topics that were deleted, or moved to other brokers, while this one was away."""
+        node_id = self.config.node_id
+
+        def belongs(topic_id: bytes, index: int) -> bool:
+            topic = image.topics_by_id.get(topic_id)
+            return (
+                topic is not None
+                and index in topic.partitions
+                and node_id in topic.partitions[index].replicas
+            )
+
+        self.logs.set_strays_aside(belongs)
+
+    def _miss_logs(self, image: ClusterImage) -> None:
+        """A replica without a log may be in a folder that could not be opened. If there is such a folder, the replica
+        goes offline and is not made anew."""
+        assigned = {
+            (topic.name, index): (topic.id, index)
+            for topic in image.topics.values()
+            for index, state in topic.partitions.items()
+            if self.config.node_id in state.replicas
+        }
+        self.replicas.take_offline(assigned[name] for name in self.logs.missing(assigned))
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads a partition now. The markers that it lacks are written before anything else."""
+        self.transactions.elected(partition)
+        if partition.topic == OFFSETS_TOPIC:
+            self.groups.elected(partition.index, ReplicatedOffsetsLog(partition))
+
+    def resigned(self, topic: str, index: int) -> None:
+        """This broker does not lead a partition any more."""
+        if topic == OFFSETS_TOPIC:
+            self.groups.resigned(index)
+
+
+class QuorumEvents:
+    """What the quorum tells a broker. The session is made first, the parts that hear of it after that: `connect` is
+    called once, before the session starts."""
+
+    def connect(
+        self,
+        image_changed: Callable[[ClusterImage, ImageDelta], None],
+        progress: Callable[[], Iterable[Progress]],
+        settled: Callable[[str, int], None],
+    ) -> None:
+        """Who hears of changes of the image and of settled transactions, and who tells how far replicas have come."""
+        self._image_changed = image_changed
+        self._progress = progress
+        self._settled = settled
+
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        self._image_changed(image, delta)
+
+    def progress(self) -> Iterable[Progress]:
+        return self._progress()
+
+    def settled(self, transactional_id: str, number: int) -> None:
+        self._settled(transactional_id, number)

@@ -1,0 +1,278 @@
+"""The parts of one broker, each made whole. Nothing runs and nothing is sent until `Broker.start` says so."""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from collections.abc import Callable
+from functools import partial
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.features import finalized
+from ...protocol.messages.fetch import FetchRequest
+from ...protocol.messages.metadata_records import BrokerListener
+from ...protocol.node_proof import NodeCredentials
+from ..broker_settings import BrokerSettings
+from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..cluster.listed_brokers import ListedBrokers
+from ..cluster.topic_creation import TopicCreator
+from ..configuration.config import BrokerConfig
+from ..configuration.topic_settings import TopicSettingsView
+from ..groups.coordinator import GroupCoordinator
+from ..groups.dependencies import GROUP_RESOURCE, GroupDependencies
+from ..handlers.alter_configs import AlterConfigsHandlers
+from ..handlers.api_versions import ApiVersionsHandlers
+from ..handlers.authenticate_node import AuthenticateNodeHandlers
+from ..handlers.client_quotas import ClientQuotaHandlers
+from ..handlers.consumer_groups import ConsumerGroupHandlers
+from ..handlers.delete_records import DeleteRecordsHandlers
+from ..handlers.describe_cluster import DescribeClusterHandlers
+from ..handlers.describe_configs import DescribeConfigsHandlers
+from ..handlers.describe_producers import DescribeProducersHandlers
+from ..handlers.describe_quorum import DescribeQuorumHandlers
+from ..handlers.describe_topic_partitions import DescribeTopicPartitionsHandlers
+from ..handlers.elect_leaders import ElectLeadersHandlers
+from ..handlers.fetch import FetchHandlers, FetchSettings
+from ..handlers.find_coordinator import FindCoordinatorHandlers
+from ..handlers.group_offsets import GroupOffsetHandlers
+from ..handlers.groups import GroupHandlers
+from ..handlers.list_offsets import ListOffsetsHandlers
+from ..handlers.log_dirs import LogDirHandlers
+from ..handlers.metadata import MetadataHandlers
+from ..handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
+from ..handlers.partition_reassignments import PartitionReassignmentHandlers
+from ..handlers.produce import ProduceHandlers
+from ..handlers.settings.config_view import ConfigView
+from ..handlers.topics import TopicHandlers
+from ..handlers.unregister_broker import UnregisterBrokerHandlers
+from ..handlers.update_features import UpdateFeaturesHandlers
+from ..metrics import BrokerMetrics
+from ..quorum.config import QuorumSessionConfig
+from ..quorum.image_gate import ImageGate
+from ..quorum.session import QuorumSession, SessionLost
+from ..replication.follower.fetcher import LinkSettings
+from ..replication.follower.fetching import FetchLimits
+from ..replication.leader.isr_submission import submit_to
+from ..replication.replicas.folder_moves import FolderMoves
+from ..replication.replicas.offline import report_to
+from ..replication.replicas.rebuilding import renew_with
+from ..replication.replicas.replicas import Replicas, ReplicasConfig
+from ..runtime.clocks import monotonic_ms, wall_ms
+from ..server.request_times import FOLLOWER_FETCH
+from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
+from ..transaction_apis import transaction_handlers
+from ..transactions.participant import TransactionParticipant
+from .catch_up import CatchUp
+from .foundation import Foundation
+from .image_changes import ImageChanges
+from .storage_failures import StorageFailures
+from .upkeep import Upkeep
+
+
+class BrokerParts:
+    """All parts, in the order in which each needs those before it. `on_lost` hears that another process has this
+    broker's id."""
+
+    def __init__(
+        self, config: BrokerConfig, foundation: Foundation, on_lost: Callable[[SessionLost], None]
+    ) -> None:
+        incarnation = uuid.uuid4().bytes
+        credentials = NodeCredentials.of(config.quorum.secret, config.cluster_id, config.node_id, incarnation)
+        self._config = config
+        self._table = foundation.table
+        self.server = foundation.server
+        self.logs = foundation.logs
+        self.session = QuorumSession(
+            _session_config(config, foundation, incarnation),
+            # The session hears and asks these once it runs, when all parts are made.
+            on_delta=lambda image, delta: self.image_changes.image_changed(image, delta),
+            progress=lambda: self.replicas.progress(),
+            on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
+            on_lost=on_lost,
+        )
+        self.settings = BrokerSettings(config.node_id, config.properties, self.image)
+        topic_settings = TopicSettingsView(config, self.settings)
+        self.logs.cordoned = cordoned_folders(self.settings, config.log_dirs)
+        self.replicas = self._make_replicas(credentials, topic_settings)
+        self.storage_failures = StorageFailures(self.logs, self.replicas, self.image)
+        self.moves = FolderMoves(
+            self.replicas, self.logs, partial(move_bytes_per_second, self.settings), wall_ms
+        )
+        self.groups = self._make_groups()
+        self.transactions = TransactionParticipant(
+            config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
+        )
+        self.upkeep = Upkeep(config, self.settings, self.session, self.logs, self.replicas, self.groups)
+        listed = ListedBrokers(config.fenced_linger_ms, monotonic_ms)
+        self.image_changes = ImageChanges(
+            config,
+            ImageGate(config.node_id, incarnation),
+            self.settings,
+            topic_settings,
+            listed,
+            self.server,
+            self.logs,
+            self.upkeep.cleaner,
+            self.replicas,
+            self.transactions,
+            self.groups,
+        )
+        self.replicas.listen(self.image_changes)
+        self.server.metadata_offset = lambda: self.session.image.offset
+        self.fetches = FetchHandlers(
+            self.replicas,
+            self.server.purgatory,
+            FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
+            self.server.quotas,
+        )
+        self.produces = ProduceHandlers(
+            self.replicas, self.server.purgatory, self.transactions.gate, self.server.quotas
+        )
+        self._register_handlers(credentials, listed)
+        self.metrics = self._make_metrics()
+        self.catch_up = CatchUp(config.node_id, self.image)
+
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it now."""
+        return self.session.image
+
+    def _make_replicas(self, credentials: NodeCredentials, topic_settings: TopicSettingsView) -> Replicas:
+        config, replication, session = self._config, self._config.replication, self.session
+        return Replicas(
+            ReplicasConfig(
+                credentials=credentials,
+                inter_broker_listener=config.inter_broker_listener,
+                lag_time_max_ms=replication.lag_time_max_ms,
+                watermark_checkpoint_interval_ms=replication.watermark_checkpoint_interval_ms,
+                watermark_delay_s=config.watermark_delay_s,
+                limits=FetchLimits(replication.fetch_max_bytes, replication.fetch_response_max_bytes),
+                link=LinkSettings(replication.fetch_wait_ms_max, replication.socket_timeout_ms / 1000),
+            ),
+            self.logs,
+            session.image,
+            lambda topic: topic_settings.of(session.image, topic),
+            submit_to(session, config.node_id),
+            lambda: session.broker_epoch,
+            report_to(session, config.node_id),
+            renew_with(session, config.node_id),
+        )
+
+    def _make_groups(self) -> GroupCoordinator:
+        def partitions() -> int | None:
+            topic = self.session.image.topics.get(OFFSETS_TOPIC)
+            return None if topic is None else len(topic.partitions)
+
+        return GroupCoordinator(
+            self._config.groups,
+            _steady_wall_ms(),
+            partitions,
+            lambda: self.session.image.topics,
+            GroupDependencies(
+                group_settings=lambda group: self.session.image.configs.get((GROUP_RESOURCE, group), {}),
+                wall_ms=wall_ms,
+            ),
+        )
+
+    def _register_handlers(self, credentials: NodeCredentials, listed: ListedBrokers) -> None:
+        config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
+        chance = random.Random(os.urandom(16))
+        creator = TopicCreator(session, config.topics, chance)
+        view = ConfigView(session, self.settings)
+        for handlers in (
+            AuthenticateNodeHandlers(credentials),
+            ApiVersionsHandlers(self._table, session, config.node_id),
+            MetadataHandlers(session, config.node_id, creator, listed),
+            DescribeClusterHandlers(session, config.node_id, listed),
+            DescribeTopicPartitionsHandlers(session),
+            DescribeQuorumHandlers(session),
+            PartitionReassignmentHandlers(session),
+            ElectLeadersHandlers(session),
+            UnregisterBrokerHandlers(session),
+            FindCoordinatorHandlers(session, creator),
+            self.produces,
+            self.fetches,
+            ListOffsetsHandlers(replicas),
+            OffsetForLeaderEpochHandlers(replicas),
+            DeleteRecordsHandlers(replicas, self.upkeep.keep_log_starts),
+            LogDirHandlers(self.logs, self.moves),
+            DescribeProducersHandlers(replicas),
+            *transaction_handlers(
+                config,
+                session,
+                replicas,
+                self.groups,
+                self.transactions,
+                creator,
+                lambda: self.settings.number("transaction.max.timeout.ms"),
+            ),
+            GroupHandlers(self.groups),
+            GroupOffsetHandlers(self.groups, self.image, wall_ms, config.offset_metadata_max_bytes),
+            ConsumerGroupHandlers(
+                self.groups,
+                config.groups.consumer.assignors,
+                lambda: finalized(session.image.features)["group.version"],
+            ),
+            TopicHandlers(
+                session,
+                config.topics,
+                view,
+                chance,
+                delete_topic_enable=config.delete_topic_enable,
+                quotas=quotas,
+            ),
+            DescribeConfigsHandlers(session, config.node_id, view),
+            AlterConfigsHandlers(session, self.settings, config.log_dirs),
+            ClientQuotaHandlers(session),
+            UpdateFeaturesHandlers(session),
+        ):
+            self._table.add(handlers)
+
+    def _make_metrics(self) -> BrokerMetrics:
+        names = {
+            handler.api_key: handler.request_class.__name__.removesuffix("Request") for handler in self._table
+        } | {FetchRequest.api_key: "FetchConsumer", FOLLOWER_FETCH: "FetchFollower"}
+        cleaner = self.upkeep.cleaner
+        return BrokerMetrics(
+            self.image,
+            self.replicas,
+            self.groups,
+            self.server.times,
+            names.__getitem__,
+            lambda: len(self.server.connections),
+            lambda: self.session.fenced,
+            lambda: bool(self.session.history_lost),
+            lambda: {str(each.path): cleaner.uncleanable_in(each.path) for each in self.logs.usable},
+            lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
+        )
+
+
+def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: bytes) -> QuorumSessionConfig:
+    bound = {listener.name: listener.port for listener in foundation.server.listeners}
+    return QuorumSessionConfig(
+        broker_id=config.node_id,
+        cluster_id=config.cluster_id,
+        secret=config.quorum.secret,
+        voters=config.quorum.voters,
+        incarnation=incarnation,
+        listeners=tuple(
+            BrokerListener(
+                name=told.name,
+                host=told.advertised_host,
+                port=told.advertised_port or bound[told.name],
+            )
+            for told in config.listeners
+        ),
+        previous_broker_epoch=foundation.logs.previous_broker_epoch,
+        rack=config.rack,
+        log_dirs=foundation.logs.directory_ids,
+        reached=foundation.reached,
+        heartbeat_interval_ms=config.quorum.heartbeat_interval_ms,
+        session_timeout_ms=config.quorum.session_timeout_ms,
+    )
+
+
+def _steady_wall_ms() -> Callable[[], int]:
+    """A clock that starts at the wall clock's time and does not jump with it: members of groups expire by it."""
+    ahead_ms = wall_ms() - monotonic_ms()
+    return lambda: ahead_ms + monotonic_ms()

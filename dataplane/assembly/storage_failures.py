@@ -1,0 +1,46 @@
+"""What a broker does when the disk under a data folder fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import KafkaError
+from ..replication.replicas.replicas import Replicas
+from ..storage.log_store import LogStore
+from .foundation import StorageUnusable
+
+log = logging.getLogger(__name__)
+
+
+class StorageFailures:
+    """The replicas in a failed folder go offline. When it was the last folder, this process is told to end."""
+
+    def __init__(self, logs: LogStore, replicas: Replicas, image: Callable[[], ClusterImage]) -> None:
+        self.fatal: StorageUnusable | None = None
+        """Why this broker cannot go on; None while a folder is left."""
+        self._logs = logs
+        self._replicas = replicas
+        self._image = image
+        self._loop = asyncio.get_running_loop()
+        logs.on_failure = self._failed_in_any_thread
+
+    def _failed_in_any_thread(self, error: KafkaError) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has ended: nobody is left to be told.
+            self._loop.call_soon_threadsafe(self._failed, error)
+
+    def _failed(self, error: KafkaError) -> None:
+        log.critical("a data folder is offline: %s", error.message)
+        topics = self._image().topics
+        self._replicas.take_offline(
+            [(topics[topic].id, index) for topic, index in self._logs.let_failed_go() if topic in topics]
+        )
+        if not self._logs.usable and self.fatal is None:
+            self.fatal = StorageUnusable(0, f"the disk failed, this broker stops: {error.message}")
+            log.critical("%s", self.fatal.strerror)
+            os.kill(os.getpid(), signal.SIGTERM)

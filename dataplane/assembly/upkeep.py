@@ -1,0 +1,88 @@
+"""What a broker does from time to time, apart from requests: checkpoints, retention, verification, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from ..broker_settings import BrokerSettings
+from ..configuration.config import BrokerConfig
+from ..groups.coordinator import GroupCoordinator
+from ..quorum.config import Position
+from ..quorum.session import QuorumSession
+from ..replication.replica.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.clocks import wall_ms
+from ..storage import metadata_position
+from ..storage.log_cleaner import CleanerSettings, LogCleaner
+from ..storage.log_store import LogStore
+from ..storage.log_upkeep import LogUpkeep
+from ..storage.log_verifier import LogVerifier
+
+_CHECKPOINT_INTERVAL_S = 60.0
+_CHECKPOINTS_PER_EXPIRY = 10
+
+
+class Upkeep:
+    """Four tasks of the event loop; each does its blocking work in threads or in a child process."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        settings: BrokerSettings,
+        session: QuorumSession,
+        logs: LogStore,
+        replicas: Replicas,
+        groups: GroupCoordinator,
+    ) -> None:
+        self.cleaner = LogCleaner(CleanerSettings.of(settings), lambda: replicas, wall_ms)
+        self._log_upkeep = LogUpkeep(
+            lambda: replicas, self.keep_log_starts, config.retention_check_interval_ms, wall_ms
+        )
+        self._verifier: LogVerifier[Partition] = LogVerifier(
+            lambda: replicas,
+            replicas.damage.condemn,
+            config.verify_bytes_per_second,
+            config.retention_check_interval_ms,
+        )
+        self._session = session
+        self._logs = logs
+        self._groups = groups
+        self._checkpoints: asyncio.Task[None] | None = None
+        self._written_position: Position | None = None
+
+    def start(self) -> None:
+        """Begin all tasks."""
+        self._checkpoints = asyncio.create_task(self._checkpoint_for_ever(), name="log checkpoints")
+        self._log_upkeep.start()
+        self._verifier.start()
+        self.cleaner.start()
+
+    async def close(self) -> None:
+        """Stop, once the disk has answered."""
+        if self._checkpoints is not None:
+            self._checkpoints.cancel()
+        await self._log_upkeep.close()
+        await self._verifier.close()
+        await self.cleaner.close()
+
+    async def keep_log_starts(self) -> None:
+        """Make the log start offsets durable: records below them must not come back."""
+        await asyncio.wrap_future(self._logs.checkpoint_log_starts())
+
+    async def write_position(self) -> None:
+        """Write down how far this broker has followed the metadata, if it has moved since."""
+        position = self._session.position
+        if position.offset > 0 and position != self._written_position:
+            self._written_position = position
+            folders = [directory.path for directory in self._logs.usable]
+            await asyncio.to_thread(metadata_position.write, folders, position)
+
+    async def _checkpoint_for_ever(self) -> None:
+        for round_ in itertools.count(1):
+            await asyncio.sleep(_CHECKPOINT_INTERVAL_S)
+            await asyncio.wrap_future(self._logs.checkpoint())
+            await self.write_position()
+            if round_ % _CHECKPOINTS_PER_EXPIRY == 0:
+                self._logs.expire_producers()
+                self._groups.expire()
