@@ -45,18 +45,7 @@ LEFT: dict[str, set[str]] = {
         "_retry_backoff_max_ms",
         "_sender",
     },
-    "ottla.dataplane.log.partition_log": {"_check_usable", "_fail", "_note_gaps", "_segments"},
     "ottla.dataplane.log.segments.transaction_index": {"_mapped"},
-    "ottla.dataplane.log.transactional_log": {"_check_usable", "_retain_from", "_segments"},
-    "ottla.dataplane.log.trimmable_log": {
-        "_check_usable",
-        "_durable",
-        "_fail",
-        "_has_gaps",
-        "_note_gaps",
-        "_segments",
-        "_start_behind_gap",
-    },
 }
 """What modules still use of others. Take out what you mend; add nothing."""
 

@@ -159,7 +159,7 @@ class FetchReader:
         _check_role(replica, part.current_leader_epoch, version)
         log = replica.log
         watermark = replica.high_watermark
-        stable = log.last_stable_offset(watermark)
+        stable = log.transactions.last_stable_offset(watermark)
         committed = fetch.message.isolation_level == READ_COMMITTED
         upto = stable if committed else watermark
         data = PartitionData(
@@ -210,7 +210,7 @@ class FetchReader:
             return outcome
         if committed:
             try:
-                aborted = log.aborted_among(records, offset, upto)
+                aborted = log.transactions.aborted_among(records, offset, upto)
             except KafkaError as error:
                 records.release()
                 if is_damage(error):

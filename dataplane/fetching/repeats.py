@@ -103,7 +103,7 @@ class Repeat:
         if not start <= offset < watermark:
             return False
         try:
-            stable = log.last_stable_offset(watermark)
+            stable = log.transactions.last_stable_offset(watermark)
             upto = stable if self._committed else watermark
             records = log.read(offset, self._max_bytes, upto, at_least_one=True)
         except KafkaError:
@@ -128,7 +128,7 @@ class Repeat:
     def _leaves_out(self, records: LogSlice, offset: int, stable: int) -> bool:
         """Whether the answer may have to name aborted transactions."""
         try:
-            return bool(self._replica.log.aborted_among(records, offset, stable))
+            return bool(self._replica.log.transactions.aborted_among(records, offset, stable))
         except KafkaError:
             return True
 

@@ -143,7 +143,7 @@ class CutHandlers:
 
     async def _cut_offset(self, partition: Partition, cut: int) -> FirstMarker:
         leader = _settled(partition)
-        found = partition.log.marker_above(cut)
+        found = partition.log.transactions.marker_above(cut)
         if isinstance(found, MarkerSearch):
             found = await self._search((partition.topic_id, partition.index, leader.leader_epoch, cut), found)
             if partition.leader is not leader:
@@ -153,7 +153,7 @@ class CutHandlers:
             last = (
                 partition.log.producers.transactions.behind_last_end if found is None else found.least_offset
             )
-            stable = partition.log.last_stable_offset(watermark)
+            stable = partition.log.transactions.last_stable_offset(watermark)
             return FirstMarker(watermark, stable, min(max(last, start), watermark))
         return FirstMarker(*(max(offset, start) for offset in found))
 

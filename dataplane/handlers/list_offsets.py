@@ -174,4 +174,4 @@ def _end(partition: Partition, leader: LeaderState, seen: _Seen) -> int:
     if seen is _Seen.ALL:
         return log.log_end_offset
     watermark = leader.high_watermark
-    return watermark if seen is _Seen.REPLICATED else log.last_stable_offset(watermark)
+    return watermark if seen is _Seen.REPLICATED else log.transactions.last_stable_offset(watermark)

@@ -161,7 +161,7 @@ class WriteTxnMarkersHandlers:
         """The marker is appended in the turn in which it is known that the quorum has nothing to do with it."""
         if marker.producer_epoch != entry.producer_epoch:
             raise _other_epoch(marker, entry.producer_epoch)
-        if marker.producer_id not in partition.log.open_transactions:
+        if marker.producer_id not in partition.log.transactions.open:
             return
         _check_number(marker, entry)
         log.warning("aborting a transaction of producer %d in %r by hand", marker.producer_id, partition)

@@ -1,7 +1,7 @@
 """One partition's log: appended at its end, read anywhere, cut and flushed.
 
-Everything but ``open`` and ``flush`` is called from one thread, the event loop's; ``flush`` may run in
-another at the same time. Invariant: log start offset <= log end offset; recovery point <= log end offset.
+Everything but `open` and `flush` is called from one thread, the event loop's. `flush` may run in another thread at the
+same time. Invariant: log start offset <= log end offset, and recovery point <= log end offset.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable
-from contextlib import suppress
-from typing import NamedTuple
-from zlib import crc32
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import ControlRecord, ControlType, encode_control_batch
@@ -24,11 +24,24 @@ from ...protocol.record_batch import (
     walk_batches,
 )
 from .append_checks import check_limits, check_records_on_loop
-from .placement import Placement, must_roll, place_fetched, place_produced
+from .config import LogConfig
+from .durability import Durability
+from .durable_files import sync_file
+from .leader_epochs import LeaderEpochs
+from .old_segments import OldSegments
+from .placement import Placement, must_roll, place_fetched, place_produced, roll_jitter_ms
+from .producers.producer_loading import load_producers
+from .producers.producer_snapshot import drop_snapshots_above, snapshot_path, write_snapshot
+from .producers.producer_state import ProducerStates
+from .recovery.recovery import OpenRequest, open_folder
+from .segments.descriptors import FileCache
 from .segments.log_slice import LogSlice
-from .storage_errors import DISK_FULL, disk_error, is_unreadable
+from .segments.segment import Segment
+from .segments.segment_list import SegmentList
+from .segments.segment_swap import mark_gaps, note_gap, swap_in
+from .storage_errors import DISK_FULL, disk_error, is_unreadable, lacks_resources, may_pass
 from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
-from .transactional_log import TransactionalLog
+from .transactions import LogTransactions
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +61,130 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class PartitionLog(TransactionalLog):
-    """See the module; opened with ``open``, closed with ``close``."""
+class PartitionLog:
+    """Segments, leader epochs and producer state of a partition, its two ends, and whether its disk still works.
+
+    Opened with `open`, closed with `close`.
+    """
+
+    def __init__(self, request: OpenRequest) -> None:
+        self.directory: Path = request.directory
+        self.config: LogConfig = request.config
+        self.failure: KafkaError | None = None
+        """Why the log is offline: set by a disk error after which its content is not certain."""
+        self.on_failure: OnFailure | None = None
+        """Called once when the log goes offline while in use, in the thread that found out."""
+        opened = open_folder(request)
+        self.segment_list = SegmentList(self.directory, request.files, opened.segments, opened.next_offset)
+        self.log_end_offset = opened.next_offset
+        self.log_start_offset = min(
+            max(request.log_start_offset, opened.segments[0].base_offset), opened.next_offset
+        )
+        self.durability = Durability(self.directory, request.recovery_point)
+        self.leader_epochs: LeaderEpochs = opened.leader_epochs
+        self.producers: ProducerStates = opened.producers
+        self._has_gaps = opened.has_gaps
+        self.transactions = LogTransactions(self)
+        """What it has to say of the transactions in it."""
+        self.old_segments = OldSegments(self, self.transactions)
+        """Its oldest segments, and what drops them."""
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        clean_shutdown: bool,
+        recovery_point: int,
+        now_ms: int,
+        log_start_offset: int = 0,
+        files: FileCache | None = None,
+    ) -> Self:
+        """Open or create the log in ``directory``, recovering it after an unclean stop. Blocking.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been
+                flushed.
+        """
+        return cls(
+            OpenRequest(
+                directory,
+                config,
+                files or FileCache(),
+                clean_shutdown,
+                recovery_point,
+                log_start_offset,
+                now_ms,
+            )
+        )
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.directory.name} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    @property
+    def recovery_point(self) -> int:
+        """Offset below which everything was flushed."""
+        return self.durability.recovery_point
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether each batch begins where the one before ended: it was never compacted, nor copied from such a log."""
+        return not (self.config.compacted or self._has_gaps)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segment_list)
+
+    @property
+    def doomed(self) -> list[Path]:
+        """Files renamed for deletion; whoever unlinks them, off the loop, takes them out of this list."""
+        return self.segment_list.doomed
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """From the oldest to the active one; to look at, not to change."""
+        return tuple(self.segment_list)
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether a rolled segment, a new file or an epoch still waits for a flush."""
+        return (
+            self.segment_list.changed
+            or self.leader_epochs.dirty
+            or any(not segment.synced for segment in self.segment_list.copy()[:-1])
+        )
+
+    def check(self) -> None:
+        """AssertionError if the parts contradict each other. Looks at every segment and producer; a log that is
+        offline may look as it likes."""
+        if self.failure is not None:
+            return
+        start, end = self.log_start_offset, self.log_end_offset
+        self.segment_list.check(end)
+        if not self.segment_list.first_base <= start <= end:
+            raise AssertionError(
+                f"{self!r}: first segment {self.segment_list.first_base} <= log start <= log end does not hold"
+            )
+        if self.recovery_point > end:
+            raise AssertionError(f"{self!r}: flushed to {self.recovery_point}, past its end")
+        self.leader_epochs.check(start, end)
+        self.producers.check(end)
+
+    # Going offline
+
+    def check_usable(self) -> None:
+        """Raises KafkaError if the log is offline or closed: KAFKA_STORAGE_ERROR."""
+        if self.failure is not None:
+            raise self.failure
+
+    def _fail(self, error: KafkaError) -> None:
+        """Take the log offline; one that was closed meanwhile has no files left to be certain about."""
+        if self.failure is None:
+            self.failure = error
+            if self.on_failure is not None:
+                self.on_failure(error)
 
     # Appending
 
@@ -65,7 +200,7 @@ class PartitionLog(TransactionalLog):
             TakesLong: its records expand further than is gone over here.
             KafkaError: the code that answers the client. Nothing was appended.
         """
-        self._check_usable()
+        self.check_usable()
         config = self.config
         parsed = validate_produced(batches) if max_timestamp is None else [(0, parse_header(batches))]
         # Duplicates first: what is in the log already is acknowledged, however clock and configuration have changed.
@@ -101,7 +236,7 @@ class PartitionLog(TransactionalLog):
         """
         if not self.has(batches):
             return None
-        self._check_usable()
+        self.check_usable()
         ((_, header),) = validate_produced(batches)
         return self._original_of(header)
 
@@ -119,7 +254,7 @@ class PartitionLog(TransactionalLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
-        self._check_usable()
+        self.check_usable()
         parsed = list(walk_batches(batches))
         placement = place_produced(batches, parsed, self.config, self.log_end_offset, leader_epoch, now_ms)
         return self._append_placed(batches, placement, leader_epoch, now_ms)
@@ -142,7 +277,7 @@ class PartitionLog(TransactionalLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
-        self._check_usable()
+        self.check_usable()
         marker = ControlRecord(ControlType.COMMIT if commit else ControlType.ABORT, number, commit_index)
         batch = encode_control_batch(
             marker, timestamp_ms=now_ms, producer_id=producer_id, producer_epoch=producer_epoch
@@ -191,7 +326,7 @@ class PartitionLog(TransactionalLog):
             KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log
                 end; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
-        self._check_usable()
+        self.check_usable()
         end_offset = self.log_end_offset
         if end_offset == self.log_start_offset and len(batches):
             first = parse_header(batches)
@@ -214,15 +349,15 @@ class PartitionLog(TransactionalLog):
 
     def _append(self, batches: memoryview, placement: Placement, now_ms: int) -> int:
         """Write, then note; the max timestamp."""
-        size = len(batches)
-        if must_roll(self._segments.active, self.config, size, placement, self._roll_jitter_ms(), now_ms):
+        size, segments, config = len(batches), self.segment_list, self.config
+        jitter_ms = roll_jitter_ms(config, self.directory, segments.active)
+        if must_roll(segments.active, config, size, placement, jitter_ms, now_ms):
             self.roll(now_ms)
-        segments = self._segments
         segment = segments.active
         start = segment.size
         self._write(batches, start)
         segment.size = start + size
-        interval, producers = self.config.index_interval_bytes, self.producers
+        interval, producers = config.index_interval_bytes, self.producers
         for position, offset, header, marker in placement.batches:
             segment.note_batch(header, offset + header.last_offset_delta, start + position, interval)
             if header.producer_id == NO_PRODUCER_ID:
@@ -238,7 +373,7 @@ class PartitionLog(TransactionalLog):
         return placement.max_timestamp
 
     def _write(self, data: memoryview, position: int) -> None:
-        fd, size = self._segments.fd, len(data)
+        fd, size = self.segment_list.fd, len(data)
         try:
             written = os.pwrite(fd, data, position)
             while written < size:
@@ -247,7 +382,7 @@ class PartitionLog(TransactionalLog):
                     raise OSError(errno.EIO, "the disk took no bytes")
                 written += more
         except OSError as error:
-            failure = disk_error("append to", self._segments.active.path, error)
+            failure = disk_error("append to", self.segment_list.active.path, error)
             self._undo_write(position, error, failure)
             raise failure from error
 
@@ -257,22 +392,11 @@ class PartitionLog(TransactionalLog):
         """
         logger.error("%s", failure.message)
         try:
-            os.ftruncate(self._segments.fd, position)
+            os.ftruncate(self.segment_list.fd, position)
         except OSError:
             self._fail(failure)
         if error.errno not in DISK_FULL:
             self._fail(failure)
-
-    # Rolling
-
-    def _roll_jitter_ms(self) -> int:
-        """How much earlier than `segment.ms` the active segment is old: spread over all segments alike, so that
-        the logs of one start do not all roll at once."""
-        most = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if most == 0:
-            return 0
-        seed = f"{self.directory.name}/{self._segments.active.base_offset}".encode()
-        return crc32(seed) % (most + 1)
 
     # Reading
 
@@ -284,7 +408,7 @@ class PartitionLog(TransactionalLog):
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE outside log start to log end; KAFKA_STORAGE_ERROR.
         """
-        self._check_usable()
+        self.check_usable()
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
@@ -295,7 +419,7 @@ class PartitionLog(TransactionalLog):
         if offset >= upto:
             return LogSlice(None, 0, 0, offset)
         try:
-            found = self._segments.slice(
+            found = self.segment_list.slice(
                 offset,
                 upto,
                 end_offset,
@@ -325,8 +449,8 @@ class PartitionLog(TransactionalLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        self._check_usable()
-        found = find_timestamp(self._segments.copy(), timestamp, self.log_start_offset)
+        self.check_usable()
+        found = find_timestamp(self.segment_list.copy(), timestamp, self.log_start_offset)
         return None if found is None or found.offset >= upto_offset else found
 
     def max_timestamp_offset(self, upto_offset: int | None = None) -> TimestampOffset | None:
@@ -336,9 +460,215 @@ class PartitionLog(TransactionalLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        self._check_usable()
+        self.check_usable()
         return largest_timestamp(
-            self._segments.copy(),
+            self.segment_list.copy(),
             self.log_end_offset if upto_offset is None else upto_offset,
             self.log_start_offset,
         )
+
+    # Rolling and cutting
+
+    def roll(self, now_ms: int) -> None:
+        """Start a new segment at the log end, unless the active one is still empty.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
+        """
+        active = self.segment_list.active
+        if active.size == 0:
+            return
+        write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
+        active.finish()
+        self.segment_list.start_segment(self.log_end_offset, now_ms)
+
+    def leave_out_to(self, offset: int) -> None:
+        """Have the log end at ``offset``, with nothing between its last record and there: what it is a copy of
+        ends so.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_usable()
+        self.segment_list.active.finish()
+        self._start_behind_gap(offset, self.segment_list.active.created_ms)
+        self.log_end_offset = offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log so that it ends at ``offset``, or at the start of the batch that holds it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        """
+        self.check_usable()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.segment_list.first_base:
+            self.truncate_fully_and_start_at(offset)
+            return
+        segment, position, cut = self.segment_list.find_cut(offset)
+        left_end = segment.end_before(position) if self._has_gaps else cut
+        with self._cutting(min(cut, left_end)):
+            self._truncate(segment, position, cut)
+            if left_end < cut:
+                # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
+                segment.finish()
+                self._start_behind_gap(cut, segment.created_ms)
+
+    def _truncate(self, segment: Segment, position: int, cut: int) -> None:
+        self.segment_list.cut(segment, position, cut)
+        self.durability.sync_cut(segment.path)
+        self.log_end_offset = cut
+        self.durability.end_cut()
+        self.log_start_offset = min(self.log_start_offset, cut)
+        self.leader_epochs.truncate_from_end(cut)
+        drop_snapshots_above(self.directory, cut)
+        if not self.producers.forget_from(cut):
+            now_ms = max((entry.last_seen_ms for entry in self.producers.entries()), default=0)
+            self.producers = load_producers(
+                self.directory, self.segment_list.copy(), self.log_end_offset, self.config, now_ms
+            )
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and continue, empty, at ``offset``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        """
+        self.check_usable()
+        now_ms = self.segment_list.active.created_ms
+        with self._cutting(min(offset, self.log_start_offset)):
+            self.segment_list.replace_all(offset, now_ms)
+            self.durability.sync_cut(self.segment_list.active.path)
+            drop_snapshots_above(self.directory, -1)
+        self.log_start_offset = self.log_end_offset = offset
+        self.leader_epochs.clear()
+        self.producers.clear()
+        self.durability.end_cut()
+
+    @contextmanager
+    def _cutting(self, offset: int) -> Iterator[None]:
+        """Records from ``offset`` on go within the block. After an error it is not certain which have gone: the log
+        goes offline."""
+        self.durability.begin_cut(offset)
+        try:
+            yield
+        except OSError as error:
+            failure = disk_error("truncate", self.directory, error)
+            self._fail(failure)
+            raise failure from error
+        except KafkaError as error:
+            self._fail(error)
+            raise
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide the records below ``offset`` (retention, DeleteRecords) and drop the segments that held only
+        those.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE above the log end.
+        """
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"log start {offset} is above the end {self.log_end_offset}"
+            )
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.old_segments.drop_below(offset)
+
+    def replace_segments(self, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
+        """Put compacted segments in the place of adjoining inactive ones (`segment_swap` says how).
+
+        ``old`` are segments of `segments`; ``new_files`` are their successors, ``<base>.log.cleaned`` beside
+        them, flushed, with both indexes under the same suffix. The first takes the base of the first of
+        ``old``, the others that of any. Each ends where what it replaces does: what lies behind a segment that
+        ends early counts as lost with its end after a crash. Whoever reads the old ones through a slice goes on.
+
+        Raises:
+            ValueError: the log has moved on since (retention, a truncation), or the files do not fit; nothing
+                has changed, and the files are still there.
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, and opening it finishes or undoes the
+                swap.
+        """
+        self.check_usable()
+        self.segment_list.check_replaceable(old)
+        self._note_gaps()
+        try:
+            swap_in(self.segment_list, old, new_files)
+        except KafkaError as error:
+            self._fail(error)
+            raise
+        for segment in old[1:]:
+            snapshot_path(self.directory, segment.base_offset).unlink(missing_ok=True)
+
+    def _note_gaps(self) -> None:
+        if not self._has_gaps:
+            mark_gaps(self.directory)
+            self._has_gaps = True
+            self.segment_list.changed = True
+
+    def _start_behind_gap(self, base_offset: int, now_ms: int) -> None:
+        """Start a segment that does not continue the active one, which ends before."""
+        note_gap(self.directory, base_offset)
+        self._has_gaps = True
+        self.segment_list.start_segment(base_offset, now_ms)
+
+    # Flushing and closing
+
+    def flush(self) -> int:
+        """Make everything appended before the call durable; the new recovery point. Blocking: run it off
+        the loop.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, since the kernel may have dropped the
+                bytes.
+        """
+        durable = self.durability
+        with durable.flushing:
+            self.check_usable()
+            cuts, target = durable.cuts, self.log_end_offset
+            segments = self.segment_list.copy()
+            try:
+                durable.sync_segments(segments)
+            except KafkaError as error:
+                if not lacks_resources(error):
+                    self._fail(error)
+                raise
+            try:
+                durable.sync_the_rest(self.segment_list, self.leader_epochs)
+            except KafkaError as error:
+                if not may_pass(error):
+                    self._fail(error)
+                raise
+            return durable.flushed(cuts, target, segments)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of all files; ``clean`` flushes first and leaves indexes and a producer snapshot that say
+        all.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            if clean:
+                self.check_usable()
+                active = self.segment_list.active
+                active.finish()
+                # The next start recovers nothing, and trusts all files: so they are durable before that is promised,
+                # the indexes here, the log and all names by the flush, the snapshot by itself.
+                for path in active.files:
+                    if path != active.path:
+                        sync_file(path)
+                self.segment_list.changed = True
+                self.leader_epochs.dirty = True
+                self.flush()
+                write_snapshot(self.directory, self.log_end_offset, self.producers, sync=True)
+        finally:
+            self._release_files()
+
+    def _release_files(self) -> None:
+        if self.failure is None:
+            self.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory.name} is closed")
+        self.segment_list.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import ControlRecord, read_control_record
@@ -117,6 +119,18 @@ def place_fetched(
         placed.append(PlacedBatch(position, base_offset, header, marker))
         offset = base_offset + header.last_offset_delta + 1
     return Placement(placed, offset, has_gaps)
+
+
+def roll_jitter_ms(config: LogConfig, directory: Path, active: Segment) -> int:
+    """How much earlier than ``segment.ms`` the active segment is old (``segment.jitter.ms``).
+
+    The jitter follows from the log and the segment, and differs between logs, so that the logs of one start do not all
+    roll at once.
+    """
+    most = min(config.segment_jitter_ms, config.segment_ms)
+    if most == 0:
+        return 0
+    return crc32(f"{directory.name}/{active.base_offset}".encode()) % (most + 1)
 
 
 def must_roll(

@@ -161,7 +161,7 @@ class LogDirectory:
         def before_fall(offset: int) -> None:
             self.checkpoints.write_recovery_points({key: offset})
 
-        log.before_recovery_point_falls = before_fall
+        log.durability.before_recovery_point_falls = before_fall
         log.on_failure = self._failed
         if topic_id is not None:
             self._topic_ids[key] = topic_id

@@ -202,7 +202,7 @@ class LogCleaner:
             ],
             log_start_offset=partition_log.log_start_offset,
             log_end_offset=partition_log.log_end_offset,
-            last_stable_offset=partition_log.last_stable_offset(replica.high_watermark),
+            last_stable_offset=partition_log.transactions.last_stable_offset(replica.high_watermark),
             high_watermark=replica.high_watermark,
             checkpoint=self._checkpoints.get((replica.topic, replica.index), partition_log),
             min_cleanable_ratio=config.min_cleanable_dirty_ratio,
@@ -217,7 +217,7 @@ class LogCleaner:
         segments = {segment.base_offset: segment for segment in partition_log.segments}
         job = self._job(partition_log, facts, dirty, now_ms)
         await off_loop(partial(_remove_leftovers, partition_log.directory))
-        cuts, before, after = partition_log.cuts, 0, 0
+        cuts, before, after = partition_log.durability.cuts, 0, 0
         try:
             async for reply in self.process.run(job):
                 if isinstance(reply, GroupCleaned):
@@ -226,7 +226,7 @@ class LogCleaner:
                 elif isinstance(reply, LogCleaned):
                     self._crashes.pop(partition_log, None)
                     key = replica.topic, replica.index
-                    if partition_log.cuts == cuts:
+                    if partition_log.durability.cuts == cuts:
                         self._checkpoints.set(key, partition_log, reply.clean_offset)
                     self._note_unreadable(replica, reply)
                     await self._checkpoints.write(partition_log.directory.parent)
@@ -310,7 +310,7 @@ def _swap(
     """Raises _Aborted: the log moved on, and nothing has changed."""
     if partition_log.failure is not None:
         raise _Aborted(partition_log.failure.message)
-    if partition_log.cuts != cuts:
+    if partition_log.durability.cuts != cuts:
         raise _Aborted("it was truncated meanwhile")
     if not partition_log.config.compacted:
         raise _Aborted("its cleanup.policy has changed")

@@ -93,7 +93,7 @@ class LogUpkeep:
         if partition_log.failure is not None:
             return 0
         try:
-            dropped = partition_log.retain(replica.high_watermark, self._wall_ms())
+            dropped = partition_log.old_segments.retain(replica.high_watermark, self._wall_ms())
         except (KafkaError, OSError) as error:
             log.error("%r keeps what it might drop: %s", partition_log, error)
             return 0
@@ -103,9 +103,9 @@ class LogUpkeep:
 
     async def _flushed_for(self, partition_log: PartitionLog) -> bool:
         """Whether more may go, now that the log was flushed."""
-        if not partition_log.awaits_flush or partition_log.failure is not None:
+        if not partition_log.old_segments.awaits_flush or partition_log.failure is not None:
             return False
-        partition_log.awaits_flush = False
+        partition_log.old_segments.awaits_flush = False
         try:
             await off_loop(partition_log.flush)
         except KafkaError as error:

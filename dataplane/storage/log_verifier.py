@@ -77,7 +77,7 @@ class LogVerifier(Generic[_Replica]):
 
     async def _verify(self, partition: _Replica, segment: Segment) -> None:
         partition_log = partition.log
-        cuts = partition_log.cuts
+        cuts = partition_log.durability.cuts
         segments = partition_log.segments
         if segment not in segments[:-1]:
             return  # Dropped, or cut and open again, while others were read.
@@ -102,7 +102,7 @@ class LogVerifier(Generic[_Replica]):
                 read, ended = await off_loop(partial(_walk_on, walk))
                 await asyncio.sleep(read / self._bytes_per_second)
         except BrokenBatch as broken:
-            unchanged = partition.log is partition_log and partition_log.cuts == cuts
+            unchanged = partition.log is partition_log and partition_log.durability.cuts == cuts
             if unchanged and partition_log.failure is None and segment in partition_log.segments:
                 found = damage(segment.path, broken.position, broken.reason)
                 found.__cause__ = broken

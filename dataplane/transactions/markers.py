@@ -224,7 +224,7 @@ class Markers:
         what the producer has aborted here last, or there is no such thing under its epoch, all is its own. Else nothing
         is, since that comes behind the marker: it is aborted; false if there is no room for that."""
         entry = partition.log.producers.get(writer.producer_id)
-        if entry is None or writer.producer_id not in partition.log.open_transactions:
+        if entry is None or writer.producer_id not in partition.log.transactions.open:
             return True
         aborted = None
         if transaction.keeps_epoch(writer):
@@ -244,7 +244,7 @@ class Markers:
         if partition.leader is None:
             return
         known = self._image().transactions.at(self._place(partition))
-        for producer_id in [one for one in partition.log.open_transactions if one not in known]:
+        for producer_id in [one for one in partition.log.transactions.open if one not in known]:
             try:
                 self.abort_unknown(partition, producer_id)
             except KafkaError as error:
@@ -329,7 +329,10 @@ def _has_marker(partition: Partition, transaction: Transaction, writer: Writer) 
     log, producer_id = partition.log, writer.producer_id
     if is_behind(transaction.number, log.producers.get(producer_id)):
         return True
-    return transaction.commit_index < log.last_commit_index and producer_id not in log.open_transactions
+    return (
+        transaction.commit_index < log.transactions.last_commit_index
+        and producer_id not in log.transactions.open
+    )
 
 
 def _written(reported: _Reported, writers: dict[int, int]) -> WrittenMarkers:

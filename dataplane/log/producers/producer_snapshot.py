@@ -201,3 +201,10 @@ def snapshot_offsets(directory: Path) -> list[int]:
         for path in directory.glob("*" + SUFFIX)
         if path.name.removesuffix(SUFFIX).isdigit()
     )
+
+
+def drop_snapshots_above(directory: Path, offset: int) -> None:
+    """Delete the snapshots of offsets above ``offset``. Raises OSError."""
+    for snapshot in snapshot_offsets(directory):
+        if snapshot > offset:
+            snapshot_path(directory, snapshot).unlink(missing_ok=True)

@@ -64,7 +64,7 @@ class Doubts:
 
     async def _look(self, partition: Partition, offset: int, max_bytes: int) -> None:
         log = partition.log
-        cuts = log.cuts
+        cuts = log.durability.cuts
         found: KafkaError | None = None
         try:
             piece = log.read(offset, max_bytes, log.log_end_offset, at_least_one=True)
@@ -87,7 +87,12 @@ class Doubts:
             finally:
                 piece.release()
         # A cut meanwhile explains what was found, and a log in another folder may be in order.
-        if found is not None and self._holds(partition) and partition.log is log and log.cuts == cuts:
+        if (
+            found is not None
+            and self._holds(partition)
+            and partition.log is log
+            and log.durability.cuts == cuts
+        ):
             self._condemn(partition, found)
 
     async def close(self) -> None:

@@ -476,7 +476,7 @@ class Partition:
             return
         watermark = leader.high_watermark
         self._follower_watermark = watermark
-        self.log.high_watermark_moved(watermark)
+        self.log.transactions.high_watermark_moved(watermark)
         self._acknowledgements.reached(watermark)
         for watcher in self.watchers.values():
             watcher.high_watermark_moved()
@@ -518,7 +518,7 @@ class Partition:
         moved = watermark != self._follower_watermark
         self._follower_watermark = watermark
         if moved:
-            log.high_watermark_moved(watermark)
+            log.transactions.high_watermark_moved(watermark)
         if leader_log_start_offset > log.log_start_offset:
             log.advance_log_start_offset(min(leader_log_start_offset, watermark))
             moved = True

@@ -26,7 +26,7 @@ async def test_a_transaction_is_open_in_the_log_until_its_marker_is_replicated(t
     cluster.elect(1)
     shard, partition = await loaded(cluster, 1), cluster[1].partition
     outcomes = commit_in(shard, 5)
-    assert dict(partition.log.open_transactions) == {WRITER.producer_id: 0}
+    assert dict(partition.log.transactions.open) == {WRITER.producer_id: 0}
     assert outcomes == []
     cluster.sync(1, 2, 3)
     assert outcomes == [ErrorCode.NONE]

@@ -56,7 +56,7 @@ def _read(log: PartitionLog) -> None:
 def _read_committed(log: PartitionLog) -> None:
     records = log.read(15, 10_000, log.log_end_offset, at_least_one=True)
     try:
-        log.aborted_among(records, 15, log.log_end_offset)
+        log.transactions.aborted_among(records, 15, log.log_end_offset)
     finally:
         records.release()
 

@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> PartitionLog:
 
 
 def _start_below_the_first_segment(log: PartitionLog) -> None:
-    log._segments.drop_first(4, 1)
+    log.segment_list.drop_first(4, 1)
 
 
 def _start_past_the_end(log: PartitionLog) -> None:
@@ -41,21 +41,21 @@ def _start_past_the_end(log: PartitionLog) -> None:
 
 
 def _flushed_past_the_end(log: PartitionLog) -> None:
-    log._durable.recovery_point = 13
+    log.durability.recovery_point = 13
 
 
 def _segments_fall(log: PartitionLog) -> None:
-    segments = log._segments._segments
+    segments = log.segment_list._segments
     segments[0], segments[1] = segments[1], segments[0]
-    log._segments._bases = [segment.base_offset for segment in segments]
+    log.segment_list._bases = [segment.base_offset for segment in segments]
 
 
 def _bases_of_others(log: PartitionLog) -> None:
-    log._segments._bases[0] = 1
+    log.segment_list._bases[0] = 1
 
 
 def _active_in_the_middle(log: PartitionLog) -> None:
-    log._segments.active = log.segments[1]
+    log.segment_list.active = log.segments[1]
 
 
 def _two_active(log: PartitionLog) -> None:
@@ -63,11 +63,11 @@ def _two_active(log: PartitionLog) -> None:
 
 
 def _end_elsewhere(log: PartitionLog) -> None:
-    log._segments.active.size -= 1
+    log.segment_list.active.size -= 1
 
 
 def _end_within_an_older_segment(log: PartitionLog) -> None:
-    log.log_end_offset = log._durable.recovery_point = 3
+    log.log_end_offset = log.durability.recovery_point = 3
 
 
 def _epochs_fall(log: PartitionLog) -> None:

@@ -55,7 +55,7 @@ class LogAgainstAList(RuleBasedStateMachine):
             log_start_offset=self.log_start,
             now_ms=NOW,
         )
-        self.log.before_recovery_point_falls = self._recovery_point_fell
+        self.log.durability.before_recovery_point_falls = self._recovery_point_fell
 
     def _recovery_point_fell(self, offset: int) -> None:
         self.durable_recovery_point = offset
@@ -166,7 +166,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def retain(self, fraction: float, retained_bytes: int, now_ms: int, age: bool) -> None:
         watermark = self.log_start + int((self.end - self.log_start) * fraction)
         self.log.config = replace(CONFIG, retention_bytes=retained_bytes, retention_ms=100 if age else -1)
-        while self.log.retain(watermark, now_ms):
+        while self.log.old_segments.retain(watermark, now_ms):
             pass
         self.log.config = CONFIG
         assert self.log.log_start_offset <= max(watermark, self.log_start)

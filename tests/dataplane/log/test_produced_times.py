@@ -80,7 +80,7 @@ def test_old_records_go_and_young_ones_stay(tmp_path: Path, claimed_ms: int) -> 
     log = opened(tmp_path / "t-0", LogConfig(retention_ms=DAY_MS, segment_bytes=200))
     for time in (NOW - 3 * DAY_MS, NOW - 2 * DAY_MS, NOW - DAY_MS // 2, NOW):
         log.append_as_leader(lying(claimed_ms, time), 0, NOW)
-    while log.retain(log.log_end_offset, NOW):
+    while log.old_segments.retain(log.log_end_offset, NOW):
         pass
     assert log.log_start_offset == 2
     log.close(clean=False)

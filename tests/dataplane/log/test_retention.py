@@ -105,13 +105,13 @@ def test_a_log_whose_records_are_all_over_goes_on_empty_behind_them(tmp_path: Pa
     config = LogConfig(segment_bytes=400, retention_ms=1000)
     log = _log(tmp_path / "t-0", config)
     _append(log, 10)
-    assert log.retain(10, NOW + 1000) == 0, "as old as allowed is not too old"
-    assert log.retain(9, NOW + 1001) == 3, "the last segment reaches above the high watermark"
+    assert log.old_segments.retain(10, NOW + 1000) == 0, "as old as allowed is not too old"
+    assert log.old_segments.retain(9, NOW + 1001) == 3, "the last segment reaches above the high watermark"
     assert log.log_start_offset == log.segments[0].base_offset == 9
-    assert log.retain(10, NOW + 1001) == 1
+    assert log.old_segments.retain(10, NOW + 1001) == 1
     assert (log.log_start_offset, log.log_end_offset, log.size) == (10, 10, 0)
     assert log.leader_epochs.entries == ((3, 10),)
-    assert log.retain(10, NOW + 9000) == 0
+    assert log.old_segments.retain(10, NOW + 9000) == 0
     with pytest.raises(KafkaError) as caught:
         log.read(9, 100, 10, at_least_one=True)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -130,12 +130,12 @@ def test_nothing_of_a_transaction_goes_before_it_has_ended(tmp_path: Path) -> No
     for sequence in range(4):
         _append(log, 1, attributes=TRANSACTIONAL_FLAG, producer=(7, 0, sequence))
     log.flush()
-    assert log.retain(6, NOW + 5000) == 1, "what lies before it"
-    assert (log.log_start_offset, log.last_stable_offset(6)) == (2, 2)
+    assert log.old_segments.retain(6, NOW + 5000) == 1, "what lies before it"
+    assert (log.log_start_offset, log.transactions.last_stable_offset(6)) == (2, 2)
     log.append_marker(7, 0, commit=True, number=1, commit_index=1, leader_epoch=3, now_ms=NOW)
-    assert log.retain(6, NOW + 5000) == 0, "its marker may still be lost"
+    assert log.old_segments.retain(6, NOW + 5000) == 0, "its marker may still be lost"
     log.flush()
-    assert log.retain(7, NOW + 5000) > 0
+    assert log.old_segments.retain(7, NOW + 5000) > 0
     assert log.log_start_offset > 2
     log.close(clean=False)
 
@@ -145,9 +145,9 @@ def test_a_timestamp_in_the_future_keeps_its_segment_and_those_behind(tmp_path: 
     _append(log, 2)
     _append(log, 1, NOW + 3_000_000)
     _append(log, 4)
-    assert log.retain(7, NOW + 5000) == 1
+    assert log.old_segments.retain(7, NOW + 5000) == 1
     assert log.log_start_offset == 2
-    assert log.retain(7, NOW + 3_002_000) == 3
+    assert log.old_segments.retain(7, NOW + 3_002_000) == 3
     log.close(clean=False)
 
 
@@ -159,9 +159,9 @@ def test_a_producer_goes_on_after_all_it_wrote_is_gone(tmp_path: Path) -> None:
         for sequence in range(6):
             _append(log, 1, producer=(7, 0, sequence))
         for end in 6, 7:
-            log.retain(end, NOW + 5000)
+            log.old_segments.retain(end, NOW + 5000)
             log.flush()
-            assert log.retain(end, NOW + 5000)
+            assert log.old_segments.retain(end, NOW + 5000)
             if end == 6:
                 _append(log, 1, producer=(7, 0, 6))
         log.flush()
@@ -201,16 +201,16 @@ def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> N
     log = _log(tmp_path / "t-0", LogConfig(segment_bytes=250, retention_ms=1000))
     for sequence in range(9):
         _append(log, 1, NOW, producer=(7, 0, sequence))
-    assert log.retain(9, NOW + 2000) == 2
-    assert not log.awaits_flush, "the batches that stay are all that may be sent again"
-    assert log.retain(9, NOW + 2000) == 0
-    assert log.awaits_flush
+    assert log.old_segments.retain(9, NOW + 2000) == 2
+    assert not log.old_segments.awaits_flush, "the batches that stay are all that may be sent again"
+    assert log.old_segments.retain(9, NOW + 2000) == 0
+    assert log.old_segments.awaits_flush
 
     async def keep() -> None:
         pass
 
     asyncio.run(LogUpkeep(lambda: [Replica(log, 9)], keep, 1000, lambda: NOW + 2000).check())
-    assert ([segment.base_offset for segment in log.segments], log.awaits_flush) == ([9], False)
+    assert ([segment.base_offset for segment in log.segments], log.old_segments.awaits_flush) == ([9], False)
     log.close(clean=False)
 
 

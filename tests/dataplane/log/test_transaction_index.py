@@ -66,32 +66,32 @@ def test_a_reader_hears_of_what_overlaps(tmp_path: Path) -> None:
     log = _open(tmp_path)
     _two_overlapping(log)
     first, second = AbortedTransaction(7, 0, 4, 2), AbortedTransaction(8, 2, 5, 6)
-    assert log.aborted_transactions(0, 2) == [first]
-    assert log.aborted_transactions(0, 3) == [first, second]
-    assert log.aborted_transactions(5, 6) == [second]
-    assert log.aborted_transactions(6, 7) == []
+    assert log.transactions.aborted(0, 2) == [first]
+    assert log.transactions.aborted(0, 3) == [first, second]
+    assert log.transactions.aborted(5, 6) == [second]
+    assert log.transactions.aborted(6, 7) == []
     log.close(clean=False)
 
 
 def test_readers_wait_for_the_marker_to_be_below_the_high_watermark(tmp_path: Path) -> None:
     log = _open(tmp_path)
     _two_overlapping(log)
-    assert [log.last_stable_offset(offset) for offset in range(7)] == [0, 0, 0, 0, 0, 2, 6]
-    assert log.last_stable_offset(4) == 0, "of a lower one, too"
-    assert not log.open_transactions
-    assert log.last_commit_index == 20
+    assert [log.transactions.last_stable_offset(offset) for offset in range(7)] == [0, 0, 0, 0, 0, 2, 6]
+    assert log.transactions.last_stable_offset(4) == 0, "of a lower one, too"
+    assert not log.transactions.open
+    assert log.transactions.last_commit_index == 20
     log.close(clean=False)
 
 
 def test_a_marker_that_is_cut_off_opens_its_transaction_again(tmp_path: Path) -> None:
     log = _open(tmp_path)
     _two_overlapping(log)
-    assert log.last_stable_offset(6) == 6
+    assert log.transactions.last_stable_offset(6) == 6
     log.truncate_to(5)
-    assert dict(log.open_transactions) == {8: 2}
-    assert log.last_stable_offset(5) == 2
-    assert log.aborted_transactions(0, 5) == [AbortedTransaction(7, 0, 4, 2)]
-    assert log.last_commit_index == 10
+    assert dict(log.transactions.open) == {8: 2}
+    assert log.transactions.last_stable_offset(5) == 2
+    assert log.transactions.aborted(0, 5) == [AbortedTransaction(7, 0, 4, 2)]
+    assert log.transactions.last_commit_index == 10
     log.close(clean=False)
 
 

@@ -133,7 +133,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
             log_start_offset=self.log_start,
             now_ms=NOW,
         )
-        self.log.before_recovery_point_falls = self._recovery_point_fell
+        self.log.durability.before_recovery_point_falls = self._recovery_point_fell
 
     def _recovery_point_fell(self, offset: int) -> None:
         self.recovery_point = offset
@@ -170,7 +170,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
             epoch = 0 if entry is None else entry.producer_epoch
             sequence = 0 if entry is None else entry.last_sequence + 1
             producer = (producer_id, epoch, sequence if sequenced else -1)
-            if not transactional and producer_id in self.log.open_transactions:
+            if not transactional and producer_id in self.log.transactions.open:
                 return
         produced = make_batch(count, b"p" * size, attributes=TRANSACTIONAL * transactional, producer=producer)
         batch = self._placed(produced)
@@ -248,7 +248,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         self.log.config = replace(CONFIG, retention_bytes=1500)
-        while self.log.retain(self.high_watermark, NOW):
+        while self.log.old_segments.retain(self.high_watermark, NOW):
             pass
         self.log.config = CONFIG
         self.log_start = self.log.log_start_offset
@@ -308,16 +308,18 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         log.check()
         assert log.log_end_offset == self.end
         self.high_watermark = max(self.high_watermark, self.log_start)
-        assert log.last_stable_offset(self.high_watermark) == last_stable(
+        assert log.transactions.last_stable_offset(self.high_watermark) == last_stable(
             self.batches, self.high_watermark, self.log_start
         )
         transactions = transactions_in(self.batches)
-        assert list(log.open_transactions.items()) == [
+        assert list(log.transactions.open.items()) == [
             (each.producer_id, each.first) for each in transactions if each.end is None
         ]
         assert known_of(log.producers) == known_of(replayed(self.batches))
         markers = [batch.marker for batch in self.batches if batch.marker is not None]
-        assert log.last_commit_index == max((marker.commit_index for marker in markers), default=-1)
+        assert log.transactions.last_commit_index == max(
+            (marker.commit_index for marker in markers), default=-1
+        )
         self._check_aborted(self.log_start, self.end)
         for segment in log.segments:
             assert segment.is_active or segment.transaction_index.path.exists() == bool(
@@ -328,14 +330,16 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
     def ask_at_another_high_watermark(self, fraction: float) -> None:
         """No call must be wrong for one that is lower than before, as after a restart."""
         offset = self.log_start + int((self.end - self.log_start) * fraction)
-        assert self.log.last_stable_offset(offset) == last_stable(self.batches, offset, self.log_start)
+        assert self.log.transactions.last_stable_offset(offset) == last_stable(
+            self.batches, offset, self.log_start
+        )
 
     @rule(fraction=st.floats(0, 1))
     def cut(self, fraction: float) -> None:
         """Whether the marker is listed or has to be looked for. Where it was deleted the log begins behind it. With it
         comes where the first transaction begins that is open there, as far as that has not been deleted."""
         asked = round((self.commit_index + 1) * fraction) - 1
-        found = self.log.marker_above(asked)
+        found = self.log.transactions.marker_above(asked)
         if isinstance(found, MarkerSearch):
             search, found = found, found.find()
             search.close()
@@ -375,17 +379,17 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
     def _check_aborted_among(self, low: int, high: int) -> None:
         """All that reach into what was read, and none from behind the offset up to which something might be."""
         records = self.log.read(low, 700, high, at_least_one=True)
-        among = self.log.aborted_among(records, low, high)
-        assert among == [each for each in self.log.aborted_transactions(low, high) if each in among]
+        among = self.log.transactions.aborted_among(records, low, high)
+        assert among == [each for each in self.log.transactions.aborted(low, high) if each in among]
         start, data = 0, records.read()
         records.release()
         while start < len(data):
             header = parse_header(data, start)
-            assert set(self.log.aborted_transactions(low, header.next_offset)) <= set(among)
+            assert set(self.log.transactions.aborted(low, header.next_offset)) <= set(among)
             start += header.size
 
     def _check_aborted(self, low: int, high: int) -> None:
-        assert self.log.aborted_transactions(low, high) == [
+        assert self.log.transactions.aborted(low, high) == [
             AbortedTransaction(each.producer_id, each.first, each.end, each.stable)
             for each in transactions_in(self.batches)
             if each.end is not None and each.aborted and each.end >= low and each.first < high

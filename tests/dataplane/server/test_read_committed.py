@@ -441,7 +441,11 @@ async def test_a_consumer_sees_the_committed_records_in_order(tmp_path: Path, se
         session_id, epoch = answer.session_id, epoch + 1
         for part in parts_of(answer).values():
             high_watermark = writers.partition.high_watermark
-            assert part.last_stable_offset == log.last_stable_offset(high_watermark) <= high_watermark
+            assert (
+                part.last_stable_offset
+                == log.transactions.last_stable_offset(high_watermark)
+                <= high_watermark
+            )
             values, position = taken(part, position)
             seen += values
             assert position <= part.last_stable_offset

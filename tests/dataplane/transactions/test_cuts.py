@@ -271,7 +271,7 @@ async def test_an_older_transaction_that_stays_open_holds_nobody_up(tmp_path: Pa
         await one.produce(open_for_long, 0)
         await written(one)
         partition = one.partition()
-        assert partition.log.last_stable_offset(partition.high_watermark) == 0
+        assert partition.log.transactions.last_stable_offset(partition.high_watermark) == 0
         found = await here.find(one.solo(0))
         assert found.cut == 0
         assert await here.offsets(found.cut, one.solo(0), found.metadata_offset) == {one.solo(0).pop(): 3}

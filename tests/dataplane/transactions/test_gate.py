@@ -30,7 +30,7 @@ async def test_a_batch_waits_for_the_feed(tmp_path: Path) -> None:
         assert one.gate.waiting == 1
         one.catch_up()
         assert await sending == 0
-        assert one.partition().log.open_transactions == {who[0]: 0}
+        assert one.partition().log.transactions.open == {who[0]: 0}
         assert await one.produce(who, 1) == 1, "the next one does not wait"
 
 

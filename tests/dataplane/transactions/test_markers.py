@@ -69,9 +69,9 @@ async def test_a_decision_becomes_a_marker_and_is_reported(tmp_path: Path, *, co
         one.catch_up()
         for index in (0, 1):
             log = one.partition(index=index).log
-            assert (log.log_end_offset, dict(log.open_transactions)) == (2, {})
-            assert log.first_unstable_offset(2) is None
-            assert len(log.aborted_transactions(0, 2)) == (0 if commits else 1)
+            assert (log.log_end_offset, dict(log.transactions.open)) == (2, {})
+            assert log.transactions.first_unstable_offset(2) is None
+            assert len(log.transactions.aborted(0, 2)) == (0 if commits else 1)
         await until(lambda: one.quorum.state().phase.is_over)
         assert one.quorum.state().phase is (Phase.COMPLETE_COMMIT if commits else Phase.COMPLETE_ABORT)
 
@@ -90,10 +90,10 @@ async def test_nothing_is_reported_that_could_still_be_lost(tmp_path: Path) -> N
         for _ in range(20):
             await asyncio.sleep(0)
         assert one.quorum.state().phase is Phase.PREPARE_COMMIT
-        assert pair.log.last_stable_offset(pair.high_watermark) == 0
+        assert pair.log.transactions.last_stable_offset(pair.high_watermark) == 0
         pair.fetched_by(2, one.quorum.epoch(2), 2)
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
-        assert pair.log.last_stable_offset(pair.high_watermark) == 2
+        assert pair.log.transactions.last_stable_offset(pair.high_watermark) == 2
 
 
 async def test_a_marker_outlives_a_shortage_of_replicas(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_markers_stand_in_the_order_in_which_the_quorum_decided(tmp_path: 
         log = one.partition().log
         found = [log.producers.get(owners[name][0]) for name in names]
         assert [entry.marker_commit_index for entry in found if entry] == [0, 1, 2]
-        assert log.last_commit_index == 2
+        assert log.transactions.last_commit_index == 2
         await until(lambda: not one.quorum.machine.image.transactions.decided)
 
 
@@ -174,7 +174,7 @@ async def test_a_marker_that_was_deleted_is_not_written_behind_later_ones(
             one.quorum.end(who, name=name)
         one.catch_up()
         log = one.partition().log
-        assert (log.log_end_offset, log.last_commit_index) == (4, 1)
+        assert (log.log_end_offset, log.transactions.last_commit_index) == (4, 1)
         one.quorum.fence(1)
         one.catch_up()
         piece = log.read(3, 1 << 20, 4, at_least_one=True)
@@ -186,7 +186,7 @@ async def test_a_marker_that_was_deleted_is_not_written_behind_later_ones(
         one.quorum.unfence(1)
         one.catch_up()
         assert [log.producers.get(who[0]) is not None for who in owners.values()] == [not left, True]
-        assert (log.log_end_offset, log.last_commit_index) == (4 if left else 6, 1)
+        assert (log.log_end_offset, log.transactions.last_commit_index) == (4 if left else 6, 1)
         one.quorum.answers = True
         await until(lambda: not one.quorum.machine.image.transactions.decided)
 
@@ -291,7 +291,7 @@ async def test_an_ending_is_told_when_readers_see_it(tmp_path: Path) -> None:
         one.catch_up()
         await waiting
         partition = one.partition()
-        assert partition.log.last_stable_offset(partition.high_watermark) == 2
+        assert partition.log.transactions.last_stable_offset(partition.high_watermark) == 2
 
 
 async def test_an_ending_that_takes_long_is_asked_for_again(tmp_path: Path) -> None:
@@ -403,8 +403,8 @@ async def test_after_an_unclean_election_a_commit_keeps_what_is_its_own(
         one.catch_up()
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
         log = one.partition("pair").log
-        aborted = [found for found in log.aborted_transactions(0, 10) if found.last_offset > begun]
-        assert (dict(log.open_transactions), aborted) == ({}, [])
+        aborted = [found for found in log.transactions.aborted(0, 10) if found.last_offset > begun]
+        assert (dict(log.transactions.open), aborted) == ({}, [])
 
 
 @pytest.mark.parametrize(("bumps", "full"), [(True, False), (False, False), (True, True)])
@@ -436,8 +436,8 @@ async def test_after_an_unclean_election_the_next_commit_leaves_out_what_was_abo
                 assert log.log_end_offset == 1
         else:
             one.catch_up()
-        await until(lambda: not log.open_transactions)
-        assert [(found.producer_id, found.first_offset) for found in log.aborted_transactions(0, 10)] == [
+        await until(lambda: not log.transactions.open)
+        assert [(found.producer_id, found.first_offset) for found in log.transactions.aborted(0, 10)] == [
             (who[0], 0)
         ]
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
@@ -464,6 +464,6 @@ async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
         one.quorum.elect_uncleanly(OFFSETS_TOPIC)
         with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
             one.catch_up()
-            assert partition.log.open_transactions
+            assert partition.log.transactions.open
         await until(lambda: one.ended == [(0, 77, 2, False)])
-        assert not partition.log.open_transactions
+        assert not partition.log.transactions.open

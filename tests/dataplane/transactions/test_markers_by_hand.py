@@ -81,18 +81,18 @@ async def test_what_the_quorum_has_open_it_aborts_everywhere(tmp_path: Path) -> 
         assert await abort(one, who) == ErrorCode.NONE
         assert one.quorum.state().phase is Phase.COMPLETE_ABORT
         assert [one.partition(index=index).log.log_end_offset for index in (0, 1)] == [2, 1]
-        assert not one.partition().log.open_transactions
+        assert not one.partition().log.transactions.open
         assert one.quorum.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
 
 async def test_what_hangs_is_ended_where_it_does(tmp_path: Path) -> None:
     async with beside_a_quorum(tmp_path) as one:
         hang(one)
-        assert one.partition().log.open_transactions
+        assert one.partition().log.transactions.open
         assert await abort(one, HANGING) == ErrorCode.NONE
         log = one.partition().log
-        assert (log.log_end_offset, dict(log.open_transactions)) == (2, {})
-        assert log.aborted_transactions(0, 2)
+        assert (log.log_end_offset, dict(log.transactions.open)) == (2, {})
+        assert log.transactions.aborted(0, 2)
         assert await abort(one, HANGING) == ErrorCode.NONE, "asked again, as its answer was lost"
         assert log.log_end_offset == 2
 
@@ -138,7 +138,7 @@ async def test_the_epoch_must_be_that_of_the_transaction(tmp_path: Path, *, hang
         producer_id, epoch = HANGING if hangs else await open_in_solo(one)
         for other in (epoch - 1, epoch + 1):
             assert await abort(one, (producer_id, other)) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert one.partition().log.open_transactions
+        assert one.partition().log.transactions.open
 
 
 async def test_whoever_looked_at_the_transaction_before_aborts_nothing(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ async def test_what_chosen_writers_wrote_counts_and_nothing_else(tmp_path: Path)
         for index, end in ((0, 6), (1, 4)):
             partition = one.partition(index=index)
             log, watermark = partition.log, partition.high_watermark
-            assert log.last_stable_offset(watermark) == end, "whoever reads now sees the end"
-            assert [aborted.producer_id for aborted in log.aborted_transactions(0, end)] == [writers[1][0]]
+            assert log.transactions.last_stable_offset(watermark) == end, "whoever reads now sees the end"
+            assert [aborted.producer_id for aborted in log.transactions.aborted(0, end)] == [writers[1][0]]
         client.close()
         elsewhere.close()
 
@@ -132,7 +132,7 @@ async def test_whoever_comes_first_begins_and_all_others_find_it(tmp_path: Path)
         assert (again.error_code, again.commit_index) == (ErrorCode.NONE, 0), "it was decided, and once"
         partition = one.partition()
         log = partition.log
-        aborted = log.aborted_transactions(0, log.last_stable_offset(partition.high_watermark))
+        aborted = log.transactions.aborted(0, log.transactions.last_stable_offset(partition.high_watermark))
         assert [each.producer_id for each in aborted] == [writers[1][0]]
         for late in (3, 2):
             answer = await find_or_begin(client, late)
@@ -268,7 +268,7 @@ async def test_an_abort_ends_it_for_all(tmp_path: Path) -> None:
         await here.broker.produce(writer, 0, adds="x")
         assert next_of(await commit(client, owner, [writer], committed=False))
         log = here.broker.partition().log
-        assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [writer[0]]
+        assert [one.producer_id for one in log.transactions.aborted(0, 2)] == [writer[0]]
         client.close()
 
 
@@ -283,7 +283,7 @@ async def test_what_takes_too_long_is_over_for_its_writers_too(tmp_path: Path) -
         await one.submit(ExpireTransactions(transactions=[due]))
         assert (await join(client, opened.token)).error_code == ErrorCode.INVALID_TXN_STATE
         assert (await commit(client, owner, [writer])).error_code == ErrorCode.TRANSACTION_ABORTABLE
-        assert one.partition().log.last_stable_offset(2) == 2
+        assert one.partition().log.transactions.last_stable_offset(2) == 2
         assert next_of(await commit(client, owner, [writer], committed=False)) == (owner[0], owner[1] + 1)
         client.close()
 

@@ -19,6 +19,7 @@ from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.shard import Shard
+from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.replication.leader import follower_sessions
@@ -123,7 +124,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (election, "_elected", _elected_uncleanly),
             (PartitionLog, "advance_log_start_offset", lambda _arguments, _result: "log start moved"),
             (
-                PartitionLog,
+                OldSegments,
                 "retain",
                 lambda _arguments, dropped: "segments retained no longer" if dropped else None,
             ),

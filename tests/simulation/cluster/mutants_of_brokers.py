@@ -12,7 +12,7 @@ from ottla.dataplane.fetching.reading import FetchReader, Outcome
 from ottla.dataplane.groups import shard
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
-from ottla.dataplane.log import trimmable_log
+from ottla.dataplane.log import old_segments
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.log.partition_log import AppendResult, PartitionLog
 from ottla.dataplane.log.producers import producer_loading
@@ -232,7 +232,7 @@ def retention_above_high_watermark() -> Iterator[None]:
     def to_the_end(segments: Any, config: Any, **limits: int) -> int:
         return segments_to_drop(segments, config, **(limits | {"upper_bound": limits["log_end_offset"]}))
 
-    with patch.object(trimmable_log, "segments_to_drop", to_the_end):
+    with patch.object(old_segments, "segments_to_drop", to_the_end):
         yield
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from ottla.dataplane.handlers.cuts import CutHandlers
-from ottla.dataplane.log.transactional_log import TransactionalLog
+from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum import transaction_questions
@@ -119,10 +119,10 @@ def retention_takes_open_transactions() -> Iterator[None]:
     """T writes to P and Q, and goes on for longer than P keeps its records. T is committed: of T readers see what is in
     Q, and the last of what is in P."""
 
-    def up_to_the_high_watermark(self: TransactionalLog, high_watermark: int, now_ms: int) -> int:
+    def up_to_the_high_watermark(self: OldSegments, high_watermark: int, now_ms: int) -> int:
         return self._retain_from(high_watermark, now_ms)
 
-    with patch.object(TransactionalLog, "retain", up_to_the_high_watermark):
+    with patch.object(OldSegments, "retain", up_to_the_high_watermark):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.dataplane.log.compaction.transactions import TransactionFilter
-from ottla.dataplane.log.transactional_log import TransactionalLog
+from ottla.dataplane.log.transactions import LogTransactions
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions import gate, markers
 from ottla.dataplane.transactions.acceptance import Acceptance, judge
@@ -187,13 +187,14 @@ def leader_forgets_open_transactions() -> Iterator[None]:
     """T has written to P, whose leader dies. The next one knows of nothing open: readers of what is committed get what
     T wrote, and T is aborted."""
 
-    def only_ours(self: TransactionalLog, high_watermark: int) -> int:
-        _, began = self.leader_epochs.entries[-1] if self.leader_epochs.entries else (0, 0)
-        transactions_here = self.producers.transactions
+    def only_ours(self: LogTransactions, high_watermark: int) -> int:
+        log = self._log
+        _, began = log.leader_epochs.entries[-1] if log.leader_epochs.entries else (0, 0)
+        transactions_here = log.producers.transactions
         firsts = [*transactions_here.open.values(), *(one.first_offset for one in transactions_here.ended)]
         return min([high_watermark, *(first for first in firsts if first >= began)])
 
-    with patch.object(TransactionalLog, "last_stable_offset", only_ours):
+    with patch.object(LogTransactions, "last_stable_offset", only_ours):
         yield
 
 

@@ -9,6 +9,7 @@ from random import Random
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
+from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segments.segment import Segment
 from tests.histories.invariants import InvariantBroken
@@ -127,18 +128,20 @@ class Retention:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """What retention does meanwhile."""
-        retain = PartitionLog.retain
+        retain = OldSegments.retain
 
-        def watched(log: PartitionLog, high_watermark: int, now_ms: int) -> int:
+        def watched(segments: OldSegments, high_watermark: int, now_ms: int) -> int:
+            log = segments._log
+            assert isinstance(log, PartitionLog)
             if not log.directory.name.startswith(f"{TOPIC}-"):
-                return retain(log, high_watermark, now_ms)
+                return retain(segments, high_watermark, now_ms)
             start, looks = log.log_start_offset, self._looks(log)
-            stable = log.last_stable_offset(high_watermark)
-            dropped = retain(log, high_watermark, now_ms)
+            stable = log.transactions.last_stable_offset(high_watermark)
+            dropped = retain(segments, high_watermark, now_ms)
             if dropped:
                 # Each replica for itself: another one, with another clock, may lead next and still have it.
                 self._history.add(Deleted(TOPIC, 0, log.log_start_offset, self._machine.now))
-                gone = [look for look in looks if look.end <= log._segments.first_base][:dropped]
+                gone = [look for look in looks if look.end <= log.segment_list.first_base][:dropped]
                 left = sum(look.size for look in looks)
                 for look in gone:
                     left -= look.size
@@ -160,7 +163,7 @@ class Retention:
             return forgets
 
         with (
-            patch.object(PartitionLog, "retain", watched),
+            patch.object(OldSegments, "retain", watched),
             patch.object(PartitionLog, "truncate_to", forgetting(PartitionLog.truncate_to)),
             patch.object(
                 PartitionLog,
@@ -182,7 +185,7 @@ class Retention:
 
     def _looks(self, log: PartitionLog) -> list[Look]:
         known = self._closed.setdefault(log, {})
-        segments = log._segments.copy()
+        segments = log.segment_list.copy()
         looks = []
         for number, segment in enumerate(segments):
             last = number == len(segments) - 1

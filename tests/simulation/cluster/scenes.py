@@ -385,7 +385,7 @@ def a_segment_goes_before_it_is_committed(folder: Path) -> bool:
     cluster[1].produce(b"m")
     partition = cluster[1].partition
     partition.log.config = replace(partition.log.config, retention_ms=1)
-    partition.log.retain(partition.high_watermark, 1 << 50)
+    partition.log.old_segments.retain(partition.high_watermark, 1 << 50)
     return partition.log.log_start_offset > partition.high_watermark
 
 

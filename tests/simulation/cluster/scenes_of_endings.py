@@ -102,7 +102,7 @@ async def who_was_elected_uncleanly_aborts_a_commit(one: Beside) -> bool:
     one.quorum.elect_uncleanly("pair")
     one.catch_up()
     log = one.partition("pair").log
-    return log.aborted_transactions(0, log.log_end_offset) != []
+    return log.transactions.aborted(0, log.log_end_offset) != []
 
 
 @shows("retention-takes-open-transactions")
@@ -119,7 +119,7 @@ def what_is_open_grows_too_old(folder: Path) -> bool:
         batch = make_batch(timestamp=0, attributes=TRANSACTIONAL_FLAG, producer=(7, 0, sequence))
         log.append_as_leader(memoryview(batch), 1, 0)
     for _ in range(2):  # What producers it knows is to be durable first.
-        log.retain(log.log_end_offset, 5000)
+        log.old_segments.retain(log.log_end_offset, 5000)
         log.flush()
     lost = log.log_start_offset > 0
     log.close(clean=False)

@@ -52,7 +52,7 @@ async def a_commit_becomes_an_abort(one: Beside) -> bool:
     one.quorum.unfence(1)
     one.catch_up()
     log = one.partition().log
-    return log.aborted_transactions(0, log.log_end_offset) != []
+    return log.transactions.aborted(0, log.log_end_offset) != []
 
 
 @shows("new-leader-writes-markers-again")
@@ -126,7 +126,7 @@ async def what_is_open_is_shown(one: Beside) -> bool:
     led_again(one)
     await one.produce(who, 1)
     partition = one.partition()
-    return partition.log.last_stable_offset(partition.high_watermark) > 0
+    return partition.log.transactions.last_stable_offset(partition.high_watermark) > 0
 
 
 @shows("delayed-end-taken")

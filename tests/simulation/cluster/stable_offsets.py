@@ -18,7 +18,7 @@ def check_nothing_hangs(cluster: Cluster) -> None:
     for node in cluster.brokers.values():
         for partition in node.led():
             watermark = partition.high_watermark
-            if (stable := partition.log.last_stable_offset(watermark)) != watermark:
+            if (stable := partition.log.transactions.last_stable_offset(watermark)) != watermark:
                 raise InvariantBroken(
                     "nothing hangs",
                     f"{node.name} has {partition!r}, stable up to {stable}: {watermark} is reached",
@@ -48,7 +48,7 @@ class StableOffsetHolds:
     def _check(self, node: Node, partition: Partition) -> None:
         watermark = partition.high_watermark
         try:
-            stable = partition.log.last_stable_offset(watermark)
+            stable = partition.log.transactions.last_stable_offset(watermark)
         except KafkaError:
             return  # Its folder is broken.
         place = (partition.topic_id, partition.index)

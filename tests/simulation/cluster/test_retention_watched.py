@@ -34,11 +34,11 @@ def test_what_is_copied_in_place_of_what_was_cut_has_its_own_age(tmp_path: Path)
     )
     with retention.watching():
         append(log, NOW_MS)
-        log.retain(1, NOW_MS)
+        log.old_segments.retain(1, NOW_MS)
         log.truncate_to(0)
         append(log, NOW_MS - 5_000)
         log.roll(NOW_MS)
         append(log, NOW_MS)
-        assert log.retain(2, NOW_MS) == 1
+        assert log.old_segments.retain(2, NOW_MS) == 1
     assert not machine.failures
     log.close(clean=False)

@@ -164,7 +164,7 @@ class UncleanElections:
             place = (topic_id, index)
             loss.undecided = [
                 (producer_id, first)
-                for producer_id, first in logs[after.leader].open_transactions.items()
+                for producer_id, first in logs[after.leader].transactions.open.items()
                 if producer_id not in owed
                 or not owed[producer_id].phase.commits
                 or place in owed[producer_id].aborted

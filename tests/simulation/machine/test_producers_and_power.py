@@ -31,7 +31,7 @@ def _append(log: PartitionLog, producer_id: int, sequence: int) -> bool:
 
 def _delete_records(log: PartitionLog, below: int) -> None:
     log.advance_log_start_offset(below)
-    while log.retain(log.log_end_offset, 1_000):
+    while log.old_segments.retain(log.log_end_offset, 1_000):
         pass
 
 

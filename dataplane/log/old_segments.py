@@ -1,0 +1,118 @@
+"""The oldest segments of a log: what retention, DeleteRecords and a later log start let go of.
+
+Whole segments go, each with its indexes. What only they tell of producers must be durable elsewhere before.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from .producers.producer_loading import told_by_batches_from
+from .producers.producer_snapshot import snapshot_path, write_snapshot
+from .retention import segments_to_drop
+
+if TYPE_CHECKING:
+    from .open_log import OpenLog
+    from .transactions import LogTransactions
+
+_DROPPED_AT_ONCE = 16
+"""Segments that one call drops; retention finds the others."""
+
+
+class OldSegments:
+    """Drops the oldest segments of one log, a few at a time."""
+
+    __slots__ = ("_log", "_transactions", "awaits_flush")
+
+    def __init__(self, log: OpenLog, transactions: LogTransactions) -> None:
+        self._log = log
+        self._transactions = transactions
+        self.awaits_flush = False
+        """Whether segments that might go are kept until the log was flushed."""
+
+    def retain(self, high_watermark: int, now_ms: int) -> int:
+        """Drop what retention need not keep; how many segments. The caller calls again while there are any.
+
+        Nothing of a transaction goes before the transaction has ended, so that a commit finds all of it. How long it
+        may stay open is bounded (``transaction.max.timeout.ms``).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        return self._retain_from(self._transactions.last_stable_offset(high_watermark), now_ms)
+
+    def _retain_from(self, upper_bound: int, now_ms: int) -> int:
+        """Drop what retention need not keep, and nothing from ``upper_bound`` on."""
+        log = self._log
+        log.check_usable()
+        segments = log.segment_list.copy()
+        going = segments_to_drop(
+            segments,
+            log.config,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            upper_bound=upper_bound,
+            now_ms=now_ms,
+        )
+        if going == 0:
+            return 0
+        if going == len(segments):
+            log.roll(now_ms)
+            segments.append(log.segment_list.active)
+        dropped = self.drop_below(segments[going].base_offset)
+        if not dropped:
+            self._note_producers(segments[going].base_offset, now_ms)
+        return dropped
+
+    def _note_producers(self, offset: int, now_ms: int) -> None:
+        """See to it that there is a snapshot, at ``offset`` or above, that the next flush makes durable."""
+        log = self._log
+        segments = log.segment_list.copy()
+        if any(
+            segment.base_offset >= offset and snapshot_path(log.directory, segment.base_offset).exists()
+            for segment in segments[1:]
+        ):
+            return
+        if log.segment_list.active.size:
+            log.roll(now_ms)
+        else:
+            write_snapshot(log.directory, log.log_end_offset, log.producers, sync=False)
+            segments[-2].synced = False
+            log.segment_list.changed = True
+
+    def drop_below(self, upto_offset: int) -> int:
+        """Drop the first inactive segments that lie wholly below ``upto_offset``; how many.
+
+        Producers are remembered even if all they wrote is gone: their next sequence is still the next (KIP-360), and
+        what they had in flight is still a duplicate. That must hold after a power failure, too. So a segment stays
+        until the snapshot that alone will tell of its producers is flushed.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log, segments = self._log, self._log.segment_list
+        second = segments.first(2)[1:]
+        if second and second[0].base_offset <= upto_offset:
+            known = self._producers_durable_without()
+            self.awaits_flush = second[0].base_offset > known
+            upto_offset = min(upto_offset, known)
+        bases = [segment.base_offset for segment in segments.first(_DROPPED_AT_ONCE)]
+        dropped = segments.drop_first(upto_offset, _DROPPED_AT_ONCE)
+        if dropped:
+            log.log_start_offset = max(log.log_start_offset, segments.first_base)
+            log.leader_epochs.truncate_from_start(log.log_start_offset)
+            for base in bases[:dropped]:
+                snapshot_path(log.directory, base).unlink(missing_ok=True)
+        return dropped
+
+    def _producers_durable_without(self) -> int:
+        """The offset below which segments tell nothing of producers that is not durable elsewhere."""
+        log = self._log
+        told = told_by_batches_from(log.producers, log.log_end_offset)
+        for following, segment in pairwise(reversed(log.segment_list.copy())):
+            if following.base_offset <= told:
+                break
+            if segment.synced and snapshot_path(log.directory, following.base_offset).exists():
+                return following.base_offset
+        return told
