@@ -61,11 +61,11 @@ class Observed(Protocol):
         """Why it does not take part now; empty when it does."""
 
 
-class Endpoint:
-    """Serves HTTP for the nodes of this process. Start it first: it tells that they are not ready yet.
+class MonitoringEndpoint:
+    """Serves HTTP for the nodes of this process. Start it first: then it tells that they are not ready yet.
 
-    When its port is taken, `Bound` says so once the nodes run: what is wrong with a node itself, say that it runs
-    already, comes first.
+    When its port is taken, `start` does not fail. `EndpointCheck` reports that once the nodes run. So a fault of a node
+    itself, say that it runs already, is reported first.
     """
 
     def __init__(self, host: str, port: int, nodes: Sequence[Observed]) -> None:
@@ -179,10 +179,10 @@ class Endpoint:
         yield Family(LOOP_LAG, [((), self._lag_s)])
 
 
-class Bound:
+class EndpointCheck:
     """Runs after the nodes: ends the start if their endpoint has no port."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: MonitoringEndpoint) -> None:
         self._endpoint = endpoint
 
     async def start(self) -> None:

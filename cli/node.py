@@ -51,7 +51,7 @@ class Runnable(Protocol):
         """Stop in good order."""
 
 
-class Node(Runnable, Protocol):
+class RunnableNode(Runnable, Protocol):
     """A quorum node or a broker."""
 
     def families(self) -> Iterable[Family]:
@@ -119,9 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def with_endpoint(settings: Mapping[str, str], nodes: Sequence[Node]) -> Sequence[Runnable]:
+def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) -> Sequence[Runnable]:
     """The nodes, and around them the HTTP endpoint if metrics.listener asks for one. Raises CommandFailed."""
-    from .endpoint import Bound, Endpoint
+    from .endpoint import EndpointCheck, MonitoringEndpoint
 
     text = settings.get("metrics.listener", "").strip()
     if not text:
@@ -129,11 +129,13 @@ def with_endpoint(settings: Mapping[str, str], nodes: Sequence[Node]) -> Sequenc
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) <= 65535):
         raise CommandFailed(f"metrics.listener is {text!r}: it must be host:port")
-    endpoint = Endpoint(host.strip("[]"), int(port), nodes)
-    return [endpoint, *nodes, Bound(endpoint)]
+    endpoint = MonitoringEndpoint(host.strip("[]"), int(port), nodes)
+    return [endpoint, *nodes, EndpointCheck(endpoint)]
 
 
-def build(role: str, settings: Mapping[str, str], *, replaces: bool = False, restored: bool = False) -> Node:
+def build(
+    role: str, settings: Mapping[str, str], *, replaces: bool = False, restored: bool = False
+) -> RunnableNode:
     """The node of this role, not started. `replaces`: it takes the place of a quorum node whose folder is gone.
     `restored`: the quorum, and this node's folder where it is one of it, was put back from older copies on purpose.
 

@@ -25,7 +25,7 @@ from ..replication.leader.leader import LeaderState
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import pieces
-from ..server.handler import Request, as_kafka_error
+from ..server.handler import ClientRequest, as_kafka_error
 from .replica_selection import ReplicaView, Selector
 from .sessions import FetchSession, SessionPartition
 
@@ -44,7 +44,7 @@ PARTITIONS_PER_TURN = 1000
 class ClientFetch:
     """A consumer's fetch: what it asks of which session."""
 
-    request: Request
+    request: ClientRequest
     message: FetchRequest
     session: FetchSession
     incremental: bool = False
@@ -252,7 +252,7 @@ class FetchReader:
         return selector(rack, ReplicaView(leader.broker_id, own_rack, leader.log_end_offset, 0), candidates)
 
     def _failure(
-        self, request: Request, wanted: SessionPartition, error: KafkaError, found: Round
+        self, request: ClientRequest, wanted: SessionPartition, error: KafkaError, found: Round
     ) -> Outcome:
         index = wanted.part.partition
         data = PartitionData(

@@ -28,7 +28,7 @@ from ..configuration.broker_settings import BrokerSettings
 from ..configuration.folder_settings import CORDONED, check_cordoned
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns, pieces
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 from .settings.broker_loggers import BrokerLoggers
 
 _BROKER_LOGGER = 8
@@ -79,7 +79,7 @@ class AlterConfigsHandlers:
 
     @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error)
     async def incremental_alter_configs(
-        self, request: Request, message: IncrementalAlterConfigsRequest
+        self, request: ClientRequest, message: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         """Set, delete, append to and subtract from single settings."""
         changes = [
@@ -99,7 +99,9 @@ class AlterConfigsHandlers:
         return IncrementalAlterConfigsResponse(responses=_responses(message.resources, errors))
 
     @handles(AlterConfigsRequest, 0, 2, on_error=_replace_error)
-    async def alter_configs(self, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def alter_configs(
+        self, request: ClientRequest, message: AlterConfigsRequest
+    ) -> AlterConfigsResponse:
         """Replace all dynamic settings of a resource by the given ones."""
         changes = [
             config_commands.ConfigResource(

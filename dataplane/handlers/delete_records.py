@@ -24,7 +24,7 @@ from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns, pieces
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1
@@ -51,7 +51,9 @@ class DeleteRecordsHandlers:
         self._keep_log_starts = keep_log_starts
 
     @handles(DeleteRecordsRequest, 0, 2, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def delete_records(self, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    async def delete_records(
+        self, request: ClientRequest, message: DeleteRecordsRequest
+    ) -> DeleteRecordsResponse:
         """Trim each partition, then answer when all have followed, or when the time is over."""
         deadline = request.received_at + max(0, message.timeout_ms) / 1000
         response = DeleteRecordsResponse()

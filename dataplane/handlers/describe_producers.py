@@ -14,7 +14,7 @@ from ottla.protocol.messages.describe_producers import (
 from ..log.producers.producer_state import ProducerEntry
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 
 class DescribeProducersHandlers:
@@ -25,7 +25,7 @@ class DescribeProducersHandlers:
 
     @handles(DescribeProducersRequest, 0, 0)
     async def describe(
-        self, request: Request, message: DescribeProducersRequest
+        self, request: ClientRequest, message: DescribeProducersRequest
     ) -> DescribeProducersResponse:
         """One answer for each partition, however often it is asked for; NOT_LEADER_OR_FOLLOWER where this broker
         has no replica.

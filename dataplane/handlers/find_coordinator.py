@@ -17,7 +17,7 @@ from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
 _GROUP, _TRANSACTION = 0, 1
@@ -44,7 +44,7 @@ class FindCoordinatorHandlers:
 
     @handles(FindCoordinatorRequest, 0, 6, on_error=_error)
     async def find_coordinator(
-        self, request: Request, message: FindCoordinatorRequest
+        self, request: ClientRequest, message: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
         """One key up to version 3, many from version 4 on."""
         if message.key_type not in (_GROUP, _TRANSACTION):

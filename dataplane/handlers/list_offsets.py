@@ -21,7 +21,7 @@ from ..replication.leader.leader import LeaderState
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 from ..server.replica_identity import is_proven, unproven
 
 LATEST = -1
@@ -72,7 +72,7 @@ class ListOffsetsHandlers:
         self._replicas = replicas
 
     @handles(ListOffsetsRequest, 1, 11, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(self, request: ClientRequest, message: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
         read what is committed, from the last stable offset on.
         """

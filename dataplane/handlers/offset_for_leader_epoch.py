@@ -13,7 +13,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..server.replica_identity import is_proven, unproven
 
 
@@ -25,7 +25,7 @@ class OffsetForLeaderEpochHandlers:
 
     @handles(OffsetForLeaderEpochRequest, 2, 4, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def offset_for_leader_epoch(
-        self, request: Request, message: OffsetForLeaderEpochRequest
+        self, request: ClientRequest, message: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
         """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
         proven = is_proven(request, message.replica_id)

@@ -40,7 +40,7 @@ from ..quorum.access import Quorum
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import CompletionWaits
 from ..transactions.markers import Markers
@@ -90,7 +90,7 @@ class WriteTxnMarkersHandlers:
         self._completion_waits = completion_waits
 
     @handles(WriteTxnMarkersRequest, 1, 2, on_error=_refused)
-    async def write(self, request: Request, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    async def write(self, request: ClientRequest, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """One after the other; of each partition it is told how it went.
 
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.

@@ -30,7 +30,7 @@ from ..log import LogConfig, TakesLong
 from ..log.append_checks import check_limits, check_records, check_records_on_loop
 from ..log.config import StoredCompression
 from ..replication.replicas.partition import Partition
-from ..server.connection import Connection
+from ..server.connection import ClientConnection
 
 UNCOMPRESSED_ON_LOOP_MAX: Final = 2 << 20 if VALIDATION == "C" else 64 << 10
 """So many bytes of a batch that is not compressed are validated on the event loop: about 1 ms at most in C."""
@@ -96,7 +96,7 @@ class ValidationQueue:
         self,
         partition: Partition,
         records: memoryview,
-        connection: Connection,
+        connection: ClientConnection,
         append: Append,
         takes_long: bool = False,
     ) -> None:

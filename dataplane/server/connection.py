@@ -55,7 +55,7 @@ class OwedReply(Protocol):
     parts: Sequence[Part] | None
 
 
-class Connection:
+class ClientConnection:
     """A non-blocking socket on the event loop.
 
     Frames are parsed in place in a pooled buffer, which the connection holds only while it holds part of a
@@ -103,11 +103,11 @@ class Connection:
         listener: str,
         loop: asyncio.AbstractEventLoop,
         pool: BufferPool,
-        budget: ReceiveBudget[Connection],
+        budget: ReceiveBudget[ClientConnection],
         limits: ConnectionLimits,
         times: RequestTimes,
-        on_frame: Callable[[Connection, memoryview], None],
-        on_closed: Callable[[Connection], None],
+        on_frame: Callable[[ClientConnection, memoryview], None],
+        on_closed: Callable[[ClientConnection], None],
         number: int,
         birth: int,
     ) -> None:
@@ -142,7 +142,7 @@ class Connection:
         self.node: ProvenNode | None = None
         self._false_claim_logged = False
         # Left by a handler: answers a request that repeats the one before, or returns False.
-        self.shortcut: Callable[[Connection, memoryview, float], bool] | None = None
+        self.shortcut: Callable[[ClientConnection, memoryview, float], bool] | None = None
         self.last_activity = loop.time()
         self._reading = True
         loop.add_reader(self._fd, self._on_readable)

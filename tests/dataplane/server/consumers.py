@@ -13,8 +13,8 @@ from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
 from ottla.dataplane.replication.replicas.dependencies import ReplicationSettings, TopicSettings, wall_ms
 from ottla.dataplane.replication.replicas.partition import Partition
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
-from ottla.dataplane.server.connection import Connection
-from ottla.dataplane.server.handler import HandlerTable, Request
+from ottla.dataplane.server.connection import ClientConnection
+from ottla.dataplane.server.handler import ClientRequest, HandlerTable
 from ottla.dataplane.server.purgatory import Purgatory
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import Part
@@ -57,10 +57,10 @@ class Wire:
         self.arrived = asyncio.Event()
         self.on_close: list[Callable[[], None]] = []
 
-    def expect(self, request: Request) -> None:
+    def expect(self, request: ClientRequest) -> None:
         pass
 
-    def answer(self, request: Request, parts: Sequence[Part]) -> None:
+    def answer(self, request: ClientRequest, parts: Sequence[Part]) -> None:
         whole = b""
         for part in parts:
             if isinstance(part, bytes | bytearray | memoryview):
@@ -88,7 +88,7 @@ class Wire:
         for callback in self.on_close:
             callback()
 
-    def close_after_replies(self, request: Request) -> None:
+    def close_after_replies(self, request: ClientRequest) -> None:
         self.close()
 
 
@@ -189,7 +189,7 @@ class Consumer:
         message = FetchRequest(topics=list(topics), **fields)
         frame = encode_request(message, self.version, 7, "test")
         self.wire.arrived.clear()
-        self.shelf.router.dispatch(cast(Connection, self.wire), memoryview(frame)[4:])
+        self.shelf.router.dispatch(cast(ClientConnection, self.wire), memoryview(frame)[4:])
 
     def take(self) -> FetchResponse:
         """The oldest answer."""
