@@ -24,7 +24,7 @@ from typing import Protocol
 from ..protocol.exposition import CONTENT_TYPE, Family, Kind, Metric, exposition
 from .failures import CommandFailed
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8192
 STEP_TIMEOUT_S = 5.0
@@ -124,7 +124,7 @@ class MonitoringEndpoint:
             self._open[writer] = True
             await self._answer(head, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            log.debug("the connection of %s: %s", writer.get_extra_info("peername"), error)
+            logger.debug("the connection of %s: %s", writer.get_extra_info("peername"), error)
         finally:
             self._open.pop(writer, None)
             writer.close()

@@ -23,7 +23,7 @@ from .settings import environment_settings, parse_overrides, read_settings, vari
 if TYPE_CHECKING:
     from ..protocol.exposition import Family
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DESCRIPTIONS = {
     "quorum": "Run one node of the metadata quorum.",
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         if name in NODE_KEYS or name in IGNORED_KEYS:
             environ[name] = value
         else:
-            log.warning("%s is no setting: ignored", variable_of(name))
+            logger.warning("%s is no setting: ignored", variable_of(name))
     settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
         node = build(
@@ -145,7 +145,7 @@ def build(
 
     try:
         for note in check_properties(settings, Scope.QUORUM if role == "quorum" else Scope.BROKER):
-            log.info("%s", note)
+            logger.info("%s", note)
         if role == "quorum":
             from ..metadata_quorum.config import QuorumNodeConfig
             from ..metadata_quorum.node import QuorumNode
@@ -191,9 +191,9 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
             starting.result()
         # What was loaded stays: a collection that looks through all of it would stop the loop for tens of ms.
         gc.freeze()
-        log.info("started")
+        logger.info("started")
         await stopping
-        log.info("stopping")
+        logger.info("stopping")
     finally:
         stopping.cancel()
         for node in reversed(started):

@@ -19,7 +19,7 @@ from ..log import LogSlice
 from ..server.handler import ClientRequest
 from ..server.sending import Part
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _THREADS = 4
 _CHUNK_BYTES = 1024 * 1024
@@ -93,7 +93,7 @@ class ColdReads:
 
     def _unreadable(self, request: ClientRequest, parts: Sequence[Part], error: BaseException) -> None:
         """The disk does not give what was found: there is no honest answer, and the client shall not wait for one."""
-        log.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
+        logger.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
         _release(parts)
         request.close_connection()
 

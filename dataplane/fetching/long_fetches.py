@@ -15,7 +15,7 @@ from .reading import PARTITIONS_PER_TURN, ClientFetch, FetchReader, Round
 if TYPE_CHECKING:
     from .sessions import SessionPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def to_read(fetch: ClientFetch) -> list[SessionPartition]:
@@ -77,7 +77,7 @@ class LongFetch:
             self._leave()
             await self._answer(fetch, found)
         except Exception:
-            log.exception(
+            logger.exception(
                 "Fetch version %d of %s failed", fetch.request.api_version, fetch.request.connection
             )
             self._leave()

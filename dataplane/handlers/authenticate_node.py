@@ -14,7 +14,7 @@ from ottla.protocol.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused
 
 from ..server.handler import ClientRequest, handles
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class AuthenticateNodeHandlers:
@@ -37,7 +37,7 @@ class AuthenticateNodeHandlers:
         try:
             answer = proof.receive(message.auth_bytes)
         except ProofRefused as error:
-            log.warning(
+            logger.warning(
                 "closing the connection of %s, which is no node of this cluster: %s", connection, error
             )
             request.close_connection()

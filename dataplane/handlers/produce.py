@@ -47,7 +47,7 @@ from ..server.handler import ClientRequest, as_kafka_error, handles
 from ..server.purgatory import Parked, Purgatory
 from ..transactions.gate import TransactionGate
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Batch length, magic and attributes of a record batch.
 _BATCH = struct.Struct(">8xi4xb4xh")
@@ -183,7 +183,7 @@ class ProduceHandlers:
         """Everything is appended or refused: the answer, None if there is none or not yet."""
         if message.acks == 0:
             if failed:
-                log.info("closing the connection of %s: %s", request.connection, _failures(response))
+                logger.info("closing the connection of %s: %s", request.connection, _failures(response))
                 request.close_connection()
             else:
                 request.no_reply()

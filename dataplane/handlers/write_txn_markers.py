@@ -45,7 +45,7 @@ from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import CompletionWaits
 from ..transactions.markers import Markers
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _refused(message: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
@@ -96,7 +96,7 @@ class WriteTxnMarkersHandlers:
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
         """
         if request.connection.node is None:
-            log.info(
+            logger.info(
                 "refusing WriteTxnMarkers of %s, which has not proved to be a node of this cluster: "
                 "`ottla txn abort` ends transactions",
                 request.connection,
@@ -115,7 +115,7 @@ class WriteTxnMarkersHandlers:
             try:
                 await self._end(marker, self._replicas.get(topic, row.partition_index))
             except KafkaError as error:
-                log.info("no marker for %s-%d: %s", topic, row.partition_index, error)
+                logger.info("no marker for %s-%d: %s", topic, row.partition_index, error)
                 row.error_code = error.code
         return response
 
@@ -164,7 +164,7 @@ class WriteTxnMarkersHandlers:
         if marker.producer_id not in partition.log.open_transactions:
             return
         _check_number(marker, entry)
-        log.warning("aborting a transaction of producer %d in %r by hand", marker.producer_id, partition)
+        logger.warning("aborting a transaction of producer %d in %r by hand", marker.producer_id, partition)
         end = self._markers.abort_unknown(partition, marker.producer_id)
         try:
             async with asyncio.timeout(END_TIMEOUT_S):

@@ -45,7 +45,7 @@ _MUTED_BYTES: Final = _HELD_BYTES_MAX // 4
 _MUTED_MS: Final = 100
 """From so many waiting bytes on, connections that bring more are not read for so long."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ValidatedBatch(NamedTuple):
@@ -130,7 +130,7 @@ class ValidationQueue:
         if work.cancelled():
             self._done(partition, batch, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops"))
         elif error := work.exception():
-            log.error("a batch of %r cannot be validated", partition, exc_info=error)
+            logger.error("a batch of %r cannot be validated", partition, exc_info=error)
             self._done(partition, batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
             self._done(partition, batch, work.result())

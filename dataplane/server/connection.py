@@ -18,7 +18,7 @@ from .receiving import ReceiveBuffer
 from .request_times import RequestTimes
 from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, SendQueue, release
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 _SIZE = struct.Struct(">i")
@@ -156,7 +156,7 @@ class ClientConnection:
             return True
         if not self._false_claim_logged:
             self._false_claim_logged = True
-            log.warning(
+            logger.warning(
                 "%s speaks as broker %d and has not proved to be it: refused (a broker of a version without "
                 "AuthenticateNode, or a client that sends a replica id)", self, broker_id,
             )  # fmt: skip
@@ -298,7 +298,7 @@ class ClientConnection:
             guess = " (this looks like TLS, which this listener does not speak)"
         elif start in (b"GET ", b"POST", b"HEAD", b"PUT "):
             guess = " (this looks like HTTP)"
-        log.warning(
+        logger.warning(
             "closing the connection of %s: a request of %d bytes, "
             "allowed are %d to %d (socket.request.max.bytes)%s",
             self, size, _SMALLEST_FRAME_BYTES, self._limits.request_max_bytes, guess,
@@ -420,7 +420,7 @@ class ClientConnection:
         try:
             sent = out.send()
         except OSError as error:
-            log.debug("closing the connection of %s: %s", self, error)
+            logger.debug("closing the connection of %s: %s", self, error)
             self.close()
             return
         if sent:

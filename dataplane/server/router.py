@@ -27,7 +27,7 @@ from .long_requests import (
     read_in_turns,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
@@ -55,7 +55,7 @@ class Router:
         api_key, api_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
         handler = self._table.get(api_key)
         if handler is None:
-            log.warning("closing the connection of %s: API key %d is not supported", connection, api_key)
+            logger.warning("closing the connection of %s: API key %d is not supported", connection, api_key)
             connection.close()
             return
         quota = self._quotas.requests
@@ -163,7 +163,7 @@ class Router:
             connection.expect(request)
             request.reply(handler.on_unsupported(handler))
             return
-        log.warning(
+        logger.warning(
             "closing the connection of %s: %s version %d, supported are %d to %d",
             connection, handler.request_class.__name__, request.api_version,
             handler.min_version, handler.max_version,
@@ -177,7 +177,7 @@ class Router:
         try:
             response = _error_response(handler, message, known, request.api_version)
         except Exception:
-            log.exception("the error response to %s could not be made", handler.request_class.__name__)
+            logger.exception("the error response to %s could not be made", handler.request_class.__name__)
             response = None
         if response is not None:
             request.reply(response)
@@ -197,7 +197,7 @@ class Router:
                 await request.reply_when_encoded(response)
                 return
         except Exception:
-            log.exception("the error response to %s could not be made", handler.request_class.__name__)
+            logger.exception("the error response to %s could not be made", handler.request_class.__name__)
         _close_without_answer(handler, request, known)
 
 
@@ -214,7 +214,7 @@ def _read(handler: Handler, frame: memoryview, version: int, offset: int) -> Mes
 def _close_unreadable(
     connection: ClientConnection, handler: Handler, version: int, error: MalformedMessage
 ) -> None:
-    log.warning(
+    logger.warning(
         "closing the connection of %s: %s version %d cannot be read: %s",
         connection, handler.request_class.__name__, version, error,
     )  # fmt: skip
@@ -222,7 +222,7 @@ def _close_unreadable(
 
 
 def _close_without_answer(handler: Handler, request: ClientRequest, error: KafkaError) -> None:
-    log.warning(
+    logger.warning(
         "closing the connection of %s: %s version %d has no place for the error %s",
         request.connection, handler.request_class.__name__, request.api_version, error.code.name,
     )  # fmt: skip

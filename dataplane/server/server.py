@@ -21,7 +21,7 @@ from .receive_budget import ReceiveBudget
 from .request_times import RequestTimes
 from .router import Router
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
 _HALF_CLOSED_SECONDS = 30.0
@@ -190,7 +190,7 @@ class Server:
         if self._sweeps % _TRIM_EVERY_SWEEPS == 0:
             self.pool.trim()
         if self._refused:
-            log.warning(
+            logger.warning(
                 "refused %d connections: %d are open, max.connections is %d, max.connections.per.ip %d",
                 self._refused, len(self.connections), self.max_connections, self.max_connections_per_ip,
             )  # fmt: skip
@@ -205,7 +205,7 @@ class Server:
     def _close_late(self, now: float) -> None:
         """Others wait for memory: close those whose requests take it for too long."""
         for connection in self.budget.late(now):
-            log.warning(
+            logger.warning(
                 "closing the connection of %s: its request arrives too slowly while others wait for memory "
                 "(queued.max.request.bytes)", connection,
             )  # fmt: skip
