@@ -90,7 +90,7 @@ class LongFetch:
         while True:
             last = loop.time() >= deadline_s
             self._news.clear()
-            found = await self._reader.read_in_turns(fetch, to_read(fetch))
+            found = await self._reader.read_in_time_slices(fetch, to_read(fetch))
             if last or found.urgent or found.size >= fetch.message.min_bytes:
                 return found
             found.release()

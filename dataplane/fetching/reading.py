@@ -98,7 +98,7 @@ class FetchReader:
         self._read_into(found, fetch, partitions)
         return found
 
-    async def read_in_turns(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
+    async def read_in_time_slices(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
         """The same, with turns for others."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         try:

@@ -30,7 +30,7 @@ from ottla.protocol.transaction_table import Phase, Place, by_topic
 from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import ClientOrigins, told_to_the_client
@@ -95,7 +95,7 @@ class AddToTxnHandlers:
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
-                await self._one_of_many(request, one) async for one in in_turns(message.transactions)
+                await self._one_of_many(request, one) async for one in in_time_slices(message.transactions)
             ]
         )
 

@@ -27,7 +27,7 @@ from ottla.protocol.messages.configs import (
 from ..configuration.broker_settings import BrokerSettings
 from ..configuration.folder_settings import CORDONED, check_cordoned
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns, pieces
+from ..runtime.time_slices import in_time_slices, pieces
 from ..server.handler import ClientRequest, handles
 from .settings.broker_loggers import BrokerLoggers
 
@@ -136,7 +136,7 @@ class AlterConfigsHandlers:
         """What became of each; those that are wrong in themselves do not reach the quorum."""
         times = Counter((one.resource_type, one.resource_name) for one in resources)
         errors: list[KafkaError | None] = []
-        async for one in in_turns(resources):
+        async for one in in_time_slices(resources):
             try:
                 if times[one.resource_type, one.resource_name] > 1:
                     raise _refusal("Each resource must appear at most once.")

@@ -27,7 +27,7 @@ from ..groups.consumer.member import (
     by_topic,
 )
 from ..groups.coordinator import GroupCoordinator
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, handles
 
 CLIENT_MAKES_MEMBER_ID_VERSION = 1
@@ -123,7 +123,7 @@ class ConsumerGroupHandlers:
         Each once.
         """
         return described.ConsumerGroupDescribeResponse(
-            groups=[self._describe(g) async for g in in_turns(dict.fromkeys(message.group_ids))]
+            groups=[self._describe(g) async for g in in_time_slices(dict.fromkeys(message.group_ids))]
         )
 
     def _describe(self, group_id: str) -> described.DescribedGroup:

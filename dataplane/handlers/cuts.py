@@ -32,7 +32,7 @@ from ..replication.leader.leader import LeaderState
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.threads import off_loop
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, as_kafka_error, handles
 
 FIND_TIMEOUT_S = 5.0
@@ -115,7 +115,7 @@ class CutHandlers:
             for topic, answer in zip(message.topics, answers, strict=True)
             for index in topic.partitions
         )
-        async for answer, index in in_turns(parts):
+        async for answer, index in in_time_slices(parts):
             answer.partitions.append(await self._offset(answer.topic_id, index, message.cut))
         return ListCutOffsetsResponse(topics=answers)
 

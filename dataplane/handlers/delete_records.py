@@ -23,7 +23,7 @@ from ottla.protocol.messages.delete_records import (
 from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns, pieces
+from ..runtime.time_slices import in_time_slices, pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 
 _HIGH_WATERMARK = -1
@@ -59,7 +59,7 @@ class DeleteRecordsHandlers:
         response = DeleteRecordsResponse()
         trims = []
         asked = ((topic, part) for topic in message.topics for part in topic.partitions)
-        async for topic, part in in_turns(asked, _TRIMS_PER_TURN):
+        async for topic, part in in_time_slices(asked, _TRIMS_PER_TURN):
             trims.append(self._trim(topic.name, part.partition_index, part.offset))
         results = iter([trim.result for trim in trims])
         response.topics = [

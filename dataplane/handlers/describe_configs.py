@@ -25,7 +25,7 @@ from ottla.protocol.messages.configs import (
 
 from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.broker_loggers import BrokerLoggers
 from .settings.config_view import BackedSettings, ConfigView, EffectiveSetting
@@ -106,7 +106,7 @@ class DescribeConfigsHandlers:
             first.setdefault((resource.resource_type, resource.resource_name), resource)
         description = _Description(self._view, message)
         results = []
-        async for resource in in_turns(list(first.values())):
+        async for resource in in_time_slices(list(first.values())):
             try:
                 entries = self._entries(description, resource.resource_type, resource.resource_name)
             except KafkaError as error:

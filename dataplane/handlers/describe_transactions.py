@@ -25,7 +25,7 @@ from ottla.protocol.transaction_table import Phase, places_of
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..quorum.transaction_questions import TransactionQuestions
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
@@ -68,7 +68,7 @@ class DescribeTransactionsHandlers:
         COORDINATOR_LOAD_IN_PROGRESS, which clients try again, while the quorum does not answer.
         """
         refused: dict[str, ErrorCode] = {}
-        async for name in in_turns(dict.fromkeys(message.transactional_ids)):
+        async for name in in_time_slices(dict.fromkeys(message.transactional_ids)):
             if not name:
                 refused[name] = ErrorCode.INVALID_REQUEST
             elif not self._tells_of(name):
@@ -92,7 +92,7 @@ class DescribeTransactionsHandlers:
     async def _described(self, one: TransactionTold) -> DescribedTransaction:
         topics: dict[str, set[int]] = {}
         places = (place for writer in one.writers for place in places_of(writer.topics))
-        async for topic_id, index in in_turns(places):
+        async for topic_id, index in in_time_slices(places):
             topic = self._quorum.image.topics_by_id.get(topic_id)
             if topic is not None:
                 topics.setdefault(topic.name, set()).add(index)
@@ -138,7 +138,7 @@ class DescribeTransactionsHandlers:
         )
         if found is None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        async for one in in_turns(found):
+        async for one in in_time_slices(found):
             name = one.transactional_id
             if (pattern is None or pattern.fullmatch(name)) and self._tells_of(name):
                 response.transaction_states.append(

@@ -120,7 +120,7 @@ class FetchHandlers:
         if self._quotas.consumer is not None:
             self._keep_to_window(request, message)
         if is_long(fetch):
-            self._read_in_turns(fetch)
+            self._read_in_time_slices(fetch)
             return None
         session = fetch.session
         found = self._reader.read(
@@ -147,7 +147,7 @@ class FetchHandlers:
         self._waiting_of(request.connection)[_ParkedFetch(self, fetch)] = None
         return None
 
-    def _read_in_turns(self, fetch: ClientFetch) -> None:
+    def _read_in_time_slices(self, fetch: ClientFetch) -> None:
         waiting = self._waiting_of(fetch.request.connection)
         waiting[LongFetch(fetch, self._reader, self._answer_long, lambda one: waiting.pop(one, None))] = None
 

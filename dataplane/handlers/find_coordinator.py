@@ -16,7 +16,7 @@ from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
@@ -58,7 +58,7 @@ class FindCoordinatorHandlers:
             return FindCoordinatorResponse(
                 coordinators=[
                     self._coordinator(key, message.key_type, request.listener)
-                    async for key in in_turns(message.coordinator_keys)
+                    async for key in in_time_slices(message.coordinator_keys)
                 ]
             )
         found = self._find(message.key, message.key_type, request.listener)

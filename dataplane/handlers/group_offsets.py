@@ -33,7 +33,7 @@ from ..groups.committable_offsets import sort_commit
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..groups.shard import Shard
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 EPOCHS_VERSION = 9
@@ -133,7 +133,7 @@ class GroupOffsetHandlers:
         return OffsetFetchResponse(
             groups=[
                 self._fetch_group(asked, by_id=by_id, stable=message.require_stable)
-                async for asked in in_turns(reversed(groups.values()))
+                async for asked in in_time_slices(reversed(groups.values()))
             ]
         )
 

@@ -36,7 +36,7 @@ from ottla.protocol.messages.groups import (
 from ..groups.classic.group import ClassicGroup
 from ..groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ..groups.coordinator import GroupCoordinator
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, handles
 
 REQUIRE_MEMBER_ID_VERSION = 4
@@ -164,7 +164,7 @@ class GroupHandlers:
     ) -> DescribeGroupsResponse:
         wanted = dict.fromkeys(message.groups)  # An answer must not grow with how often a group is named.
         return DescribeGroupsResponse(
-            groups=[self._describe(g, request.api_version) async for g in in_turns(wanted)]
+            groups=[self._describe(g, request.api_version) async for g in in_time_slices(wanted)]
         )
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
@@ -235,7 +235,7 @@ class GroupHandlers:
             if len(results) == len(names):
                 all_done.set()
 
-        async for group_id in in_turns(names, _DELETIONS_PER_TURN):
+        async for group_id in in_time_slices(names, _DELETIONS_PER_TURN):
             try:
                 shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
             except KafkaError as error:

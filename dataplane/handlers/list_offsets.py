@@ -20,7 +20,7 @@ from ..log import is_damage
 from ..replication.leader.leader import LeaderState
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 from ..server.replica_identity import is_proven, unproven
 
@@ -88,7 +88,7 @@ class ListOffsetsHandlers:
             for topic in zip(message.topics, answers, strict=True)
             for part in topic[0].partitions
         )
-        async for (topic, answer), part in in_turns(parts, _LOOK_UPS_PER_TURN):
+        async for (topic, answer), part in in_time_slices(parts, _LOOK_UPS_PER_TURN):
             found = self._list(
                 topic.name,
                 part,

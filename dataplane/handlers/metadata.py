@@ -22,7 +22,7 @@ from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
 from ..quorum.access import Quorum
-from ..runtime.time_slices import ITEMS_PER_TURN, in_turns
+from ..runtime.time_slices import ITEMS_PER_TURN, in_time_slices
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 
@@ -77,7 +77,7 @@ class MetadataHandlers:
     ) -> None:
         try:
             errors = await self._creator.create(missing) if missing else {}
-            topics = [topic async for topic in in_turns(self._topics(request, message, errors))]
+            topics = [topic async for topic in in_time_slices(self._topics(request, message, errors))]
             await request.reply_when_encoded(self._respond(request, message, topics))
         except Exception:
             request.close_connection()

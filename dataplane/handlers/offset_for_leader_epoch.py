@@ -12,7 +12,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..server.replica_identity import is_proven, unproven
 
@@ -35,7 +35,7 @@ class OffsetForLeaderEpochHandlers:
             for topic, answer in zip(message.topics, answers, strict=True)
             for part in topic.partitions
         )
-        async for answer, part in in_turns(parts):
+        async for answer, part in in_time_slices(parts):
             answer.partitions.append(self._end_of_epoch(answer.topic, part, proven=proven))
         return OffsetForLeaderEpochResponse(topics=answers)
 

@@ -35,7 +35,7 @@ from ottla.protocol.schema import ZERO_UUID
 from ..cluster.topic_creation import TopicDefaults
 from ..quorum.access import Quorum
 from ..quotas import ANONYMOUS, ClientQuotas
-from ..runtime.time_slices import in_turns, pieces
+from ..runtime.time_slices import in_time_slices, pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.config_view import ConfigView, EffectiveSetting
 
@@ -131,7 +131,7 @@ class TopicHandlers:
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_creation(name, error) for name in sorted(repeated)]
         wanted = []
-        async for topic in in_turns(message.topics):
+        async for topic in in_time_slices(message.topics):
             if topic.name in repeated:
                 continue
             strict = request.api_version >= _STRICT_CREATION
@@ -227,7 +227,7 @@ class TopicHandlers:
         results: list[DeletableTopicResult] = []
         wanted: list[DeleteTopicState] = []
         seen: set[str | bytes] = set()
-        async for topic in in_turns(_deletions(message)):
+        async for topic in in_time_slices(_deletions(message)):
             try:
                 name, topic_id = _resolve(self._quorum.image, topic)
                 if topic_id in seen:
@@ -258,7 +258,7 @@ class TopicHandlers:
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_partitions(name, error) for name in sorted(repeated)]
         wanted = []
-        async for topic in in_turns(message.topics):
+        async for topic in in_time_slices(message.topics):
             if topic.name in repeated:
                 continue
             present = self._quorum.image.topics.get(topic.name)

@@ -39,7 +39,7 @@ from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 from ..quorum.access import Quorum
 from ..replication.replicas.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns
+from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, handles
 from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import CompletionWaits
@@ -111,7 +111,7 @@ class WriteTxnMarkersHandlers:
             for topic in result.topics
             for row in topic.partitions
         )
-        async for marker, topic, row in in_turns(rows):
+        async for marker, topic, row in in_time_slices(rows):
             try:
                 await self._end(marker, self._replicas.get(topic, row.partition_index))
             except KafkaError as error:

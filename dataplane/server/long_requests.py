@@ -30,7 +30,7 @@ ELEMENTS_AT_ONCE: Final = 1000
 _M = TypeVar("_M", bound=Message)
 
 
-async def read_in_turns(
+async def read_in_time_slices(
     connection: ClientConnection, steps: Generator[int, None, _M]
 ) -> tuple[_M, int] | None:
     """The message and how many elements it has; None if the connection was closed meanwhile, and its buffer is gone.

@@ -24,7 +24,7 @@ from .long_requests import (
     READ_AT_ONCE,
     RUN_AT_ONCE,
     check_elements,
-    read_in_turns,
+    read_in_time_slices,
 )
 
 logger = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Router:
             async with self._running:
                 async with self._reading:
                     steps = decode_stepwise(handler.request_class, frame, request.api_version, offset)
-                    read = await read_in_turns(request.connection, steps)
+                    read = await read_in_time_slices(request.connection, steps)
                 if read is not None:
                     await self._handle_long(handler, request, *read)
         except MalformedMessage as error:
