@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from . import logs
 from .failures import CommandFailed
-from .layout import Layout
+from .layout import ClusterLayout
 from .node import build, plain_failures, run_nodes, with_endpoint
 from .readiness import brokers_seen_by
 from .settings import read_settings
@@ -22,7 +22,7 @@ START_TIMEOUT_S = 60.0
 class Announcement:
     """Runs last: waits until the broker takes part, then tells whoever started the cluster."""
 
-    def __init__(self, layout: Layout, announce: Callable[[], None]) -> None:
+    def __init__(self, layout: ClusterLayout, announce: Callable[[], None]) -> None:
         self._layout = layout
         self._announce = announce
 
@@ -40,7 +40,7 @@ class Announcement:
         """Nothing to stop."""
 
 
-def run_combined(layout: Layout, announce: Callable[[int], None]) -> int:
+def run_combined(layout: ClusterLayout, announce: Callable[[int], None]) -> int:
     """Run both nodes until a signal; `announce(pid)` is called once they serve."""
     logs.configure("warning")
     with plain_failures():

@@ -24,7 +24,7 @@ from typing import Protocol
 from ..protocol.exposition import CONTENT_TYPE, Family, Kind, Metric, exposition
 from .failures import CommandFailed
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8192
 STEP_TIMEOUT_S = 5.0
@@ -61,11 +61,11 @@ class Observed(Protocol):
         """Why it does not take part now; empty when it does."""
 
 
-class Endpoint:
-    """Serves HTTP for the nodes of this process. Start it first: it tells that they are not ready yet.
+class MonitoringEndpoint:
+    """Serves HTTP for the nodes of this process. Start it first: then it tells that they are not ready yet.
 
-    When its port is taken, `Bound` says so once the nodes run: what is wrong with a node itself, say that it runs
-    already, comes first.
+    When its port is taken, `start` does not fail. `EndpointCheck` reports that once the nodes run. So a fault of a node
+    itself, say that it runs already, is reported first.
     """
 
     def __init__(self, host: str, port: int, nodes: Sequence[Observed]) -> None:
@@ -124,7 +124,7 @@ class Endpoint:
             self._open[writer] = True
             await self._answer(head, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            log.debug("the connection of %s: %s", writer.get_extra_info("peername"), error)
+            logger.debug("the connection of %s: %s", writer.get_extra_info("peername"), error)
         finally:
             self._open.pop(writer, None)
             writer.close()
@@ -179,10 +179,10 @@ class Endpoint:
         yield Family(LOOP_LAG, [((), self._lag_s)])
 
 
-class Bound:
+class EndpointCheck:
     """Runs after the nodes: ends the start if their endpoint has no port."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: MonitoringEndpoint) -> None:
         self._endpoint = endpoint
 
     async def start(self) -> None:

@@ -69,7 +69,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderContents:
     """What was in a folder before a run: the text of its layout, if it had one, and all names."""
 
     layout: str | None
@@ -77,7 +77,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Layout:
+class ClusterLayout:
     """The members of a cluster and where their files are."""
 
     directory: Path
@@ -167,15 +167,15 @@ class Layout:
             lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
             write_atomically(self.settings_file(member), "".join(lines))
 
-    def found(self) -> Found:
+    def found(self) -> FolderContents:
         """What is in the folder now."""
         file = self.directory / LAYOUT_FILE
-        return Found(
+        return FolderContents(
             file.read_text() if file.exists() else None,
             frozenset(path.name for path in self.directory.iterdir()),
         )
 
-    def restore(self, found: Found) -> None:
+    def restore(self, found: FolderContents) -> None:
         """Let the folder have the layout again that it had. If it had none, all that this cluster has written goes. A
         folder that is gone already stays gone."""
         if not self.directory.exists():
@@ -200,14 +200,16 @@ class Layout:
             self.directory.rmdir()
 
 
-def open_layout(directory: Path, *, quorum: int | None, brokers: int | None, base_port: int | None) -> Layout:
+def open_layout(
+    directory: Path, *, quorum: int | None, brokers: int | None, base_port: int | None
+) -> ClusterLayout:
     """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses. A base port moves all
     nodes to other ports: what they have stored names nodes by their ids.
 
     Raises UsageError when the folder holds another quorum than asked for or fewer brokers are wanted than it
     has, and CommandFailed when no port is free.
     """
-    known = _read(directory) or Layout(directory, secrets.token_urlsafe(16))
+    known = _read(directory) or ClusterLayout(directory, secrets.token_urlsafe(16))
     if known.quorum and quorum not in (None, len(known.quorum)):
         raise UsageError(
             f"{directory} holds {len(known.quorum)} quorum nodes: give --quorum {len(known.quorum)}"
@@ -248,7 +250,7 @@ def _ports(free: Iterator[int], port: int | None) -> tuple[int, int]:
     return (next(free), next(free)) if port is None else (port, port + METRICS_PORT_DISTANCE)
 
 
-def known_layout(directory: Path) -> Layout:
+def known_layout(directory: Path) -> ClusterLayout:
     """The layout that an `ottla up` left in `directory`. Raises CommandFailed when there is none."""
     known = _read(directory)
     if known is None:
@@ -270,7 +272,7 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
     part.replace(path)
 
 
-def _read(directory: Path) -> Layout | None:
+def _read(directory: Path) -> ClusterLayout | None:
     file = directory / LAYOUT_FILE
     try:
         return _from_json(directory, json.loads(file.read_text()))
@@ -280,15 +282,15 @@ def _read(directory: Path) -> Layout | None:
         raise CommandFailed(f"cannot use {file}: {error}") from None
 
 
-def _as_json(layout: Layout) -> dict[str, Any]:
+def _as_json(layout: ClusterLayout) -> dict[str, Any]:
     members = {"quorum": layout.quorum, "brokers": layout.brokers}
     return {"cluster_id": layout.cluster_id} | {
         name: [asdict(member) for member in group] for name, group in members.items()
     }
 
 
-def _from_json(directory: Path, raw: Mapping[str, Any]) -> Layout:
+def _from_json(directory: Path, raw: Mapping[str, Any]) -> ClusterLayout:
     no_endpoint = {"metrics_port": 0}  # as the first versions wrote it
     quorum = [Member(**(no_endpoint | entry)) for entry in raw["quorum"]]
     brokers = [Member(**(no_endpoint | entry)) for entry in raw["brokers"]]
-    return Layout(directory, raw["cluster_id"], quorum, brokers)
+    return ClusterLayout(directory, raw["cluster_id"], quorum, brokers)

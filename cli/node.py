@@ -23,7 +23,7 @@ from .settings import environment_settings, parse_overrides, read_settings, vari
 if TYPE_CHECKING:
     from ..protocol.exposition import Family
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DESCRIPTIONS = {
     "quorum": "Run one node of the metadata quorum.",
@@ -51,7 +51,7 @@ class Runnable(Protocol):
         """Stop in good order."""
 
 
-class Node(Runnable, Protocol):
+class RunnableNode(Runnable, Protocol):
     """A quorum node or a broker."""
 
     def families(self) -> Iterable[Family]:
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         if name in NODE_KEYS or name in IGNORED_KEYS:
             environ[name] = value
         else:
-            log.warning("%s is no setting: ignored", variable_of(name))
+            logger.warning("%s is no setting: ignored", variable_of(name))
     settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
         node = build(
@@ -119,9 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def with_endpoint(settings: Mapping[str, str], nodes: Sequence[Node]) -> Sequence[Runnable]:
+def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) -> Sequence[Runnable]:
     """The nodes, and around them the HTTP endpoint if metrics.listener asks for one. Raises CommandFailed."""
-    from .endpoint import Bound, Endpoint
+    from .endpoint import EndpointCheck, MonitoringEndpoint
 
     text = settings.get("metrics.listener", "").strip()
     if not text:
@@ -129,11 +129,13 @@ def with_endpoint(settings: Mapping[str, str], nodes: Sequence[Node]) -> Sequenc
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) <= 65535):
         raise CommandFailed(f"metrics.listener is {text!r}: it must be host:port")
-    endpoint = Endpoint(host.strip("[]"), int(port), nodes)
-    return [endpoint, *nodes, Bound(endpoint)]
+    endpoint = MonitoringEndpoint(host.strip("[]"), int(port), nodes)
+    return [endpoint, *nodes, EndpointCheck(endpoint)]
 
 
-def build(role: str, settings: Mapping[str, str], *, replaces: bool = False, restored: bool = False) -> Node:
+def build(
+    role: str, settings: Mapping[str, str], *, replaces: bool = False, restored: bool = False
+) -> RunnableNode:
     """The node of this role, not started. `replaces`: it takes the place of a quorum node whose folder is gone.
     `restored`: the quorum, and this node's folder where it is one of it, was put back from older copies on purpose.
 
@@ -143,7 +145,7 @@ def build(role: str, settings: Mapping[str, str], *, replaces: bool = False, res
 
     try:
         for note in check_properties(settings, Scope.QUORUM if role == "quorum" else Scope.BROKER):
-            log.info("%s", note)
+            logger.info("%s", note)
         if role == "quorum":
             from ..metadata_quorum.config import QuorumNodeConfig
             from ..metadata_quorum.node import QuorumNode
@@ -189,9 +191,9 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
             starting.result()
         # What was loaded stays: a collection that looks through all of it would stop the loop for tens of ms.
         gc.freeze()
-        log.info("started")
+        logger.info("started")
         await stopping
-        log.info("stopping")
+        logger.info("stopping")
     finally:
         stopping.cancel()
         for node in reversed(started):

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .failures import CommandFailed
-from .layout import Layout
+from .layout import ClusterLayout
 
 PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
-def until_exit(pid: int | None, layout: Layout, *, temporary: bool) -> Iterator[None]:
+def until_exit(pid: int | None, layout: ClusterLayout, *, temporary: bool) -> Iterator[None]:
     """Meanwhile the end of process `pid` is a SIGTERM to this one. If it has ended by the end of the block, a
     `temporary` cluster leaves no file.
 

@@ -17,7 +17,7 @@ from ..protocol.handshake import (
     Role,
 )
 from ..protocol.messages.quorum_session import LeaderChanged, decode_session_message
-from .layout import Layout, Member
+from .layout import ClusterLayout, Member
 from .ports import HOST
 
 TIMEOUT_S = 1.0
@@ -34,7 +34,7 @@ class QuorumAnswer:
     leader_id: int = NOBODY
 
 
-def ask_quorum(layout: Layout) -> list[QuorumAnswer]:
+def ask_quorum(layout: ClusterLayout) -> list[QuorumAnswer]:
     """What every quorum node of a local cluster says, in the order of their ids."""
     secret = layout.secret_file.read_bytes().strip()
     return [_ask(member, secret, layout.cluster_id) for member in layout.quorum]

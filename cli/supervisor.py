@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import __file__ as _package_file
 from .failures import CommandFailed
-from .layout import OWN_KEYS, Layout, Member
+from .layout import OWN_KEYS, ClusterLayout, Member
 from .settings import variable_of
 
 STOP_GRACE_S = 30.0
@@ -42,7 +42,7 @@ class Child:
 class Supervisor:
     """Starts the nodes of a layout and stays with them. Runs in the main thread: signals end its waiting."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ClusterLayout) -> None:
         self._layout = layout
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()

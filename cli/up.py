@@ -18,7 +18,7 @@ from .failures import CommandFailed, UsageError
 from .layout import (
     OWN_KEYS,
     PORTS_FROM_BASE,
-    Layout,
+    ClusterLayout,
     Member,
     holds_cluster,
     open_layout,
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def publish(
-    layout: Layout,
+    layout: ClusterLayout,
     environment: dict[str, str],
     directory: str,
     process: Callable[[Member], tuple[int, list[str]]],
@@ -153,7 +153,7 @@ def publish(
     say(layout.bootstrap, flush=True)
 
 
-def _run_combined(layout: Layout, arguments: argparse.Namespace) -> int:
+def _run_combined(layout: ClusterLayout, arguments: argparse.Namespace) -> int:
     """Everything in this process. An entry's argv starts both nodes again: they are one process."""
     from .combined import run_combined
 
@@ -178,7 +178,7 @@ def _run_combined(layout: Layout, arguments: argparse.Namespace) -> int:
     return run_combined(layout, announce)
 
 
-def _run_processes(layout: Layout) -> int:
+def _run_processes(layout: ClusterLayout) -> int:
     supervisor = Supervisor(layout)
     supervisor.watch_signals()
     try:
@@ -199,7 +199,7 @@ def _run_processes(layout: Layout) -> int:
     return 0
 
 
-def _wait_until_ready(layout: Layout, supervisor: Supervisor) -> None:
+def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
     """Return when every broker says that all brokers take part, or when asked to stop."""
     from .readiness import brokers_seen_by
 
@@ -220,7 +220,7 @@ def _wait_until_ready(layout: Layout, supervisor: Supervisor) -> None:
             raise CommandFailed(f"{names} not ready after {START_TIMEOUT_S:.0f} s. Last line: {words}")
 
 
-def _check_ports(layout: Layout) -> None:
+def _check_ports(layout: ClusterLayout) -> None:
     """Raises CommandFailed for a port that a node of this folder still has, or another program."""
     owners = {port: member for member in layout.members for port in (member.port, member.metrics_port)}
     taken = first_in_use(owners)
@@ -237,7 +237,7 @@ def _check_ports(layout: Layout) -> None:
 
 
 @contextmanager
-def _written(layout: Layout, overrides: dict[str, str]) -> Iterator[None]:
+def _written(layout: ClusterLayout, overrides: dict[str, str]) -> Iterator[None]:
     """Write the folder's files. If the cluster then fails to start, the folder is left as it was found."""
     before = layout.found()
     layout.write(overrides)

@@ -1,8 +1,8 @@
-"""A class name means one thing: no two modules of the product define classes of the same name.
+"""Names mean one thing: two modules of the product do not define classes of one name, and a logger is called `logger`.
 
-Three families repeat names for a reason, and are left out: structs of the wire formats in `protocol/messages/`, which
-Kafka names per message; `client/sync`, whose classes mirror those of `client`; and private classes, whose names end
-with their module.
+Three families of classes repeat names for a reason, and are left out. Structs of the wire formats in
+`protocol/messages/` are named per message by Kafka. Classes of `client/sync` mirror those of `client`. Private classes
+are known in their module alone.
 """
 
 from __future__ import annotations
@@ -19,42 +19,33 @@ LEFT = {
     "Accepted",
     "Answer",
     "Batch",
-    "Bound",
-    "ConfigEntry",
     "Connection",
     "ConsumerGroup",
     "Cut",
     "Damage",
-    "Endpoint",
     "ExactlyOnce",
-    "Found",
     "GroupMember",
     "Identity",
     "Kind",
-    "Layout",
     "LeaderSession",
     "Link",
     "LogStore",
     "MalformedMessage",
     "Membership",
-    "Node",
     "PartitionState",
     "Phase",
     "Placement",
     "Position",
-    "Producer",
     "Progress",
     "Questions",
     "Reading",
     "Record",
-    "Request",
     "Segment",
     "Source",
     "Step",
     "Throttle",
     "Ticket",
     "Transaction",
-    "TransactionQuestions",
     "Waiting",
     "Window",
 }
@@ -74,3 +65,52 @@ def defined() -> dict[str, set[str]]:
 
 def test_a_class_name_is_defined_once() -> None:
     assert {name for name, where in defined().items() if len(where) > 1} == LEFT
+
+
+OTHER_LOGGERS = {
+    "ottla.client.auditing.auditor",
+    "ottla.client.consuming.auto_commit",
+    "ottla.client.consuming.membership.attendance",
+    "ottla.client.exactly_once.output",
+    "ottla.client.exactly_once.processor",
+    "ottla.client.exactly_once.work",
+    "ottla.client.large_messages.assemblies",
+    "ottla.client.spool.delivery",
+    "ottla.client.spool.set_aside",
+    "ottla.client.spool.spool",
+    "ottla.client.spool.spool_log",
+    "ottla.client.sync.handover",
+    "ottla.client.sync.loop_thread",
+    "ottla.dataplane.broker",
+    "ottla.dataplane.configuration.config",
+    "ottla.dataplane.replication.follower.fetcher",
+    "ottla.dataplane.replication.follower.fetching",
+    "ottla.dataplane.replication.leader.isr_updates",
+    "ottla.dataplane.replication.replicas.damage",
+    "ottla.dataplane.replication.replicas.log_removals",
+    "ottla.dataplane.replication.replicas.replica_making",
+    "ottla.dataplane.replication.replicas.replicas",
+    "ottla.dataplane.storage.cleaner_checkpoints",
+    "ottla.dataplane.storage.cleaning_process",
+    "ottla.dataplane.storage.log_cleaner",
+    "ottla.dataplane.storage.log_store",
+    "ottla.dataplane.storage.log_upkeep",
+    "ottla.dataplane.storage.log_verifier",
+    "ottla.dataplane.storage.metadata_position",
+    "ottla.spark_integration.source.data_loss",
+    "ottla.spark_integration.source.stream_reader",
+}
+"""Modules that call their logger otherwise. Nothing is added here."""
+
+
+def test_a_logger_is_called_logger() -> None:
+    names = {
+        module: node.targets[0].id
+        for module, path in modules().items()
+        if path.suffix == ".py"
+        for node in tree(module).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and ast.unparse(node.value).startswith("logging.getLogger(")
+    }
+    assert {module for module, name in names.items() if name != "logger"} == OTHER_LOGGERS

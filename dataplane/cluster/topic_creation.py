@@ -16,7 +16,7 @@ from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from .internal_topics import OFFSETS_TOPIC
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 _TOPICS_PER_COMMAND = 250
@@ -48,7 +48,7 @@ def _outcome(name: str, created: CreatedTopic) -> ErrorCode:
     error = ErrorCode(created.error_code)
     if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         return ErrorCode.NONE
-    log.warning("topic %s could not be created: %s %s", name, error.name, created.error_message)
+    logger.warning("topic %s could not be created: %s %s", name, error.name, created.error_message)
     return error
 
 
@@ -89,10 +89,10 @@ class TopicCreator:
         try:
             result = await self._quorum.submit(command, timeout_ms=self._timeout_ms)
         except KafkaError as error:
-            log.warning("%s could not be created: %s %s", _several(names), error.code.name, error.message)
+            logger.warning("%s could not be created: %s %s", _several(names), error.code.name, error.message)
             return dict.fromkeys(names, error.code)
         except Exception:
-            log.exception("%s could not be created", _several(names))
+            logger.exception("%s could not be created", _several(names))
             return dict.fromkeys(names, ErrorCode.UNKNOWN_SERVER_ERROR)
         return {name: _outcome(name, created) for name, created in zip(names, result.topics, strict=True)}
 

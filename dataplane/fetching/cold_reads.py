@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..log import LogSlice
-from ..server.handler import Request
+from ..server.handler import ClientRequest
 from ..server.sending import Part
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _THREADS = 4
 _CHUNK_BYTES = 1024 * 1024
@@ -37,7 +37,7 @@ class ColdReads:
         self.count = 0
         """Slices that were read ahead."""
 
-    def reply(self, request: Request, parts: list[Any]) -> None:
+    def reply(self, request: ClientRequest, parts: list[Any]) -> None:
         """Answer `request` with a body in parts."""
         cold = [part for part in parts if isinstance(part, LogSlice) and part.size and not part.is_cached()]
         if not cold:
@@ -54,7 +54,7 @@ class ColdReads:
             lambda done: self._arrived(request, parts, done, lambda: request.reply_parts(parts))
         )
 
-    def answer(self, request: Request, head: bytes, records: LogSlice, tail: bytes) -> None:
+    def answer(self, request: ClientRequest, head: bytes, records: LogSlice, tail: bytes) -> None:
         """Answer `request` with a whole frame around one slice."""
         if not records.is_cached():
             self.count += 1
@@ -67,7 +67,7 @@ class ColdReads:
             return
         self._send(request, head, records, tail)
 
-    def _send(self, request: Request, head: bytes, records: LogSlice, tail: bytes) -> None:
+    def _send(self, request: ClientRequest, head: bytes, records: LogSlice, tail: bytes) -> None:
         try:
             body = _in_memory(records)
         except OSError as error:
@@ -76,7 +76,11 @@ class ColdReads:
         request.connection.answer(request, (head, body, tail) if tail else (head, body))
 
     def _arrived(
-        self, request: Request, parts: Sequence[Part], done: asyncio.Future[None], send: Callable[[], None]
+        self,
+        request: ClientRequest,
+        parts: Sequence[Part],
+        done: asyncio.Future[None],
+        send: Callable[[], None],
     ) -> None:
         if done.cancelled():
             _release(parts)
@@ -87,9 +91,9 @@ class ColdReads:
         else:
             self._unreadable(request, parts, error)
 
-    def _unreadable(self, request: Request, parts: Sequence[Part], error: BaseException) -> None:
+    def _unreadable(self, request: ClientRequest, parts: Sequence[Part], error: BaseException) -> None:
         """The disk does not give what was found: there is no honest answer, and the client shall not wait for one."""
-        log.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
+        logger.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
         _release(parts)
         request.close_connection()
 

@@ -15,7 +15,7 @@ from .reading import PARTITIONS_PER_TURN, ClientFetch, FetchReader, Round
 if TYPE_CHECKING:
     from .sessions import SessionPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def to_read(fetch: ClientFetch) -> list[SessionPartition]:
@@ -77,7 +77,7 @@ class LongFetch:
             self._leave()
             await self._answer(fetch, found)
         except Exception:
-            log.exception(
+            logger.exception(
                 "Fetch version %d of %s failed", fetch.request.api_version, fetch.request.connection
             )
             self._leave()
@@ -90,7 +90,7 @@ class LongFetch:
         while True:
             last = loop.time() >= deadline_s
             self._news.clear()
-            found = await self._reader.read_in_turns(fetch, to_read(fetch))
+            found = await self._reader.read_in_time_slices(fetch, to_read(fetch))
             if last or found.urgent or found.size >= fetch.message.min_bytes:
                 return found
             found.release()

@@ -25,7 +25,7 @@ from ..replication.replicas.replicas import Replicas
 from ..replication.roles.follower import UNDEFINED_EPOCH, diverges
 from ..replication.roles.leader import LeaderState
 from ..runtime.time_slices import pieces
-from ..server.handler import Request, as_kafka_error
+from ..server.handler import ClientRequest, as_kafka_error
 from .replica_selection import ReplicaView, Selector
 from .sessions import FetchSession, SessionPartition
 
@@ -44,7 +44,7 @@ PARTITIONS_PER_TURN = 1000
 class ClientFetch:
     """A consumer's fetch: what it asks of which session."""
 
-    request: Request
+    request: ClientRequest
     message: FetchRequest
     session: FetchSession
     incremental: bool = False
@@ -98,7 +98,7 @@ class FetchReader:
         self._read_into(found, fetch, partitions)
         return found
 
-    async def read_in_turns(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
+    async def read_in_time_slices(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
         """The same, with turns for others."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         try:
@@ -252,7 +252,7 @@ class FetchReader:
         return selector(rack, ReplicaView(leader.broker_id, own_rack, leader.log_end_offset, 0), candidates)
 
     def _failure(
-        self, request: Request, wanted: SessionPartition, error: KafkaError, found: Round
+        self, request: ClientRequest, wanted: SessionPartition, error: KafkaError, found: Round
     ) -> Outcome:
         index = wanted.part.partition
         data = PartitionData(

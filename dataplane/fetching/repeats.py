@@ -17,14 +17,14 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.headers import response_header
 
-from ..server.handler import Request
+from ..server.handler import ClientRequest
 from .reading import READ_COMMITTED
 
 if TYPE_CHECKING:
     from ..log import LogSlice
     from ..quotas import ClientQuotas
     from ..replication.replica.partition import Partition
-    from ..server.connection import Connection
+    from ..server.connection import ClientConnection
     from .cold_reads import ColdReads
     from .sessions import SessionPartition
 
@@ -58,7 +58,7 @@ class Repeat:
     )  # fmt: skip
 
     def __init__(
-        self, answers: FetchRepeats, frame: memoryview, at: int, request: Request, message: FetchRequest,
+        self, answers: FetchRepeats, frame: memoryview, at: int, request: ClientRequest, message: FetchRequest,
         wanted: SessionPartition, replica: Partition,
     ) -> None:  # fmt: skip
         version = request.api_version
@@ -90,7 +90,7 @@ class Repeat:
             and frame[self._end :] == self._after
         )
 
-    def __call__(self, connection: Connection, frame: memoryview, now: float) -> bool:
+    def __call__(self, connection: ClientConnection, frame: memoryview, now: float) -> bool:
         """False if the frame has to go the long way."""
         if not self.is_like(frame) or self._answers.metered:
             return False
@@ -114,7 +114,7 @@ class Repeat:
             return False
         replica.traffic.bytes_out += size
         (correlation_id,) = _INDEX.unpack_from(frame, 4)
-        request = Request(
+        request = ClientRequest(
             connection, FetchRequest.api_key, self._version, correlation_id, self._client_id, now
         )
         connection.expect(request)
@@ -147,7 +147,7 @@ class FetchRepeats:
         return self._quotas.consumer is not None or self._quotas.requests is not None
 
     def note(
-        self, request: Request, message: FetchRequest, wanted: SessionPartition, replica: Partition
+        self, request: ClientRequest, message: FetchRequest, wanted: SessionPartition, replica: Partition
     ) -> None:
         """A plain fetch of one partition is being answered with records: the next may be like it.
 

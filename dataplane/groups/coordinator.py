@@ -21,7 +21,7 @@ from .writes import OffsetsLog
 
 _RELOAD_S = 5.0
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def java_hash(text: str) -> int:
@@ -153,7 +153,7 @@ class GroupCoordinator:
                 if shard.closed:
                     return
                 # Its groups are told to wait until it can be read, or the partition moves.
-                log.exception("cannot read %s-%d", OFFSETS_TOPIC, partition)
+                logger.exception("cannot read %s-%d", OFFSETS_TOPIC, partition)
                 self._unreadable.add(shard)
                 await asyncio.sleep(_RELOAD_S)
         self._unreadable.discard(shard)

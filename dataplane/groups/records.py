@@ -33,7 +33,7 @@ from .limits import GroupLimits
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 4
 GROUP_KEY_VERSION, GROUP_VALUE_VERSION = 2, 3
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _version = struct.Struct(">h")
 
@@ -190,13 +190,17 @@ def read_records(data: memoryview) -> Iterator[StoredRecord]:
                 continue
             records = list(decode_records(batch))
         except KafkaError as error:
-            log.error("passing over the batch of groups at offset %d: %s", header.base_offset, error.message)
+            logger.error(
+                "passing over the batch of groups at offset %d: %s", header.base_offset, error.message
+            )
             continue
         for record in records:
             try:
                 found = _read_record(record, header)
             except (MalformedMessage, struct.error) as error:
-                log.error("passing over a record of groups behind offset %d: %s", header.base_offset, error)
+                logger.error(
+                    "passing over a record of groups behind offset %d: %s", header.base_offset, error
+                )
                 continue
             if found is not None:
                 yield found

@@ -7,7 +7,7 @@ from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransac
 from ottla.protocol.messages.transaction_commands import AbortTransaction
 
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 
 class AbortTransactionHandlers:
@@ -17,7 +17,9 @@ class AbortTransactionHandlers:
         self._quorum = quorum
 
     @handles(AbortTransactionRequest, 0, 0)
-    async def abort(self, request: Request, message: AbortTransactionRequest) -> AbortTransactionResponse:
+    async def abort(
+        self, request: ClientRequest, message: AbortTransactionRequest
+    ) -> AbortTransactionResponse:
         """Answered when it is decided; markers follow. TRANSACTIONAL_ID_NOT_FOUND."""
         name = message.transactional_id
         try:

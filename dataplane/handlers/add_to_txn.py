@@ -30,8 +30,8 @@ from ottla.protocol.transaction_table import Phase, Place, by_topic
 from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import ClientOrigins, told_to_the_client
 from ..transactions.offsets_due import OffsetsDue
@@ -40,7 +40,7 @@ _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_WITH_MANY = 4
 
 
-class Producer(NamedTuple):
+class TransactionalProducer(NamedTuple):
     """Who asks."""
 
     transactional_id: str
@@ -81,11 +81,11 @@ class AddToTxnHandlers:
 
     @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused)
     async def add_partitions(
-        self, request: Request, message: AddPartitionsToTxnRequest
+        self, request: ClientRequest, message: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
         """All partitions of a transaction or, if one does not exist, none."""
         if request.api_version < _FIRST_WITH_MANY:
-            who = Producer(
+            who = TransactionalProducer(
                 message.v3_and_below_transactional_id,
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,
@@ -95,14 +95,14 @@ class AddToTxnHandlers:
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
-                await self._one_of_many(request, one) async for one in in_turns(message.transactions)
+                await self._one_of_many(request, one) async for one in in_time_slices(message.transactions)
             ]
         )
 
     async def _one_of_many(
-        self, request: Request, one: AddPartitionsToTxnTransaction
+        self, request: ClientRequest, one: AddPartitionsToTxnTransaction
     ) -> AddPartitionsToTxnResult:
-        who = Producer(one.transactional_id, one.producer_id, one.producer_epoch)
+        who = TransactionalProducer(one.transactional_id, one.producer_id, one.producer_epoch)
         if not who.transactional_id:
             return AddPartitionsToTxnResult(
                 topic_results=_results(one.topics, lambda _: ErrorCode.INVALID_REQUEST)
@@ -111,7 +111,7 @@ class AddToTxnHandlers:
         return AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=found)
 
     async def _added(
-        self, request: Request, who: Producer, topics: list[AddPartitionsToTxnTopic]
+        self, request: ClientRequest, who: TransactionalProducer, topics: list[AddPartitionsToTxnTopic]
     ) -> list[AddPartitionsToTxnTopicResult]:
         refused = {
             place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -136,7 +136,7 @@ class AddToTxnHandlers:
         return _results(topics, lambda _: ErrorCode.NONE)
 
     def _verified(
-        self, who: Producer, asked: AddPartitionsToTxnTransaction
+        self, who: TransactionalProducer, asked: AddPartitionsToTxnTransaction
     ) -> list[AddPartitionsToTxnTopicResult]:
         """What Kafka's brokers ask each other. As far as this broker knows."""
         found = self._quorum.image.transactions.writer(who.producer_id)
@@ -155,7 +155,9 @@ class AddToTxnHandlers:
         return _results(asked.topics, code)
 
     @handles(AddOffsetsToTxnRequest, 0, 4)
-    async def add_offsets(self, request: Request, message: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    async def add_offsets(
+        self, request: ClientRequest, message: AddOffsetsToTxnRequest
+    ) -> AddOffsetsToTxnResponse:
         """The partition that holds the group's offsets is part of the transaction."""
         check_transactional_id(message.transactional_id)
         if OFFSETS_TOPIC not in self._quorum.image.topics:
@@ -164,12 +166,12 @@ class AddToTxnHandlers:
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} cannot be created yet")
         place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
-        who = Producer(message.transactional_id, message.producer_id, message.producer_epoch)
+        who = TransactionalProducer(message.transactional_id, message.producer_id, message.producer_epoch)
         await self._add(request, who, [place])
         self._offsets_due.added(request.connection)
         return AddOffsetsToTxnResponse()
 
-    async def _add(self, request: Request, who: Producer, places: Iterable[Place]) -> None:
+    async def _add(self, request: ClientRequest, who: TransactionalProducer, places: Iterable[Place]) -> None:
         command = AddToTransaction(
             transactional_id=who.transactional_id,
             producer_id=who.producer_id,
@@ -185,7 +187,7 @@ class AddToTxnHandlers:
         return (found.id, index) if found is not None and index in found.partitions else None
 
 
-def _knows_fenced(request: Request) -> bool:
+def _knows_fenced(request: ClientRequest) -> bool:
     return request.api_version >= _FIRST_WITH_PRODUCER_FENCED
 
 

@@ -26,8 +26,8 @@ from ottla.protocol.messages.configs import (
 
 from ..broker_settings import BrokerSettings
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns, pieces
-from ..server.handler import Request, handles
+from ..runtime.time_slices import in_time_slices, pieces
+from ..server.handler import ClientRequest, handles
 from ..storage.folder_settings import CORDONED, check_cordoned
 from .settings.broker_loggers import BrokerLoggers
 
@@ -79,7 +79,7 @@ class AlterConfigsHandlers:
 
     @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error)
     async def incremental_alter_configs(
-        self, request: Request, message: IncrementalAlterConfigsRequest
+        self, request: ClientRequest, message: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         """Set, delete, append to and subtract from single settings."""
         changes = [
@@ -99,7 +99,9 @@ class AlterConfigsHandlers:
         return IncrementalAlterConfigsResponse(responses=_responses(message.resources, errors))
 
     @handles(AlterConfigsRequest, 0, 2, on_error=_replace_error)
-    async def alter_configs(self, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def alter_configs(
+        self, request: ClientRequest, message: AlterConfigsRequest
+    ) -> AlterConfigsResponse:
         """Replace all dynamic settings of a resource by the given ones."""
         changes = [
             config_commands.ConfigResource(
@@ -134,7 +136,7 @@ class AlterConfigsHandlers:
         """What became of each; those that are wrong in themselves do not reach the quorum."""
         times = Counter((one.resource_type, one.resource_name) for one in resources)
         errors: list[KafkaError | None] = []
-        async for one in in_turns(resources):
+        async for one in in_time_slices(resources):
             try:
                 if times[one.resource_type, one.resource_name] > 1:
                     raise _refusal("Each resource must appear at most once.")

@@ -15,7 +15,7 @@ from ottla.protocol.messages.api_versions import (
 )
 
 from ..quorum.access import Quorum
-from ..server.handler import Handler, HandlerTable, Request, handles
+from ..server.handler import ClientRequest, Handler, HandlerTable, handles
 
 _FIRST_WITH_NAMES = 3
 _FIRST_WITH_LEVEL_0 = 4
@@ -37,7 +37,7 @@ class ApiVersionsHandlers:
         self._node_id = node_id
 
     @handles(ApiVersionsRequest, 0, 5, on_unsupported=_unsupported)
-    def api_versions(self, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
+    def api_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
         """All registered APIs, and the features with the levels that are finalized."""
         error = self._refusal(message, request.api_version)
         if error is not None:

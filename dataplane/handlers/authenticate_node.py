@@ -1,7 +1,7 @@
 """AuthenticateNode (0): whoever holds the cluster secret proves it, once for a connection.
 
 Listeners do not authenticate clients yet, so this proof is all that tells a broker from a client. Handlers ask
-`Connection.node` and `Connection.is_broker`.
+`ClientConnection.node` and `ClientConnection.is_broker`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
 from ottla.protocol.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused, ServerProof
 
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class AuthenticateNodeHandlers:
@@ -25,7 +25,7 @@ class AuthenticateNodeHandlers:
 
     @handles(AuthenticateNodeRequest, 0, 0)
     def authenticate(
-        self, request: Request, message: AuthenticateNodeRequest
+        self, request: ClientRequest, message: AuthenticateNodeRequest
     ) -> AuthenticateNodeResponse | None:
         """The next message of the exchange. A refusal closes the connection unanswered."""
         connection = request.connection
@@ -37,7 +37,7 @@ class AuthenticateNodeHandlers:
         try:
             answer = proof.receive(message.auth_bytes)
         except ProofRefused as error:
-            log.warning(
+            logger.warning(
                 "closing the connection of %s, which is no node of this cluster: %s", connection, error
             )
             request.close_connection()

@@ -29,7 +29,7 @@ from ottla.protocol.messages.command import refusal
 
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 # So that one entry of the quorum's log does not hold it up for long.
 _ENTRIES_PER_COMMAND = 250
@@ -86,7 +86,7 @@ class ClientQuotaHandlers:
 
     @handles(DescribeClientQuotasRequest, 0, 1, on_error=_describe_error)
     def describe_client_quotas(
-        self, request: Request, message: DescribeClientQuotasRequest
+        self, request: ClientRequest, message: DescribeClientQuotasRequest
     ) -> DescribeClientQuotasResponse:
         """The quotas of every entity that all components match."""
         components = _components(message.components)
@@ -104,7 +104,7 @@ class ClientQuotaHandlers:
 
     @handles(AlterClientQuotasRequest, 0, 1, on_error=_alter_error)
     async def alter_client_quotas(
-        self, request: Request, message: AlterClientQuotasRequest
+        self, request: ClientRequest, message: AlterClientQuotasRequest
     ) -> AlterClientQuotasResponse:
         """Each entity on its own; one that comes twice is refused."""
         times = Counter(_parts(entry) for entry in message.entries)

@@ -27,8 +27,8 @@ from ..groups.consumer.member import (
     by_topic,
 )
 from ..groups.coordinator import GroupCoordinator
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, handles
 
 CLIENT_MAKES_MEMBER_ID_VERSION = 1
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -54,7 +54,7 @@ class ConsumerGroupHandlers:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The feature group.version is not in force.")
 
     @handles(ConsumerGroupHeartbeatRequest, 0, 1)
-    def heartbeat(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> None:
+    def heartbeat(self, request: ClientRequest, message: ConsumerGroupHeartbeatRequest) -> None:
         """Answered once what it changed is committed; at once if nothing did."""
 
         def reply(result: HeartbeatReply | KafkaError) -> None:
@@ -117,13 +117,13 @@ class ConsumerGroupHandlers:
 
     @handles(described.ConsumerGroupDescribeRequest, 0, 1)
     async def describe(
-        self, _request: Request, message: described.ConsumerGroupDescribeRequest
+        self, _request: ClientRequest, message: described.ConsumerGroupDescribeRequest
     ) -> described.ConsumerGroupDescribeResponse:
         """Consumer groups only; classic ones are GROUP_ID_NOT_FOUND here, and the other way round.
         Each once.
         """
         return described.ConsumerGroupDescribeResponse(
-            groups=[self._describe(g) async for g in in_turns(dict.fromkeys(message.group_ids))]
+            groups=[self._describe(g) async for g in in_time_slices(dict.fromkeys(message.group_ids))]
         )
 
     def _describe(self, group_id: str) -> described.DescribedGroup:

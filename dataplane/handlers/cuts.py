@@ -32,8 +32,8 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
 from ..runtime.threads import off_loop
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, as_kafka_error, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, as_kafka_error, handles
 
 FIND_TIMEOUT_S = 5.0
 VERIFY_TIMEOUT_S = 2.0
@@ -84,7 +84,7 @@ class CutHandlers:
         self._found: OrderedDict[_Searched, FirstMarker] = OrderedDict()
 
     @handles(FindCutRequest, 0, 0)
-    async def find(self, request: Request, message: FindCutRequest) -> FindCutResponse:
+    async def find(self, request: ClientRequest, message: FindCutRequest) -> FindCutResponse:
         """The newest cut of some partitions."""
         places = {(topic.topic_id, index) for topic in message.topics for index in topic.partitions}
         cut = await self._finder.cut(places, FIND_TIMEOUT_S)
@@ -95,7 +95,9 @@ class CutHandlers:
         return FindCutResponse(cut=cut.commit_index, metadata_offset=cut.metadata_offset)
 
     @handles(ListCutOffsetsRequest, 0, 0, on_error=_refused)
-    async def list_offsets(self, request: Request, message: ListCutOffsetsRequest) -> ListCutOffsetsResponse:
+    async def list_offsets(
+        self, request: ClientRequest, message: ListCutOffsetsRequest
+    ) -> ListCutOffsetsResponse:
         """Where the partitions are cut that this broker leads.
 
         Who leads no more, and has not heard of it, does not know of the newest markers: its high watermark may lie
@@ -113,7 +115,7 @@ class CutHandlers:
             for topic, answer in zip(message.topics, answers, strict=True)
             for index in topic.partitions
         )
-        async for answer, index in in_turns(parts):
+        async for answer, index in in_time_slices(parts):
             answer.partitions.append(await self._offset(answer.topic_id, index, message.cut))
         return ListCutOffsetsResponse(topics=answers)
 

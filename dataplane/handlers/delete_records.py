@@ -23,8 +23,8 @@ from ottla.protocol.messages.delete_records import (
 from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns, pieces
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
+from ..runtime.time_slices import in_time_slices, pieces
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1
@@ -51,13 +51,15 @@ class DeleteRecordsHandlers:
         self._keep_log_starts = keep_log_starts
 
     @handles(DeleteRecordsRequest, 0, 2, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def delete_records(self, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    async def delete_records(
+        self, request: ClientRequest, message: DeleteRecordsRequest
+    ) -> DeleteRecordsResponse:
         """Trim each partition, then answer when all have followed, or when the time is over."""
         deadline = request.received_at + max(0, message.timeout_ms) / 1000
         response = DeleteRecordsResponse()
         trims = []
         asked = ((topic, part) for topic in message.topics for part in topic.partitions)
-        async for topic, part in in_turns(asked, _TRIMS_PER_TURN):
+        async for topic, part in in_time_slices(asked, _TRIMS_PER_TURN):
             trims.append(self._trim(topic.name, part.partition_index, part.offset))
         results = iter([trim.result for trim in trims])
         response.topics = [

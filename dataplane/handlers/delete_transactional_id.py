@@ -9,7 +9,7 @@ from ottla.protocol.messages.transactional_ids import (
 )
 
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 
 class DeleteTransactionalIdHandlers:
@@ -20,7 +20,7 @@ class DeleteTransactionalIdHandlers:
 
     @handles(DeleteTransactionalIdRequest, 0, 0)
     async def delete(
-        self, request: Request, message: DeleteTransactionalIdRequest
+        self, request: ClientRequest, message: DeleteTransactionalIdRequest
     ) -> DeleteTransactionalIdResponse:
         """Answered when it is gone; other brokers hear of it by the feed. TRANSACTIONAL_ID_NOT_FOUND,
         CONCURRENT_TRANSACTIONS.

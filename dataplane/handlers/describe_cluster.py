@@ -13,7 +13,7 @@ from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_A
 from ..cluster.endpoints import controller_id, live_endpoints, registered_endpoint
 from ..cluster.listed_brokers import ListedBrokers
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 _BROKERS, _CONTROLLERS = 1, 2
 _FIRST_WITH_FENCED = 2
@@ -28,7 +28,9 @@ class DescribeClusterHandlers:
         self._listed = listed
 
     @handles(DescribeClusterRequest, 0, 2)
-    def describe_cluster(self, request: Request, message: DescribeClusterRequest) -> DescribeClusterResponse:
+    def describe_cluster(
+        self, request: ClientRequest, message: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
         """The brokers that Metadata lists, or all that are registered if fenced ones are asked for.
 
         Asking a broker for the controllers' endpoints is a mistake of the client.

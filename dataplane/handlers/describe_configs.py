@@ -25,10 +25,10 @@ from ottla.protocol.messages.configs import (
 
 from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.broker_loggers import BrokerLoggers
-from .settings.config_view import BackedSettings, ConfigEntry, ConfigView
+from .settings.config_view import BackedSettings, ConfigView, EffectiveSetting
 
 
 class Described(IntEnum):
@@ -77,13 +77,13 @@ class _Description:
         return settings
 
     def of(
-        self, entries: Sequence[ConfigEntry], keys: Sequence[str] | None
+        self, entries: Sequence[EffectiveSetting], keys: Sequence[str] | None
     ) -> list[DescribeConfigsResourceResult]:
         """The settings with these keys, all without any."""
         wanted = frozenset(keys or ())
         return [self._described(entry) for entry in entries if not wanted or entry.name in wanted]
 
-    def _described(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+    def _described(self, entry: EffectiveSetting) -> DescribeConfigsResourceResult:
         return self._shared.get(id(entry)) or _described(entry, self._message)
 
 
@@ -98,7 +98,7 @@ class DescribeConfigsHandlers:
 
     @handles(DescribeConfigsRequest, 1, 4, on_error=_describe_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def describe_configs(
-        self, request: Request, message: DescribeConfigsRequest
+        self, request: ClientRequest, message: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:
         """Each resource has its own result; one that is asked for again is answered once."""
         first: dict[tuple[int, str], DescribeConfigsResource] = {}
@@ -106,7 +106,7 @@ class DescribeConfigsHandlers:
             first.setdefault((resource.resource_type, resource.resource_name), resource)
         description = _Description(self._view, message)
         results = []
-        async for resource in in_turns(list(first.values())):
+        async for resource in in_time_slices(list(first.values())):
             try:
                 entries = self._entries(description, resource.resource_type, resource.resource_name)
             except KafkaError as error:
@@ -122,7 +122,9 @@ class DescribeConfigsHandlers:
             )
         return DescribeConfigsResponse(results=results)
 
-    def _entries(self, description: _Description, resource_type: int, name: str) -> Sequence[ConfigEntry]:
+    def _entries(
+        self, description: _Description, resource_type: int, name: str
+    ) -> Sequence[EffectiveSetting]:
         """The settings of a resource. Raises KafkaError."""
         match resource_type:
             case Described.TOPIC:
@@ -166,7 +168,7 @@ class DescribeConfigsHandlers:
 
     @handles(ListConfigResourcesRequest, 0, 1)
     def list_config_resources(
-        self, request: Request, message: ListConfigResourcesRequest
+        self, request: ClientRequest, message: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:
         """What has settings; version 0 asks for client metrics only (KIP-1142)."""
         if request.api_version == 0:
@@ -202,7 +204,7 @@ _NAMES: dict[Described, Callable[[ClusterImage], Iterator[str]]] = {
 }
 
 
-def _described(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _described(entry: EffectiveSetting, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = [
         DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
         for synonym in (entry.synonyms if message.include_synonyms else ())

@@ -13,8 +13,8 @@ from ottla.protocol.messages.describe_producers import (
 
 from ..log.producers.producer_state import ProducerEntry
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, handles
 
 
 class DescribeProducersHandlers:
@@ -25,7 +25,7 @@ class DescribeProducersHandlers:
 
     @handles(DescribeProducersRequest, 0, 0)
     async def describe(
-        self, request: Request, message: DescribeProducersRequest
+        self, request: ClientRequest, message: DescribeProducersRequest
     ) -> DescribeProducersResponse:
         """One answer for each partition, however often it is asked for; NOT_LEADER_OR_FOLLOWER where this broker
         has no replica.
@@ -35,7 +35,7 @@ class DescribeProducersHandlers:
             asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         answers = {name: TopicResponse(name=name) for name in asked}
         partitions = ((name, index) for name, indexes in asked.items() for index in indexes)
-        async for name, index in in_turns(partitions):
+        async for name, index in in_time_slices(partitions):
             answers[name].partitions.append(self._partition(name, index))
         return DescribeProducersResponse(topics=list(answers.values()))
 

@@ -23,7 +23,7 @@ from ottla.protocol.messages.quorum_description import (
 )
 from ottla.protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 METADATA_TOPIC = "__cluster_metadata"
 STATUS_TIMEOUT_S = 2.0
@@ -56,7 +56,7 @@ class DescribeQuorumHandlers:
 
     @handles(DescribeQuorumRequest, 0, 2)
     async def describe_quorum(
-        self, _request: Request, message: DescribeQuorumRequest
+        self, _request: ClientRequest, message: DescribeQuorumRequest
     ) -> DescribeQuorumResponse:
         """The quorum's log; other topics are unknown.
 

@@ -19,7 +19,7 @@ from ..cluster.endpoints import endpoint
 from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 PARTITIONS_MAX = 2000
 """Partitions of one page at most: Kafka's default of max.request.partition.size.limit."""
@@ -42,7 +42,7 @@ class DescribeTopicPartitionsHandlers:
 
     @handles(DescribeTopicPartitionsRequest, 0, 0, on_error=_error)
     def describe(
-        self, request: Request, message: DescribeTopicPartitionsRequest
+        self, request: ClientRequest, message: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
         """Topics in the order of their names, from the cursor on, until the page is full."""
         cursor = message.cursor

@@ -7,8 +7,7 @@ tells of those ids that it is named for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from collections.abc import Callable
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_descriptions import (
@@ -20,13 +19,14 @@ from ottla.protocol.messages.transaction_descriptions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from ottla.protocol.messages.transaction_questions import FOREVER_MS, TransactionIdTold, TransactionTold
+from ottla.protocol.messages.transaction_questions import FOREVER_MS, TransactionTold
 from ottla.protocol.transaction_table import Phase, places_of
 
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..quorum.transaction_questions import TransactionQuestions
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
 ANSWER_TIMEOUT_S = 5.0
@@ -43,24 +43,6 @@ STATES = {
 _NEVER_OURS = frozenset(("Dead", "PrepareEpochFence"))
 """States that Kafka knows, and no transaction is in here."""
 _PHASES = {name: phase for phase, name in STATES.items()}
-
-
-class TransactionQuestions(Protocol):
-    """What the quorum's leader tells; None: it has not answered in time."""
-
-    async def describe(
-        self, names: Iterable[str], timeout_s: float, /
-    ) -> dict[str, TransactionTold] | None: ...
-
-    async def ids(
-        self,
-        timeout_s: float,
-        /,
-        *,
-        phases: Collection[Phase] = (),
-        producer_ids: Collection[int] = (),
-        started_before_ms: int = FOREVER_MS,
-    ) -> list[TransactionIdTold] | None: ...
 
 
 class DescribeTransactionsHandlers:
@@ -80,13 +62,13 @@ class DescribeTransactionsHandlers:
 
     @handles(DescribeTransactionsRequest, 0, 0)
     async def describe(
-        self, request: Request, message: DescribeTransactionsRequest
+        self, request: ClientRequest, message: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
         """Each id on its own: NOT_COORDINATOR, where another broker tells of it; TRANSACTIONAL_ID_NOT_FOUND; and
         COORDINATOR_LOAD_IN_PROGRESS, which clients try again, while the quorum does not answer.
         """
         refused: dict[str, ErrorCode] = {}
-        async for name in in_turns(dict.fromkeys(message.transactional_ids)):
+        async for name in in_time_slices(dict.fromkeys(message.transactional_ids)):
             if not name:
                 refused[name] = ErrorCode.INVALID_REQUEST
             elif not self._tells_of(name):
@@ -110,7 +92,7 @@ class DescribeTransactionsHandlers:
     async def _described(self, one: TransactionTold) -> DescribedTransaction:
         topics: dict[str, set[int]] = {}
         places = (place for writer in one.writers for place in places_of(writer.topics))
-        async for topic_id, index in in_turns(places):
+        async for topic_id, index in in_time_slices(places):
             topic = self._quorum.image.topics_by_id.get(topic_id)
             if topic is not None:
                 topics.setdefault(topic.name, set()).add(index)
@@ -129,7 +111,9 @@ class DescribeTransactionsHandlers:
         )
 
     @handles(ListTransactionsRequest, 0, 2)
-    async def list_ids(self, request: Request, message: ListTransactionsRequest) -> ListTransactionsResponse:
+    async def list_ids(
+        self, request: ClientRequest, message: ListTransactionsRequest
+    ) -> ListTransactionsResponse:
         """Those that pass all filters, among the ids that this broker is named for.
 
         As in Kafka, an id that never began a transaction passes any duration. By the producer id of one who joined a
@@ -154,7 +138,7 @@ class DescribeTransactionsHandlers:
         )
         if found is None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        async for one in in_turns(found):
+        async for one in in_time_slices(found):
             name = one.transactional_id
             if (pattern is None or pattern.fullmatch(name)) and self._tells_of(name):
                 response.transaction_states.append(

@@ -12,7 +12,7 @@ from ottla.protocol.messages.leaders import (
 )
 
 from ..quorum.access import Quorum
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 
 def _refused(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
@@ -39,7 +39,7 @@ class ElectLeadersHandlers:
         self._quorum = quorum
 
     @handles(ElectLeadersRequest, 0, 2, on_error=_refused, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def elect(self, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
+    async def elect(self, request: ClientRequest, message: ElectLeadersRequest) -> ElectLeadersResponse:
         """Elect preferred leaders, or any leader where there is none."""
         image = self._quorum.image
         command = partition_commands.ElectLeaders(

@@ -14,7 +14,7 @@ from ottla.protocol.messages.transaction_commands import EndTransaction
 from ottla.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import (
     END_TIMEOUT_S,
@@ -46,7 +46,7 @@ class EndTxnHandlers:
         self._offsets_due = offsets_due
 
     @handles(EndTxnRequest, 0, 5)
-    async def end(self, request: Request, message: EndTxnRequest) -> EndTxnResponse:
+    async def end(self, request: ClientRequest, message: EndTxnRequest) -> EndTxnResponse:
         """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
         check_transactional_id(message.transactional_id)
         self._offsets_due.ending(request.connection)

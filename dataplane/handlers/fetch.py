@@ -34,8 +34,8 @@ from ..quotas import ANONYMOUS, ClientQuotas
 from ..replication.fetch_codec import encode_answer, fetch_of
 from ..replication.fetch_values import SessionAnswer
 from ..replication.replicas.replicas import Replicas
-from ..server.connection import Connection
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..server.connection import ClientConnection
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..server.purgatory import Parked, Purgatory
 from ..server.request_times import FOLLOWER_FETCH
 
@@ -103,10 +103,10 @@ class FetchHandlers:
         self.cold_reads = ColdReads(asyncio.get_running_loop())
         self._repeats = FetchRepeats(settings.max_bytes, self.cold_reads, self._quotas)
         self._selects = settings.selector is not None
-        self._waiting: dict[Connection, dict[_ParkedFetch | LongFetch, None]] = {}
+        self._waiting: dict[ClientConnection, dict[_ParkedFetch | LongFetch, None]] = {}
 
     @handles(FetchRequest, 4, 18, on_error=_failed, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
+    def fetch(self, request: ClientRequest, message: FetchRequest) -> FetchResponse | None:
         """Answer with what there is, or park the request."""
         version = request.api_version
         state = message.replica_state
@@ -120,7 +120,7 @@ class FetchHandlers:
         if self._quotas.consumer is not None:
             self._keep_to_window(request, message)
         if is_long(fetch):
-            self._read_in_turns(fetch)
+            self._read_in_time_slices(fetch)
             return None
         session = fetch.session
         found = self._reader.read(
@@ -147,13 +147,13 @@ class FetchHandlers:
         self._waiting_of(request.connection)[_ParkedFetch(self, fetch)] = None
         return None
 
-    def _read_in_turns(self, fetch: ClientFetch) -> None:
+    def _read_in_time_slices(self, fetch: ClientFetch) -> None:
         waiting = self._waiting_of(fetch.request.connection)
         waiting[LongFetch(fetch, self._reader, self._answer_long, lambda one: waiting.pop(one, None))] = None
 
     # Sessions
 
-    def _in_session(self, request: Request, message: FetchRequest) -> ClientFetch:
+    def _in_session(self, request: ClientRequest, message: FetchRequest) -> ClientFetch:
         """The session that the request opens, goes on with, or does without."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         session_id, epoch = message.session_id, message.session_epoch
@@ -173,7 +173,7 @@ class FetchHandlers:
             return ClientFetch(request, message, FetchSession(by_id=by_id))
         return ClientFetch(request, message, session, incremental=True)
 
-    def _waiting_of(self, connection: Connection) -> dict[_ParkedFetch | LongFetch, None]:
+    def _waiting_of(self, connection: ClientConnection) -> dict[_ParkedFetch | LongFetch, None]:
         """The fetches of a connection that are not answered yet, which go when it does."""
         waiting = self._waiting.get(connection)
         if waiting is None:
@@ -181,17 +181,19 @@ class FetchHandlers:
             connection.call_on_close(lambda: self._closed(connection))
         return waiting
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: ClientConnection) -> None:
         for fetch in list(self._waiting.pop(connection, {})):
             fetch.abandon()
 
-    def forget(self, parked: _ParkedFetch, connection: Connection) -> None:
+    def forget(self, parked: _ParkedFetch, connection: ClientConnection) -> None:
         """It is answered."""
         self._waiting.get(connection, {}).pop(parked, None)
 
     # Followers
 
-    def _follower(self, request: Request, message: FetchRequest, replica_id: int, broker_epoch: int) -> None:
+    def _follower(
+        self, request: ClientRequest, message: FetchRequest, replica_id: int, broker_epoch: int
+    ) -> None:
         if request.api_version < _FIRST_WITH_REPLICA_STATE:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -248,7 +250,7 @@ class FetchHandlers:
             ]
         return message
 
-    def _keep_to_window(self, request: Request, message: FetchRequest) -> None:
+    def _keep_to_window(self, request: ClientRequest, message: FetchRequest) -> None:
         """Ask for no more than the quota lets through in one window."""
         assert self._quotas.consumer is not None
         most = self._quotas.consumer.most_in_window(ANONYMOUS, request.client_id)
@@ -256,7 +258,7 @@ class FetchHandlers:
             message.max_bytes = min(message.max_bytes, int(most))
             message.min_bytes = min(message.min_bytes, message.max_bytes)
 
-    def _is_throttled(self, request: Request, size: int) -> bool:
+    def _is_throttled(self, request: ClientRequest, size: int) -> bool:
         quota = self._quotas.consumer
         if quota is not None and not request.throttle_ms:
             now_ms = asyncio.get_running_loop().time() * 1000
@@ -334,7 +336,7 @@ class _ParkedFetch:
         self._handlers.forget(self, self._fetch.request.connection)
 
 
-def _now_ms(request: Request) -> int:
+def _now_ms(request: ClientRequest) -> int:
     return int(request.received_at * 1000)
 
 

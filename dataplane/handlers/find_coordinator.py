@@ -16,8 +16,8 @@ from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
 _GROUP, _TRANSACTION = 0, 1
@@ -44,7 +44,7 @@ class FindCoordinatorHandlers:
 
     @handles(FindCoordinatorRequest, 0, 6, on_error=_error)
     async def find_coordinator(
-        self, request: Request, message: FindCoordinatorRequest
+        self, request: ClientRequest, message: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
         """One key up to version 3, many from version 4 on."""
         if message.key_type not in (_GROUP, _TRANSACTION):
@@ -58,7 +58,7 @@ class FindCoordinatorHandlers:
             return FindCoordinatorResponse(
                 coordinators=[
                     self._coordinator(key, message.key_type, request.listener)
-                    async for key in in_turns(message.coordinator_keys)
+                    async for key in in_time_slices(message.coordinator_keys)
                 ]
             )
         found = self._find(message.key, message.key_type, request.listener)

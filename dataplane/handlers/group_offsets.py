@@ -33,8 +33,8 @@ from ..groups.committable_offsets import sort_commit
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..groups.shard import Shard
-from ..runtime.time_slices import in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 EPOCHS_VERSION = 9
 """From here on commits say a member epoch where a generation was."""
@@ -78,7 +78,7 @@ class GroupOffsetHandlers:
         self._metadata_bytes_max = metadata_bytes_max
 
     @handles(OffsetCommitRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    def offset_commit(self, request: Request, message: OffsetCommitRequest) -> None:
+    def offset_commit(self, request: ClientRequest, message: OffsetCommitRequest) -> None:
         """Answered once the offsets are below the high watermark of their shard."""
         by_id = request.api_version >= TOPIC_IDS_VERSION
         accepted, errors = sort_commit(
@@ -124,7 +124,7 @@ class GroupOffsetHandlers:
         )
 
     @handles(OffsetFetchRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def offset_fetch(self, request: Request, message: OffsetFetchRequest) -> OffsetFetchResponse:
+    async def offset_fetch(self, request: ClientRequest, message: OffsetFetchRequest) -> OffsetFetchResponse:
         if request.api_version < 8:
             return self._fetch_one(message)
         by_id = request.api_version >= TOPIC_IDS_VERSION
@@ -133,7 +133,7 @@ class GroupOffsetHandlers:
         return OffsetFetchResponse(
             groups=[
                 self._fetch_group(asked, by_id=by_id, stable=message.require_stable)
-                async for asked in in_turns(reversed(groups.values()))
+                async for asked in in_time_slices(reversed(groups.values()))
             ]
         )
 
@@ -205,7 +205,7 @@ class GroupOffsetHandlers:
         )
 
     @handles(OffsetDeleteRequest, 0, 0)
-    def offset_delete(self, request: Request, message: OffsetDeleteRequest) -> None:
+    def offset_delete(self, request: ClientRequest, message: OffsetDeleteRequest) -> None:
         """Answered once the tombstones are committed; topics that the group consumes keep their offsets."""
         topics = self._image().topics
         errors = {

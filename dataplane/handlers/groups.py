@@ -36,8 +36,8 @@ from ottla.protocol.messages.groups import (
 from ..groups.classic.group import ClassicGroup
 from ..groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ..groups.coordinator import GroupCoordinator
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, handles
 
 REQUIRE_MEMBER_ID_VERSION = 4
 SKIP_ASSIGNMENT_VERSION = 9
@@ -54,7 +54,7 @@ class GroupHandlers:
     # ------------------------------------------------------------ membership
 
     @handles(JoinGroupRequest, 0, 9)
-    def join_group(self, request: Request, message: JoinGroupRequest) -> None:
+    def join_group(self, request: ClientRequest, message: JoinGroupRequest) -> None:
         """Answered when the whole group has joined."""
 
         def reply(result: JoinReply) -> None:
@@ -95,7 +95,7 @@ class GroupHandlers:
         shard.join(message.group_id, joining, reply)
 
     @handles(SyncGroupRequest, 0, 5)
-    def sync_group(self, request: Request, message: SyncGroupRequest) -> None:
+    def sync_group(self, request: ClientRequest, message: SyncGroupRequest) -> None:
         """Answered once the leader's assignment is stored."""
 
         def reply(result: SyncReply) -> None:
@@ -125,7 +125,7 @@ class GroupHandlers:
         )
 
     @handles(HeartbeatRequest, 0, 4)
-    def heartbeat(self, _request: Request, message: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, _request: ClientRequest, message: HeartbeatRequest) -> HeartbeatResponse:
         try:
             shard = self._coordinator.shard_for(message.group_id)
         except KafkaError as error:
@@ -138,7 +138,7 @@ class GroupHandlers:
         return HeartbeatResponse(error_code=code)
 
     @handles(LeaveGroupRequest, 0, 5)
-    def leave_group(self, request: Request, message: LeaveGroupRequest) -> LeaveGroupResponse:
+    def leave_group(self, request: ClientRequest, message: LeaveGroupRequest) -> LeaveGroupResponse:
         try:
             shard = self._coordinator.shard_for(message.group_id)
         except KafkaError as error:
@@ -160,11 +160,11 @@ class GroupHandlers:
 
     @handles(DescribeGroupsRequest, 0, 6)
     async def describe_groups(
-        self, request: Request, message: DescribeGroupsRequest
+        self, request: ClientRequest, message: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
         wanted = dict.fromkeys(message.groups)  # An answer must not grow with how often a group is named.
         return DescribeGroupsResponse(
-            groups=[self._describe(g, request.api_version) async for g in in_turns(wanted)]
+            groups=[self._describe(g, request.api_version) async for g in in_time_slices(wanted)]
         )
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
@@ -194,7 +194,7 @@ class GroupHandlers:
         )
 
     @handles(ListGroupsRequest, 0, 5)
-    def list_groups(self, _request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
+    def list_groups(self, _request: ClientRequest, message: ListGroupsRequest) -> ListGroupsResponse:
         if self._coordinator.loading:
             # A list that lacks groups would look complete.
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -222,7 +222,9 @@ class GroupHandlers:
         return ListGroupsResponse(groups=listed)
 
     @handles(DeleteGroupsRequest, 0, 2)
-    async def delete_groups(self, request: Request, message: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    async def delete_groups(
+        self, request: ClientRequest, message: DeleteGroupsRequest
+    ) -> DeleteGroupsResponse:
         """Answered once the tombstones of every group are committed."""
         results: dict[str, ErrorCode] = {}
         names = dict.fromkeys(message.groups_names)
@@ -233,7 +235,7 @@ class GroupHandlers:
             if len(results) == len(names):
                 all_done.set()
 
-        async for group_id in in_turns(names, _DELETIONS_PER_TURN):
+        async for group_id in in_time_slices(names, _DELETIONS_PER_TURN):
             try:
                 shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
             except KafkaError as error:

@@ -13,7 +13,7 @@ from ottla.protocol.messages.producers import InitProducerIdRequest, InitProduce
 from ottla.protocol.messages.transaction_commands import InitTransactionalId
 
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_timeout, check_transactional_id
 from ..transactions.client_commands import ClientOrigins, told_to_the_client
 from ..transactions.producer_ids import ProducerIds
@@ -39,7 +39,7 @@ class InitProducerIdHandlers:
 
     @handles(InitProducerIdRequest, 0, 5, on_error=_refused)
     async def init_producer_id(
-        self, request: Request, message: InitProducerIdRequest
+        self, request: ClientRequest, message: InitProducerIdRequest
     ) -> InitProducerIdResponse:
         """Without a transactional id a new producer id with epoch 0, whatever id the producer had (KIP-360 needs no
         more there)."""
@@ -50,7 +50,7 @@ class InitProducerIdHandlers:
         return InitProducerIdResponse(producer_id=await self._ids.take(), producer_epoch=0)
 
     async def _init_transactional(
-        self, request: Request, message: InitProducerIdRequest, name: str
+        self, request: ClientRequest, message: InitProducerIdRequest, name: str
     ) -> InitProducerIdResponse:
         check_transactional_id(name)
         check_timeout(message.transaction_timeout_ms, self._timeout_max_ms())

@@ -20,8 +20,8 @@ from ..log import is_damage
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
-from ..runtime.time_slices import in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, as_kafka_error, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 from ..server.replica_identity import is_proven, unproven
 
 LATEST = -1
@@ -72,7 +72,7 @@ class ListOffsetsHandlers:
         self._replicas = replicas
 
     @handles(ListOffsetsRequest, 1, 11, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def list_offsets(self, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(self, request: ClientRequest, message: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
         read what is committed, from the last stable offset on.
         """
@@ -88,7 +88,7 @@ class ListOffsetsHandlers:
             for topic in zip(message.topics, answers, strict=True)
             for part in topic[0].partitions
         )
-        async for (topic, answer), part in in_turns(parts, _LOOK_UPS_PER_TURN):
+        async for (topic, answer), part in in_time_slices(parts, _LOOK_UPS_PER_TURN):
             found = self._list(
                 topic.name,
                 part,

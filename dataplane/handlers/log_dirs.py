@@ -22,7 +22,7 @@ from ottla.protocol.messages.log_dirs import (
 
 from ..log import PartitionLog
 from ..replication.replicas.folder_moves import FolderMoves
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 from ..storage.directory import LogDirectory
 from ..storage.log_store import LogStore, TopicPartition
 
@@ -38,7 +38,9 @@ class LogDirHandlers:
         self._moves = moves
 
     @handles(DescribeLogDirsRequest, 1, 5)
-    async def describe(self, request: Request, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    async def describe(
+        self, request: ClientRequest, message: DescribeLogDirsRequest
+    ) -> DescribeLogDirsResponse:
         """Every folder, and of the topics that are asked for what is in it."""
         wanted: set[TopicPartition] | None = None
         if message.topics is not None:
@@ -93,7 +95,9 @@ class LogDirHandlers:
         return described
 
     @handles(AlterReplicaLogDirsRequest, 1, 2, elements_max=6_000)
-    def alter(self, request: Request, message: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    def alter(
+        self, request: ClientRequest, message: AlterReplicaLogDirsRequest
+    ) -> AlterReplicaLogDirsResponse:
         """Each partition on its own; one that is named twice goes to the last folder named, as in Kafka."""
         targets = {
             (topic.name, index): directory.path

@@ -22,8 +22,8 @@ from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
 from ..quorum.access import Quorum
-from ..runtime.time_slices import ITEMS_PER_TURN, in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..runtime.time_slices import ITEMS_PER_TURN, in_time_slices
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 
 def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -47,7 +47,7 @@ class MetadataHandlers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @handles(MetadataRequest, 0, 13, on_error=_metadata_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    def metadata(self, request: Request, message: MetadataRequest) -> MetadataResponse | None:
+    def metadata(self, request: ClientRequest, message: MetadataRequest) -> MetadataResponse | None:
         """Topics by name, by id, or all; replies later if topics are created first."""
         _check_identifiers(request.api_version, message)
         missing = self._to_create(request.api_version, message)
@@ -72,17 +72,19 @@ class MetadataHandlers:
             name for name in names if name is not None and name not in topics and is_valid_topic_name(name)
         ]
 
-    async def _reply_later(self, request: Request, message: MetadataRequest, missing: list[str]) -> None:
+    async def _reply_later(
+        self, request: ClientRequest, message: MetadataRequest, missing: list[str]
+    ) -> None:
         try:
             errors = await self._creator.create(missing) if missing else {}
-            topics = [topic async for topic in in_turns(self._topics(request, message, errors))]
+            topics = [topic async for topic in in_time_slices(self._topics(request, message, errors))]
             await request.reply_when_encoded(self._respond(request, message, topics))
         except Exception:
             request.close_connection()
             raise
 
     def _topics(
-        self, request: Request, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
+        self, request: ClientRequest, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
     ) -> Iterator[MetadataResponseTopic]:
         """Those that were asked for, each of them once."""
         image, version = self._quorum.image, request.api_version
@@ -96,7 +98,7 @@ class MetadataHandlers:
                 yield view.find(name, topic_id, creation_errors)
 
     def _respond(
-        self, request: Request, message: MetadataRequest, topics: list[MetadataResponseTopic]
+        self, request: ClientRequest, message: MetadataRequest, topics: list[MetadataResponseTopic]
     ) -> MetadataResponse:
         image = self._quorum.image
         reachable = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)

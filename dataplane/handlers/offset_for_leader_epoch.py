@@ -12,8 +12,8 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..server.replica_identity import is_proven, unproven
 
 
@@ -25,7 +25,7 @@ class OffsetForLeaderEpochHandlers:
 
     @handles(OffsetForLeaderEpochRequest, 2, 4, elements_max=WHOLE_CLUSTER_ELEMENTS)
     async def offset_for_leader_epoch(
-        self, request: Request, message: OffsetForLeaderEpochRequest
+        self, request: ClientRequest, message: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
         """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
         proven = is_proven(request, message.replica_id)
@@ -35,7 +35,7 @@ class OffsetForLeaderEpochHandlers:
             for topic, answer in zip(message.topics, answers, strict=True)
             for part in topic.partitions
         )
-        async for answer, part in in_turns(parts):
+        async for answer, part in in_time_slices(parts):
             answer.partitions.append(self._end_of_epoch(answer.topic, part, proven=proven))
         return OffsetForLeaderEpochResponse(topics=answers)
 

@@ -24,7 +24,7 @@ from ottla.protocol.messages.reassignments import (
 
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 # So that one entry of the quorum's log does not hold it up for long.
 _PARTITIONS_PER_COMMAND = 1000
@@ -50,7 +50,7 @@ class PartitionReassignmentHandlers:
         AlterPartitionReassignmentsRequest, 0, 1, on_error=_alter_error, elements_max=WHOLE_CLUSTER_ELEMENTS
     )
     async def alter(
-        self, request: Request, message: AlterPartitionReassignmentsRequest
+        self, request: ClientRequest, message: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         """Begin, change or cancel moves, each partition on its own."""
         allow_change = message.allow_replication_factor_change
@@ -113,7 +113,7 @@ class PartitionReassignmentHandlers:
 
     @handles(ListPartitionReassignmentsRequest, 0, 0, elements_max=WHOLE_CLUSTER_ELEMENTS)
     def list_ongoing(
-        self, request: Request, message: ListPartitionReassignmentsRequest
+        self, request: ClientRequest, message: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         """What is moving, of the partitions asked for or of all; what is not moving is left out, as in Kafka."""
         image = self._quorum.image

@@ -43,11 +43,11 @@ from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQue
 from ..quotas import ANONYMOUS, ClientQuotas
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..server.handler import Request, as_kafka_error, handles
+from ..server.handler import ClientRequest, as_kafka_error, handles
 from ..server.purgatory import Parked, Purgatory
 from ..transactions.gate import TransactionGate
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Batch length, magic and attributes of a record batch.
 _BATCH = struct.Struct(">8xi4xb4xh")
@@ -97,7 +97,7 @@ class ProduceHandlers:
         self._validation.close()
 
     @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
-    def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse | None:
+    def produce(self, request: ClientRequest, message: ProduceRequest) -> ProduceResponse | None:
         """Append each batch; answer when `acks` is satisfied, or with what is known after `timeout_ms`."""
         acks = message.acks
         if acks not in (ALL, 0, 1):
@@ -174,7 +174,7 @@ class ProduceHandlers:
 
     def finish(
         self,
-        request: Request,
+        request: ClientRequest,
         message: ProduceRequest,
         response: ProduceResponse,
         waiting: list[Uncommitted],
@@ -183,7 +183,7 @@ class ProduceHandlers:
         """Everything is appended or refused: the answer, None if there is none or not yet."""
         if message.acks == 0:
             if failed:
-                log.info("closing the connection of %s: %s", request.connection, _failures(response))
+                logger.info("closing the connection of %s: %s", request.connection, _failures(response))
                 request.close_connection()
             else:
                 request.no_reply()
@@ -231,11 +231,11 @@ class ProduceHandlers:
             log_start_offset=partition.log.log_start_offset,
         ), result.last_offset + 1
 
-    def expire_at(self, request: Request, timeout_ms: int, waiting: _Waiting) -> Parked:
+    def expire_at(self, request: ClientRequest, timeout_ms: int, waiting: _Waiting) -> Parked:
         """Answer `waiting` as it is when the request's time is over."""
         return self._purgatory.park(request.received_at + max(0, timeout_ms) / 1000, waiting.expired)
 
-    def add_leaders(self, request: Request, response: ProduceResponse) -> None:
+    def add_leaders(self, request: ClientRequest, response: ProduceResponse) -> None:
         """Tell a client that asked the wrong broker who leads now (KIP-951)."""
         if request.api_version < _FIRST_WITH_ENDPOINTS:
             return
@@ -303,7 +303,7 @@ class _Waiting:
     def __init__(
         self,
         handlers: ProduceHandlers,
-        request: Request,
+        request: ClientRequest,
         response: ProduceResponse,
         waiting: list[Uncommitted],
         timeout_ms: int,

@@ -26,7 +26,7 @@ from ottla.protocol.messages.transaction_commands import (
 )
 
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_app_version, check_timeout, check_transactional_id
 from ..transactions.client_commands import END_TIMEOUT_S, ClientOrigins, told_to_the_client
 from ..transactions.completion_waits import CompletionWaits
@@ -53,7 +53,9 @@ class SharedTransactionHandlers:
         self._timeout_max_ms = timeout_max_ms
 
     @handles(BeginTransactionRequest, 0, 1)
-    async def begin(self, request: Request, message: BeginTransactionRequest) -> BeginTransactionResponse:
+    async def begin(
+        self, request: ClientRequest, message: BeginTransactionRequest
+    ) -> BeginTransactionResponse:
         """The transaction is open; if it is its owner who asks, it has no partition yet."""
         if request.api_version >= 1 and message.producer_id == NOBODY:
             return await self._find_or_begin(request, message)
@@ -74,7 +76,7 @@ class SharedTransactionHandlers:
         )
 
     async def _find_or_begin(
-        self, request: Request, message: BeginTransactionRequest
+        self, request: ClientRequest, message: BeginTransactionRequest
     ) -> BeginTransactionResponse:
         name = message.transactional_id
         check_transactional_id(name)
@@ -103,7 +105,7 @@ class SharedTransactionHandlers:
         )
 
     @handles(JoinTransactionRequest, 0, 0)
-    async def join(self, request: Request, message: JoinTransactionRequest) -> JoinTransactionResponse:
+    async def join(self, request: ClientRequest, message: JoinTransactionRequest) -> JoinTransactionResponse:
         """A producer id and epoch that nobody else has in this transaction."""
         transaction = self._tokens.verify(message.token)
         command = JoinTransaction(
@@ -123,7 +125,9 @@ class SharedTransactionHandlers:
         )
 
     @handles(CommitTransactionRequest, 0, 0)
-    async def commit(self, request: Request, message: CommitTransactionRequest) -> CommitTransactionResponse:
+    async def commit(
+        self, request: ClientRequest, message: CommitTransactionRequest
+    ) -> CommitTransactionResponse:
         """Answered once every reader that begins afterwards sees all that was chosen, or nothing."""
         check_app_version(message.app_version)
         command = EndTransaction(

@@ -35,9 +35,9 @@ from ottla.protocol.schema import ZERO_UUID
 from ..cluster.topic_creation import TopicDefaults
 from ..quorum.access import Quorum
 from ..quotas import ANONYMOUS, ClientQuotas
-from ..runtime.time_slices import in_turns, pieces
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
-from .settings.config_view import ConfigEntry, ConfigView
+from ..runtime.time_slices import in_time_slices, pieces
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
+from .settings.config_view import ConfigView, EffectiveSetting
 
 _T = TypeVar("_T")
 
@@ -112,7 +112,7 @@ class TopicHandlers:
         self._delete_topic_enable = delete_topic_enable
         self._quotas = quotas or ClientQuotas()
 
-    def _charge(self, request: Request, partitions: int, *, strict: bool) -> KafkaError | None:
+    def _charge(self, request: ClientRequest, partitions: int, *, strict: bool) -> KafkaError | None:
         """Charge the client for partitions it has created or deleted; why it may not, if it may not."""
         quota = self._quotas.mutations
         if quota is None:
@@ -123,13 +123,15 @@ class TopicHandlers:
         return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED) if strict and throttle_ms else None
 
     @handles(CreateTopicsRequest, 2, 7, on_error=_create_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def create_topics(self, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def create_topics(
+        self, request: ClientRequest, message: CreateTopicsRequest
+    ) -> CreateTopicsResponse:
         """Create topics; each has its own result, and a name that comes twice is refused."""
         repeated = _repeated(topic.name for topic in message.topics)
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_creation(name, error) for name in sorted(repeated)]
         wanted = []
-        async for topic in in_turns(message.topics):
+        async for topic in in_time_slices(message.topics):
             if topic.name in repeated:
                 continue
             strict = request.api_version >= _STRICT_CREATION
@@ -143,7 +145,7 @@ class TopicHandlers:
         return CreateTopicsResponse(topics=results)
 
     async def _create(
-        self, request: Request, wanted: list[CreatableTopic], message: CreateTopicsRequest
+        self, request: ClientRequest, wanted: list[CreatableTopic], message: CreateTopicsRequest
     ) -> list[CreatableTopicResult]:
         if sum(max(0, self._partitions_of(topic)) for topic in wanted) > _PARTITIONS_MAX:
             error = KafkaError(
@@ -213,7 +215,9 @@ class TopicHandlers:
         )
 
     @handles(DeleteTopicsRequest, 1, 6, on_error=_delete_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    async def delete_topics(self, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, request: ClientRequest, message: DeleteTopicsRequest
+    ) -> DeleteTopicsResponse:
         """Delete topics by name or, from version 6 on, by id."""
         if not self._delete_topic_enable:
             code = (
@@ -223,7 +227,7 @@ class TopicHandlers:
         results: list[DeletableTopicResult] = []
         wanted: list[DeleteTopicState] = []
         seen: set[str | bytes] = set()
-        async for topic in in_turns(_deletions(message)):
+        async for topic in in_time_slices(_deletions(message)):
             try:
                 name, topic_id = _resolve(self._quorum.image, topic)
                 if topic_id in seen:
@@ -247,14 +251,14 @@ class TopicHandlers:
 
     @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error)
     async def create_partitions(
-        self, request: Request, message: CreatePartitionsRequest
+        self, request: ClientRequest, message: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
         """Raise the number of partitions of topics."""
         repeated = _repeated(topic.name for topic in message.topics)
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_partitions(name, error) for name in sorted(repeated)]
         wanted = []
-        async for topic in in_turns(message.topics):
+        async for topic in in_time_slices(message.topics):
             if topic.name in repeated:
                 continue
             present = self._quorum.image.topics.get(topic.name)
@@ -293,7 +297,7 @@ class _CreatedSettings:
         return [_created_setting(entry) for entry in self._settings.of(overrides)]
 
 
-def _created_setting(entry: ConfigEntry) -> CreatableTopicConfigs:
+def _created_setting(entry: EffectiveSetting) -> CreatableTopicConfigs:
     return CreatableTopicConfigs(
         name=entry.name, value=entry.value, config_source=entry.source, is_sensitive=entry.is_sensitive
     )

@@ -29,7 +29,7 @@ from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.records import OffsetsWriter
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, Request, handles
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..transactions.acceptance import TransactionGone
 from ..transactions.gate import Adding, TransactionGate
 
@@ -70,7 +70,7 @@ class TxnOffsetCommitHandlers:
         self._metadata_bytes_max = metadata_bytes_max
 
     @handles(TxnOffsetCommitRequest, 0, 6, on_error=_refused, elements_max=WHOLE_CLUSTER_ELEMENTS)
-    def commit(self, request: Request, message: TxnOffsetCommitRequest) -> None:
+    def commit(self, request: ClientRequest, message: TxnOffsetCommitRequest) -> None:
         """Answered once the offsets are below the high watermark of their shard, or with why they are not."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         offsets = sort_commit(
@@ -97,7 +97,7 @@ class TxnOffsetCommitHandlers:
 
     def _write(
         self,
-        request: Request,
+        request: ClientRequest,
         message: TxnOffsetCommitRequest,
         offsets: SortedCommit,
         partition: Partition,
@@ -135,7 +135,11 @@ class TxnOffsetCommitHandlers:
         return self._replicas.get(OFFSETS_TOPIC, partition_for(group_id, count))
 
     def _refuse(
-        self, request: Request, message: TxnOffsetCommitRequest, offsets: SortedCommit, error: KafkaError
+        self,
+        request: ClientRequest,
+        message: TxnOffsetCommitRequest,
+        offsets: SortedCommit,
+        error: KafkaError,
     ) -> None:
         code = _AS_TOLD.get(error.code, error.code)
         if isinstance(error, TransactionGone):
@@ -147,7 +151,7 @@ class TxnOffsetCommitHandlers:
         request.reply(_answer(message, offsets, _in_version(request, code)))
 
 
-def _in_version(request: Request, code: ErrorCode) -> ErrorCode:
+def _in_version(request: ClientRequest, code: ErrorCode) -> ErrorCode:
     """Clients of version 0 do not know that a coordinator may be loading."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.api_version < _FIRST_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

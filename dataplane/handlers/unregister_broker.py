@@ -6,7 +6,7 @@ from ottla.protocol.messages.broker_commands import UnregisterBroker
 from ottla.protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 
 class UnregisterBrokerHandlers:
@@ -17,7 +17,7 @@ class UnregisterBrokerHandlers:
 
     @handles(UnregisterBrokerRequest, 0, 0)
     async def unregister(
-        self, request: Request, message: UnregisterBrokerRequest
+        self, request: ClientRequest, message: UnregisterBrokerRequest
     ) -> UnregisterBrokerResponse:
         """Forget a broker. It stays in the replica lists it is in."""
         await self._quorum.submit(UnregisterBroker(broker_id=message.broker_id))

@@ -11,7 +11,7 @@ from ottla.protocol.messages.features import (
 )
 
 from ..quorum.access import Quorum
-from ..server.handler import Request, handles
+from ..server.handler import ClientRequest, handles
 
 _FIRST_WITH_TYPES = 1
 _LAST_WITH_RESULTS = 1
@@ -26,7 +26,7 @@ class UpdateFeaturesHandlers:
 
     @handles(UpdateFeaturesRequest, 0, 2)
     async def update_features(
-        self, request: Request, message: UpdateFeaturesRequest
+        self, request: ClientRequest, message: UpdateFeaturesRequest
     ) -> UpdateFeaturesResponse:
         """All levels change, or none and the answer is about the first that is wrong."""
         command = commands.UpdateFeatures(

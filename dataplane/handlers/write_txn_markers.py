@@ -39,13 +39,13 @@ from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_turns
-from ..server.handler import Request, handles
+from ..runtime.time_slices import in_time_slices
+from ..server.handler import ClientRequest, handles
 from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import CompletionWaits
 from ..transactions.markers import Markers
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _refused(message: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
@@ -90,13 +90,13 @@ class WriteTxnMarkersHandlers:
         self._completion_waits = completion_waits
 
     @handles(WriteTxnMarkersRequest, 1, 2, on_error=_refused)
-    async def write(self, request: Request, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    async def write(self, request: ClientRequest, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """One after the other; of each partition it is told how it went.
 
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
         """
         if request.connection.node is None:
-            log.info(
+            logger.info(
                 "refusing WriteTxnMarkers of %s, which has not proved to be a node of this cluster: "
                 "`ottla txn abort` ends transactions",
                 request.connection,
@@ -111,11 +111,11 @@ class WriteTxnMarkersHandlers:
             for topic in result.topics
             for row in topic.partitions
         )
-        async for marker, topic, row in in_turns(rows):
+        async for marker, topic, row in in_time_slices(rows):
             try:
                 await self._end(marker, self._replicas.get(topic, row.partition_index))
             except KafkaError as error:
-                log.info("no marker for %s-%d: %s", topic, row.partition_index, error)
+                logger.info("no marker for %s-%d: %s", topic, row.partition_index, error)
                 row.error_code = error.code
         return response
 
@@ -164,7 +164,7 @@ class WriteTxnMarkersHandlers:
         if marker.producer_id not in partition.log.transactions.open:
             return
         _check_number(marker, entry)
-        log.warning("aborting a transaction of producer %d in %r by hand", marker.producer_id, partition)
+        logger.warning("aborting a transaction of producer %d in %r by hand", marker.producer_id, partition)
         end = self._markers.abort_unknown(partition, marker.producer_id)
         try:
             async with asyncio.timeout(END_TIMEOUT_S):

@@ -18,7 +18,7 @@ from ottla.protocol.record_batch import parse_header
 
 from ..log import RefusedRecords, TakesLong
 from ..replication.replica.partition import Partition
-from ..server.handler import Request
+from ..server.handler import ClientRequest
 from ..transactions.acceptance import TransactionGone
 from ..transactions.gate import Adding, TransactionGate
 from .validation_queue import Outcome, ValidatedBatch, ValidationQueue
@@ -100,7 +100,7 @@ class BatchAppender(Protocol):
 
     def finish(
         self,
-        request: Request,
+        request: ClientRequest,
         message: ProduceRequest,
         response: ProduceResponse,
         waiting: list[Uncommitted],
@@ -126,7 +126,7 @@ class TransactionalBatches:
             return False  # Whether it is one of this transaction, the gate finds out.
         return self.gate.admits(partition, header.producer_id, header.producer_epoch)
 
-    def hold(self, request: Request, size: int) -> None:
+    def hold(self, request: ClientRequest, size: int) -> None:
         """Make room for a batch that waits. KafkaError: REQUEST_TIMED_OUT if too much waits already."""
         if self._held_bytes + size > HELD_BYTES_MAX:
             raise KafkaError(
@@ -160,7 +160,7 @@ class Deferred:
         self,
         appender: BatchAppender,
         transactional: TransactionalBatches,
-        request: Request,
+        request: ClientRequest,
         message: ProduceRequest,
         response: ProduceResponse,
         waiting: list[Uncommitted],

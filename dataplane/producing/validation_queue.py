@@ -30,7 +30,7 @@ from ..log import LogConfig, TakesLong
 from ..log.append_checks import check_limits, check_records, check_records_on_loop
 from ..log.config import StoredCompression
 from ..replication.replica.partition import Partition
-from ..server.connection import Connection
+from ..server.connection import ClientConnection
 
 UNCOMPRESSED_ON_LOOP_MAX: Final = 2 << 20 if VALIDATION == "C" else 64 << 10
 """So many bytes of a batch that is not compressed are validated on the event loop: about 1 ms at most in C."""
@@ -45,7 +45,7 @@ _MUTED_BYTES: Final = _HELD_BYTES_MAX // 4
 _MUTED_MS: Final = 100
 """From so many waiting bytes on, connections that bring more are not read for so long."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ValidatedBatch(NamedTuple):
@@ -96,7 +96,7 @@ class ValidationQueue:
         self,
         partition: Partition,
         records: memoryview,
-        connection: Connection,
+        connection: ClientConnection,
         append: Append,
         takes_long: bool = False,
     ) -> None:
@@ -130,7 +130,7 @@ class ValidationQueue:
         if work.cancelled():
             self._done(partition, batch, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops"))
         elif error := work.exception():
-            log.error("a batch of %r cannot be validated", partition, exc_info=error)
+            logger.error("a batch of %r cannot be validated", partition, exc_info=error)
             self._done(partition, batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
             self._done(partition, batch, work.result())

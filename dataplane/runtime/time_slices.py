@@ -1,4 +1,4 @@
-"""Work on long lists in many turns of the event loop, so that nobody else waits for all of it."""
+"""Time slices: long work is cut into pieces, and others have a turn of the event loop between two pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ITEMS_PER_TURN = 200
 """Of what takes some microseconds each."""
 
 
-async def in_turns(items: Iterable[_T], per_turn: int = ITEMS_PER_TURN) -> AsyncIterator[_T]:
+async def in_time_slices(items: Iterable[_T], per_turn: int = ITEMS_PER_TURN) -> AsyncIterator[_T]:
     """The items, which may be made as they are asked for; others have a turn after every `per_turn` of them."""
     for position, item in enumerate(items, 1):
         yield item

@@ -1,14 +1,14 @@
 """Sockets, request routing, purgatory, and one handler module per API family.
 
-`Server` accepts connections and owns the receive buffers; a `Connection` cuts its byte stream into request
+`Server` accepts connections and owns the receive buffers; a `ClientConnection` cuts its byte stream into request
 frames in place and sends replies in request order; the `Router` decodes a frame and calls the handler
 registered for it with `@handles`. The one rule: a request's bytes live in a pooled buffer and are valid only
 until a plain handler returns.
 """
 
 from .buffers import BufferPool
-from .connection import Connection, ConnectionLimits
-from .handler import HandlerTable, Request, handles
+from .connection import ClientConnection, ConnectionLimits
+from .handler import ClientRequest, HandlerTable, handles
 from .listener import ListeningSocket, PortInUse
 from .purgatory import Parked, Purgatory
 from .router import Router
@@ -17,14 +17,14 @@ from .server import Server, ServerConfig
 
 __all__ = [
     "BufferPool",
-    "Connection",
+    "ClientConnection",
+    "ClientRequest",
     "ConnectionLimits",
     "HandlerTable",
     "ListeningSocket",
     "Parked",
     "PortInUse",
     "Purgatory",
-    "Request",
     "Router",
     "Server",
     "ServerConfig",

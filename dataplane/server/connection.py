@@ -18,7 +18,7 @@ from .receiving import ReceiveBuffer
 from .request_times import RequestTimes
 from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, SendQueue, release
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 _SIZE = struct.Struct(">i")
@@ -55,7 +55,7 @@ class OwedReply(Protocol):
     parts: Sequence[Part] | None
 
 
-class Connection:
+class ClientConnection:
     """A non-blocking socket on the event loop.
 
     Frames are parsed in place in a pooled buffer, which the connection holds only while it holds part of a
@@ -103,11 +103,11 @@ class Connection:
         listener: str,
         loop: asyncio.AbstractEventLoop,
         pool: BufferPool,
-        budget: ReceiveBudget[Connection],
+        budget: ReceiveBudget[ClientConnection],
         limits: ConnectionLimits,
         times: RequestTimes,
-        on_frame: Callable[[Connection, memoryview], None],
-        on_closed: Callable[[Connection], None],
+        on_frame: Callable[[ClientConnection, memoryview], None],
+        on_closed: Callable[[ClientConnection], None],
         number: int,
         birth: int,
     ) -> None:
@@ -142,7 +142,7 @@ class Connection:
         self.node: ProvenNode | None = None
         self._false_claim_logged = False
         # Left by a handler: answers a request that repeats the one before, or returns False.
-        self.shortcut: Callable[[Connection, memoryview, float], bool] | None = None
+        self.shortcut: Callable[[ClientConnection, memoryview, float], bool] | None = None
         self.last_activity = loop.time()
         self._reading = True
         loop.add_reader(self._fd, self._on_readable)
@@ -156,7 +156,7 @@ class Connection:
             return True
         if not self._false_claim_logged:
             self._false_claim_logged = True
-            log.warning(
+            logger.warning(
                 "%s speaks as broker %d and has not proved to be it: refused (a broker of a version without "
                 "AuthenticateNode, or a client that sends a replica id)", self, broker_id,
             )  # fmt: skip
@@ -298,7 +298,7 @@ class Connection:
             guess = " (this looks like TLS, which this listener does not speak)"
         elif start in (b"GET ", b"POST", b"HEAD", b"PUT "):
             guess = " (this looks like HTTP)"
-        log.warning(
+        logger.warning(
             "closing the connection of %s: a request of %d bytes, "
             "allowed are %d to %d (socket.request.max.bytes)%s",
             self, size, _SMALLEST_FRAME_BYTES, self._limits.request_max_bytes, guess,
@@ -420,7 +420,7 @@ class Connection:
         try:
             sent = out.send()
         except OSError as error:
-            log.debug("closing the connection of %s: %s", self, error)
+            logger.debug("closing the connection of %s: %s", self, error)
             self.close()
             return
         if sent:

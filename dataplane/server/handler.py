@@ -18,7 +18,7 @@ from ...protocol.messages.headers import response_header
 from ...protocol.schema import Message
 from ...protocol.schema import Request as RequestMessage
 from ..runtime.time_slices import is_large
-from .connection import Connection
+from .connection import ClientConnection
 from .sending import IN_MEMORY, Part
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class HandlerTable:
         return iter(sorted(self._handlers.values(), key=lambda handler: handler.api_key))
 
 
-class Request:
+class ClientRequest:
     """One request of a client, and the place of its reply in the connection's order.
 
     It is answered once: by `reply`, `reply_parts`, `no_reply` or `close_connection`; answers to a connection
@@ -188,7 +188,7 @@ class Request:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         api_key: int,
         api_version: int,
         correlation_id: int,

@@ -10,14 +10,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import ClientConnection
 
 # Only Linux tells of a peer that has sent its last byte; elsewhere it is noticed once the connection is read.
 _LAST_BYTE_SENT = getattr(select, "POLLRDHUP", 0)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
-def tell_hang_ups(unread: Collection[Connection]) -> None:
+def tell_hang_ups(unread: Collection[ClientConnection]) -> None:
     """Look at all of them in one call of the system, close those whose peer is gone, and tell the others."""
     if not unread:
         return

@@ -8,7 +8,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ACCEPTS_PER_WAKE_UP = 64
 _PAUSE_SECONDS = 0.1
@@ -74,7 +74,7 @@ class ListeningSocket:
             except OSError as error:
                 if error.errno not in _OUT_OF_RESOURCES:
                     raise
-                log.warning("listener %s accepts no connections for now: %s", self.name, error.strerror)
+                logger.warning("listener %s accepts no connections for now: %s", self.name, error.strerror)
                 self._pause()
                 return
             sock.setblocking(False)

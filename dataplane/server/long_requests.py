@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from ...protocol.codec import MalformedMessage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import Message
-from .connection import Connection
+from .connection import ClientConnection
 from .handler import Handler
 
 LONG_FRAME_BYTES: Final = 16 * 1024
@@ -30,7 +30,9 @@ ELEMENTS_AT_ONCE: Final = 1000
 _M = TypeVar("_M", bound=Message)
 
 
-async def read_in_turns(connection: Connection, steps: Generator[int, None, _M]) -> tuple[_M, int] | None:
+async def read_in_time_slices(
+    connection: ClientConnection, steps: Generator[int, None, _M]
+) -> tuple[_M, int] | None:
     """The message and how many elements it has; None if the connection was closed meanwhile, and its buffer is gone.
 
     Raises MalformedMessage, also where there are more than `ELEMENTS_MAX`.

@@ -7,10 +7,10 @@ proved itself (`AuthenticateNode`).
 from __future__ import annotations
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .handler import Request
+from .handler import ClientRequest
 
 
-def is_proven(request: Request, replica_id: int) -> bool:
+def is_proven(request: ClientRequest, replica_id: int) -> bool:
     """Whether the peer is what it says it is: a consumer, a tool that debugs, or that broker."""
     return replica_id < 0 or request.connection.is_broker(replica_id)
 

@@ -16,18 +16,18 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
 from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
-from .connection import Connection
-from .handler import Handler, HandlerTable, Request, as_kafka_error
+from .connection import ClientConnection
+from .handler import ClientRequest, Handler, HandlerTable, as_kafka_error
 from .long_requests import (
     ELEMENTS_AT_ONCE,
     LONG_FRAME_BYTES,
     READ_AT_ONCE,
     RUN_AT_ONCE,
     check_elements,
-    read_in_turns,
+    read_in_time_slices,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
@@ -47,7 +47,7 @@ class Router:
         # No two of them are handled in the same turn of the loop.
         self._handling = asyncio.Lock()
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+    def dispatch(self, connection: ClientConnection, frame: memoryview) -> None:
         """Handle one request; `frame` is valid during this call only."""
         now = self._loop.time()
         if connection.shortcut is not None and connection.shortcut(connection, frame, now):
@@ -55,14 +55,16 @@ class Router:
         api_key, api_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
         handler = self._table.get(api_key)
         if handler is None:
-            log.warning("closing the connection of %s: API key %d is not supported", connection, api_key)
+            logger.warning("closing the connection of %s: API key %d is not supported", connection, api_key)
             connection.close()
             return
         quota = self._quotas.requests
         started_s = perf_counter() if quota is not None else 0.0
         if not handler.min_version <= api_version <= handler.max_version:
             self._refuse_version(
-                connection, handler, Request(connection, api_key, api_version, correlation_id, None, now)
+                connection,
+                handler,
+                ClientRequest(connection, api_key, api_version, correlation_id, None, now),
             )
             return
         try:
@@ -71,7 +73,7 @@ class Router:
         except MalformedMessage as error:
             _close_unreadable(connection, handler, api_version, error)
             return
-        request = Request(connection, api_key, api_version, correlation_id, client_id, now)
+        request = ClientRequest(connection, api_key, api_version, correlation_id, client_id, now)
         if quota is not None:
             request.meter = RequestMeter(quota, ANONYMOUS, client_id, started_s, perf_counter)
         connection.expect(request)
@@ -99,7 +101,7 @@ class Router:
         for task in self._tasks:
             task.cancel()
 
-    def _start(self, request: Request, running: Coroutine[Any, Any, None]) -> None:
+    def _start(self, request: ClientRequest, running: Coroutine[Any, Any, None]) -> None:
         if request.meter is not None:
             request.meter.pause()
             running = Stepwise(running, request.meter)
@@ -107,20 +109,22 @@ class Router:
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
-    async def _run(self, handler: Handler, request: Request, message: Message) -> None:
+    async def _run(self, handler: Handler, request: ClientRequest, message: Message) -> None:
         try:
             await request.reply_when_encoded(await handler.function(request, message))
         except Exception as error:
             self._fail(handler, request, message, error)
 
-    async def _run_long(self, handler: Handler, request: Request, frame: memoryview, offset: int) -> None:
+    async def _run_long(
+        self, handler: Handler, request: ClientRequest, frame: memoryview, offset: int
+    ) -> None:
         """What takes more than one turn to read; the connection holds the frame until it is read and handled."""
         self.reading += 1
         try:
             async with self._running:
                 async with self._reading:
                     steps = decode_stepwise(handler.request_class, frame, request.api_version, offset)
-                    read = await read_in_turns(request.connection, steps)
+                    read = await read_in_time_slices(request.connection, steps)
                 if read is not None:
                     await self._handle_long(handler, request, *read)
         except MalformedMessage as error:
@@ -129,7 +133,9 @@ class Router:
             self.reading -= 1
             request.connection.go_on()
 
-    async def _handle_long(self, handler: Handler, request: Request, message: Message, elements: int) -> None:
+    async def _handle_long(
+        self, handler: Handler, request: ClientRequest, message: Message, elements: int
+    ) -> None:
         connection = request.connection
         request.is_long = True
         try:
@@ -151,27 +157,27 @@ class Router:
         except Exception as error:
             await self._fail_long(handler, request, message, error)
 
-    def _refuse_version(self, connection: Connection, handler: Handler, request: Request) -> None:
+    def _refuse_version(self, connection: ClientConnection, handler: Handler, request: ClientRequest) -> None:
         if handler.on_unsupported is not None:
             request.api_version = 0
             connection.expect(request)
             request.reply(handler.on_unsupported(handler))
             return
-        log.warning(
+        logger.warning(
             "closing the connection of %s: %s version %d, supported are %d to %d",
             connection, handler.request_class.__name__, request.api_version,
             handler.min_version, handler.max_version,
         )  # fmt: skip
         connection.close()
 
-    def _fail(self, handler: Handler, request: Request, message: Message, error: Exception) -> None:
+    def _fail(self, handler: Handler, request: ClientRequest, message: Message, error: Exception) -> None:
         known = _known(handler, request, error)
         if request.parts is not None:
             return
         try:
             response = _error_response(handler, message, known, request.api_version)
         except Exception:
-            log.exception("the error response to %s could not be made", handler.request_class.__name__)
+            logger.exception("the error response to %s could not be made", handler.request_class.__name__)
             response = None
         if response is not None:
             request.reply(response)
@@ -179,7 +185,7 @@ class Router:
             _close_without_answer(handler, request, known)
 
     async def _fail_long(
-        self, handler: Handler, request: Request, message: Message, error: Exception
+        self, handler: Handler, request: ClientRequest, message: Message, error: Exception
     ) -> None:
         """The same, where the answer to each of many elements is the error."""
         known = _known(handler, request, error)
@@ -191,7 +197,7 @@ class Router:
                 await request.reply_when_encoded(response)
                 return
         except Exception:
-            log.exception("the error response to %s could not be made", handler.request_class.__name__)
+            logger.exception("the error response to %s could not be made", handler.request_class.__name__)
         _close_without_answer(handler, request, known)
 
 
@@ -206,24 +212,24 @@ def _read(handler: Handler, frame: memoryview, version: int, offset: int) -> Mes
 
 
 def _close_unreadable(
-    connection: Connection, handler: Handler, version: int, error: MalformedMessage
+    connection: ClientConnection, handler: Handler, version: int, error: MalformedMessage
 ) -> None:
-    log.warning(
+    logger.warning(
         "closing the connection of %s: %s version %d cannot be read: %s",
         connection, handler.request_class.__name__, version, error,
     )  # fmt: skip
     connection.close()
 
 
-def _close_without_answer(handler: Handler, request: Request, error: KafkaError) -> None:
-    log.warning(
+def _close_without_answer(handler: Handler, request: ClientRequest, error: KafkaError) -> None:
+    logger.warning(
         "closing the connection of %s: %s version %d has no place for the error %s",
         request.connection, handler.request_class.__name__, request.api_version, error.code.name,
     )  # fmt: skip
     request.close_connection()
 
 
-def _known(handler: Handler, request: Request, error: Exception) -> KafkaError:
+def _known(handler: Handler, request: ClientRequest, error: Exception) -> KafkaError:
     """The error as clients may be told it."""
     return as_kafka_error(
         error, f"{handler.request_class.__name__} version {request.api_version} of {request.connection}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..quotas import ClientQuotas, QuotaWindows
 from .buffers import BufferPool
-from .connection import Connection, ConnectionLimits
+from .connection import ClientConnection, ConnectionLimits
 from .handler import HandlerTable
 from .hang_ups import tell_hang_ups
 from .listener import ListeningSocket
@@ -21,7 +21,7 @@ from .receive_budget import ReceiveBudget
 from .request_times import RequestTimes
 from .router import Router
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
 _HALF_CLOSED_SECONDS = 30.0
@@ -58,14 +58,14 @@ class Server:
         self._table = table
         self._preparing: asyncio.Task[None] | None = None
         self.pool = BufferPool()
-        self.budget: ReceiveBudget[Connection] = ReceiveBudget(self.config.receive_budget_bytes)
+        self.budget: ReceiveBudget[ClientConnection] = ReceiveBudget(self.config.receive_budget_bytes)
         self.purgatory = Purgatory(self._loop)
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
         self.router = Router(table, self._loop, self.quotas)
         self.listeners: list[ListeningSocket] = []
         #: in the order in which they came
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[ClientConnection, None] = {}
         #: connections of each address
         self._of_address: Counter[str] = Counter()
         #: where the broker's image of the metadata stands; what connections are older than is told by it
@@ -140,7 +140,7 @@ class Server:
                 self._delayed_close(sock, throttle_ms)
                 return
         self._accepted += 1
-        connection = Connection(
+        connection = ClientConnection(
             sock,
             peer,
             listener=listener.name,
@@ -157,7 +157,7 @@ class Server:
         self.connections[connection] = None
         self._of_address[peer[0]] += 1
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: ClientConnection) -> None:
         self.connections.pop(connection, None)
         left = self._of_address[connection.peer_host] - 1
         if left:
@@ -190,13 +190,13 @@ class Server:
         if self._sweeps % _TRIM_EVERY_SWEEPS == 0:
             self.pool.trim()
         if self._refused:
-            log.warning(
+            logger.warning(
                 "refused %d connections: %d are open, max.connections is %d, max.connections.per.ip %d",
                 self._refused, len(self.connections), self.max_connections, self.max_connections_per_ip,
             )  # fmt: skip
             self._refused = 0
 
-    def _is_overdue(self, connection: Connection, now: float, idle_since: float) -> bool:
+    def _is_overdue(self, connection: ClientConnection, now: float, idle_since: float) -> bool:
         last = connection.last_activity
         if connection.half_closed and last < now - _HALF_CLOSED_SECONDS:
             return True
@@ -205,7 +205,7 @@ class Server:
     def _close_late(self, now: float) -> None:
         """Others wait for memory: close those whose requests take it for too long."""
         for connection in self.budget.late(now):
-            log.warning(
+            logger.warning(
                 "closing the connection of %s: its request arrives too slowly while others wait for memory "
                 "(queued.max.request.bytes)", connection,
             )  # fmt: skip

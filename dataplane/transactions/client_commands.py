@@ -9,7 +9,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_commands import ClientOrigin
 
 from ..quorum.access import Quorum
-from ..server.handler import Request
+from ..server.handler import ClientRequest
 
 END_TIMEOUT_S = 5.0
 """How long a client waits for the markers of its transaction before it has to ask again."""
@@ -23,7 +23,7 @@ class ClientOrigins:
         self._quorum = quorum
         self.wall_ms = wall_ms
 
-    def of(self, request: Request) -> ClientOrigin:
+    def of(self, request: ClientRequest) -> ClientOrigin:
         """The connection on which the request came, by this broker's registration and clock."""
         return ClientOrigin(
             broker_id=self._broker_id,
@@ -36,7 +36,7 @@ class ClientOrigins:
 
 @contextmanager
 def told_to_the_client(
-    request: Request, *, knows_fenced: bool = True, knows_abortable: bool = True
+    request: ClientRequest, *, knows_fenced: bool = True, knows_abortable: bool = True
 ) -> Iterator[None]:
     """Turn each KafkaError of the quorum into the one that the client can act upon.
 

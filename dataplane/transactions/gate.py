@@ -31,7 +31,7 @@ from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from .acceptance import Acceptance, TransactionGone, judge
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 GRACE_S = 0.02
 """The feed is rarely further behind."""
@@ -250,7 +250,7 @@ class TransactionGate:
         except KafkaError as error:
             if error.code in _REFUSALS:
                 raise
-            log.debug("transactional batches wait: %s", error)
+            logger.debug("transactional batches wait: %s", error)
             return False
         return True
 

@@ -24,7 +24,7 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from .acceptance import is_behind
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MARKERS_PER_TURN = 100
 REPORTS_AT_ONCE = 4
@@ -184,7 +184,7 @@ class Markers:
                     commit_index=transaction.commit_index,
                 )
             except KafkaError as error:
-                log.warning("a marker of %r cannot be written: %s", partition, error)
+                logger.warning("a marker of %r cannot be written: %s", partition, error)
                 self._stuck[place] = [owed]
                 self._later(partial(self._try_again, place))
                 return
@@ -234,7 +234,7 @@ class Markers:
         try:
             self.abort_unknown(partition, writer.producer_id)
         except KafkaError as error:
-            log.warning("a transaction of %r cannot be aborted: %s", partition, error)
+            logger.warning("a transaction of %r cannot be aborted: %s", partition, error)
             return False
         return True
 
@@ -248,7 +248,7 @@ class Markers:
             try:
                 self.abort_unknown(partition, producer_id)
             except KafkaError as error:
-                log.warning("a transaction of %r cannot be aborted: %s", partition, error)
+                logger.warning("a transaction of %r cannot be aborted: %s", partition, error)
                 self._later(partial(self._abort_what_nobody_knows, partition))
                 return
 
@@ -306,7 +306,7 @@ class Markers:
             except KafkaError as error:
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
                     return  # Another process has this broker's id: this one ends.
-                log.info("the quorum does not know yet of %d partitions' markers: %s", len(told), error)
+                logger.info("the quorum does not know yet of %d partitions' markers: %s", len(told), error)
                 for reported, writers in told.items():
                     self._unreported[reported] = writers | self._unreported.get(reported, {})
                 await asyncio.sleep(RETRY_S)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..server.connection import Connection
+from ..server.connection import ClientConnection
 
 SILENCE_S = 5.0
 
@@ -20,24 +20,24 @@ class OffsetsDue:
     """Watches connections from the answer to AddOffsetsToTxn on, until their transaction is being ended."""
 
     def __init__(self) -> None:
-        self._timers: dict[Connection, asyncio.TimerHandle] = {}
+        self._timers: dict[ClientConnection, asyncio.TimerHandle] = {}
 
-    def added(self, connection: Connection) -> None:
+    def added(self, connection: ClientConnection) -> None:
         """The offsets of a group belong to a transaction now: the client is about to send them."""
         if connection not in self._timers:
             self._look_after(connection, SILENCE_S)
 
-    def ending(self, connection: Connection) -> None:
+    def ending(self, connection: ClientConnection) -> None:
         """The client ends its transaction: it is not held up."""
         timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def _look_after(self, connection: Connection, delay_s: float) -> None:
+    def _look_after(self, connection: ClientConnection, delay_s: float) -> None:
         loop = asyncio.get_running_loop()
         self._timers[connection] = loop.call_later(delay_s, self._look, connection)
 
-    def _look(self, connection: Connection) -> None:
+    def _look(self, connection: ClientConnection) -> None:
         del self._timers[connection]
         if connection.closed:
             return

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from ottla.cli.endpoint import CONNECTIONS_MAX, Endpoint
+from ottla.cli.endpoint import CONNECTIONS_MAX, MonitoringEndpoint
 from ottla.protocol.exposition import Family, Kind, Metric
 
 ANSWER = Metric("answer", Kind.GAUGE, "To everything.")
@@ -23,7 +23,7 @@ class Node:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    endpoint = Endpoint("127.0.0.1", 0, [Node()])
+    endpoint = MonitoringEndpoint("127.0.0.1", 0, [Node()])
     await endpoint.start()
     yield endpoint.port
     await endpoint.stop()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.layout import Layout, known_layout, open_layout, write_atomically
+from ottla.cli.layout import ClusterLayout, known_layout, open_layout, write_atomically
 from ottla.cli.ports import OUTGOING_PORTS
 
 
 def opened(
     folder: Path, quorum: int | None = None, brokers: int | None = None, base_port: int | None = None
-) -> Layout:
+) -> ClusterLayout:
     layout = open_layout(folder, quorum=quorum, brokers=brokers, base_port=base_port)
     layout.write({})
     return layout

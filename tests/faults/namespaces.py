@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from ottla.cli.layout import Layout, Member, write_atomically
+from ottla.cli.layout import ClusterLayout, Member, write_atomically
 from tests.cluster import START_TIMEOUT_S, WAIT_S, Node, RunningCluster, wait_for, wait_until
 
 _PREFIX = "ottla-test-"
@@ -277,7 +277,7 @@ def network_cluster(
     directory: Path, *, quorum: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> Iterator[NetworkCluster]:
     """A running cluster, each node on a host of its own. Enter `cluster.net.inside(CLIENT)` to speak to it."""
-    layout = Layout(
+    layout = ClusterLayout(
         directory,
         "networked",
         [Member("quorum", 101 + number, QUORUM_PORT, METRICS_PORT) for number in range(quorum)],
@@ -297,7 +297,7 @@ def network_cluster(
 
 
 def _describe(
-    layout: Layout,
+    layout: ClusterLayout,
     net: Network,
     names: Mapping[tuple[str, int], str],
     hosts: Mapping[tuple[str, int], str],

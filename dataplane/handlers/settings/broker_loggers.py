@@ -11,7 +11,7 @@ from ottla.protocol.config_chain import ConfigSource
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.config_commands import ConfigChange, ConfigOperation
 
-from .config_view import ConfigEntry
+from .config_view import EffectiveSetting
 
 _ROOT = "root"
 _PACKAGE = "ottla."
@@ -36,10 +36,10 @@ _NAMES = {
 class BrokerLoggers:
     """Describes and changes levels; a change is checked as a whole before any of it is made."""
 
-    def entries(self) -> list[ConfigEntry]:
+    def entries(self) -> list[EffectiveSetting]:
         """Every logger with the level in force, which may be that of a logger above it."""
         return [
-            ConfigEntry(name, _level_name(logger), ConfigSource.DYNAMIC_BROKER_LOGGER)
+            EffectiveSetting(name, _level_name(logger), ConfigSource.DYNAMIC_BROKER_LOGGER)
             for name, logger in sorted(_loggers().items())
         ]
 

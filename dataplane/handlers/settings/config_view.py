@@ -36,7 +36,7 @@ _SHOWN = re.compile(r"(sasl|ssl|num|background|zookeeper)\.")
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class EffectiveSetting:
     """A setting as it is in force; `type` is Kafka's number of the type."""
 
     name: str
@@ -68,7 +68,7 @@ class ConfigView:
         """What is set for the resource itself."""
         return self._quorum.image.configs.get((resource_type, name), {})
 
-    def client_metrics(self, name: str) -> Sequence[ConfigEntry]:
+    def client_metrics(self, name: str) -> Sequence[EffectiveSetting]:
         """Every setting of a subscription of clients' metrics, which need not exist."""
         own = (ConfigSource.CLIENT_METRICS, self.own(ResourceType.CLIENT_METRICS, name))
         return [
@@ -76,7 +76,7 @@ class ConfigView:
             for key in CLIENT_METRICS_KEYS.values()
         ]
 
-    def broker(self) -> Sequence[ConfigEntry]:
+    def broker(self) -> Sequence[EffectiveSetting]:
         """Every setting of this broker."""
         layers = self._layers()
         entries = []
@@ -86,7 +86,7 @@ class ConfigView:
             entries.append(_entry(key, own, chain, read_only=not is_dynamic(name)))
         return [*entries, *_without_effect(layers[:_DYNAMIC_LAYERS])]
 
-    def all_brokers(self) -> Sequence[ConfigEntry]:
+    def all_brokers(self) -> Sequence[EffectiveSetting]:
         """What is set for all brokers."""
         layer = self._layers()[_DYNAMIC_LAYERS - 1]
         return [
@@ -106,13 +106,13 @@ class ConfigView:
         return [own, (everybody[0], shared), static, DEFAULTS]
 
 
-def _without_effect(layers: Sequence[Layer]) -> Iterator[ConfigEntry]:
+def _without_effect(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
     """Settings of brokers that are kept though nothing here knows them. As Kafka does this conceals their values, but
     for those of SASL and TLS: those are Kafka's own, and what is secret of them is not kept."""
     for name in dict.fromkeys(name for _, values in layers for name in values if name not in NODE_KEYS):
         chain = links((name,), layers)
         shown = _SHOWN.match(name) is not None
-        yield ConfigEntry(
+        yield EffectiveSetting(
             name=name,
             value=chain[0].value if shown else None,
             source=chain[0].source,
@@ -137,7 +137,7 @@ class BackedSettings:
             for key, chain in zip(self._keys, self._behind, strict=True)
         )
 
-    def of(self, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
+    def of(self, overrides: Mapping[str, str]) -> Sequence[EffectiveSetting]:
         """Every setting of a resource with these of its own."""
         if not overrides:
             return self.fallen_back
@@ -151,9 +151,9 @@ class BackedSettings:
 
 def _entry(
     key: ConfigKey, value: str | None, chain: Sequence[Link], *, read_only: bool = False
-) -> ConfigEntry:
+) -> EffectiveSetting:
     is_sensitive = key.type is ConfigType.PASSWORD
-    return ConfigEntry(
+    return EffectiveSetting(
         name=key.name,
         value=None if is_sensitive else value,
         source=chain[0].source if chain else ConfigSource.DEFAULT,

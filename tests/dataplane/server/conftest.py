@@ -11,7 +11,13 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from ottla.dataplane.server import BufferPool, Connection, ConnectionLimits, ListeningSocket, Request
+from ottla.dataplane.server import (
+    BufferPool,
+    ClientConnection,
+    ClientRequest,
+    ConnectionLimits,
+    ListeningSocket,
+)
 from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
 
@@ -30,15 +36,15 @@ class FrameServer:
 
     def __init__(
         self,
-        on_frame: Callable[[Request, memoryview], None],
+        on_frame: Callable[[ClientRequest, memoryview], None],
         *,
         limits: ConnectionLimits | None = None,
         budget_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.pool = BufferPool()
-        self.budget: ReceiveBudget[Connection] = ReceiveBudget(budget_bytes)
-        self.connections: set[Connection] = set()
+        self.budget: ReceiveBudget[ClientConnection] = ReceiveBudget(budget_bytes)
+        self.connections: set[ClientConnection] = set()
         self._limits = limits or ConnectionLimits()
         self._on_frame = on_frame
         self.listener = ListeningSocket(
@@ -48,7 +54,7 @@ class FrameServer:
 
     def _accept(self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
         self.connections.add(
-            Connection(
+            ClientConnection(
                 sock,
                 peer,
                 listener=listener.name,
@@ -64,8 +70,8 @@ class FrameServer:
             )
         )
 
-    def _dispatch(self, connection: Connection, body: memoryview) -> None:
-        request = Request(connection, 0, 0, 0, None, self.loop.time())
+    def _dispatch(self, connection: ClientConnection, body: memoryview) -> None:
+        request = ClientRequest(connection, 0, 0, 0, None, self.loop.time())
         connection.expect(request)
         self._on_frame(request, body)
 
@@ -78,7 +84,7 @@ class FrameServer:
             connection.close()
 
 
-def echo(request: Request, body: memoryview) -> None:
+def echo(request: ClientRequest, body: memoryview) -> None:
     """Answer a frame with itself."""
     request.connection.answer(request, (frame(bytes(body)),))
 

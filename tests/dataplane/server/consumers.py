@@ -14,8 +14,8 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replica.settings import ReplicationSettings, TopicSettings
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.runtime.clocks import wall_ms
-from ottla.dataplane.server.connection import Connection
-from ottla.dataplane.server.handler import HandlerTable, Request
+from ottla.dataplane.server.connection import ClientConnection
+from ottla.dataplane.server.handler import ClientRequest, HandlerTable
 from ottla.dataplane.server.purgatory import Purgatory
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import Part
@@ -58,10 +58,10 @@ class Wire:
         self.arrived = asyncio.Event()
         self.on_close: list[Callable[[], None]] = []
 
-    def expect(self, request: Request) -> None:
+    def expect(self, request: ClientRequest) -> None:
         pass
 
-    def answer(self, request: Request, parts: Sequence[Part]) -> None:
+    def answer(self, request: ClientRequest, parts: Sequence[Part]) -> None:
         whole = b""
         for part in parts:
             if isinstance(part, bytes | bytearray | memoryview):
@@ -89,7 +89,7 @@ class Wire:
         for callback in self.on_close:
             callback()
 
-    def close_after_replies(self, request: Request) -> None:
+    def close_after_replies(self, request: ClientRequest) -> None:
         self.close()
 
 
@@ -190,7 +190,7 @@ class Consumer:
         message = FetchRequest(topics=list(topics), **fields)
         frame = encode_request(message, self.version, 7, "test")
         self.wire.arrived.clear()
-        self.shelf.router.dispatch(cast(Connection, self.wire), memoryview(frame)[4:])
+        self.shelf.router.dispatch(cast(ClientConnection, self.wire), memoryview(frame)[4:])
 
     def take(self) -> FetchResponse:
         """The oldest answer."""

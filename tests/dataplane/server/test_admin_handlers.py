@@ -14,7 +14,7 @@ from ottla.dataplane.handlers.alter_configs import AlterConfigsHandlers
 from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView
 from ottla.dataplane.handlers.topics import TopicHandlers
-from ottla.dataplane.server import Request
+from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
 from ottla.protocol.config_chain import ConfigSource
@@ -73,8 +73,8 @@ class AtVersion:
         self.api_version = api_version
 
 
-def at_version(version: int) -> Request:
-    return cast(Request, AtVersion(version))
+def at_version(version: int) -> ClientRequest:
+    return cast(ClientRequest, AtVersion(version))
 
 
 def settings(quorum: RecordingQuorum) -> BrokerSettings:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.server import ConnectionLimits, Request
+from ottla.dataplane.server import ClientRequest, ConnectionLimits
 from ottla.dataplane.server.buffers import SMALLEST_BYTES
 
 from .conftest import FrameServer, echo, frame, read_frame, until
@@ -71,7 +71,7 @@ async def test_frames_arrive_whole_however_they_are_split(cleanup: ExitStack, se
 
 async def test_replies_leave_in_request_order_whatever_order_they_are_made_in(cleanup: ExitStack) -> None:
     rng = random.Random(7)
-    held: list[tuple[Request, bytes]] = []
+    held: list[tuple[ClientRequest, bytes]] = []
     server = start(cleanup, FrameServer(lambda request, body: held.append((request, bytes(body)))))
     reader, writer = await server.connect()
     cleanup.callback(writer.close)
@@ -95,7 +95,7 @@ async def test_slices_are_sent_between_bytes_and_released_once(cleanup: ExitStac
     cleanup.callback(os.close, fd)
     released: list[int] = []
 
-    def serve(request: Request, body: memoryview) -> None:
+    def serve(request: ClientRequest, body: memoryview) -> None:
         position, size = struct.unpack(">qq", body)
         parts = (b"head", FileRange(fd, position, size, released), memoryview(b"tail"))
         request.connection.answer(request, (struct.pack(">i", 8 + size), *parts))
@@ -116,9 +116,9 @@ async def test_slices_are_released_when_the_client_goes_away(cleanup: ExitStack,
     os.ftruncate(fd, 64_000_000)
     cleanup.callback(os.close, fd)
     released: list[int] = []
-    parked: list[Request] = []
+    parked: list[ClientRequest] = []
 
-    def serve(request: Request, body: memoryview) -> None:
+    def serve(request: ClientRequest, body: memoryview) -> None:
         if bytes(body) == b"later...":
             parked.append(request)
             return
@@ -204,7 +204,7 @@ async def test_frames_beyond_the_budget_wait_for_it(cleanup: ExitStack) -> None:
 async def test_a_client_that_never_reads_costs_bounded_memory(cleanup: ExitStack) -> None:
     handled = 0
 
-    def serve(request: Request, body: memoryview) -> None:
+    def serve(request: ClientRequest, body: memoryview) -> None:
         nonlocal handled
         handled += 1
         request.connection.answer(request, (bytes(100_000),))
@@ -236,7 +236,7 @@ async def test_a_client_that_never_reads_costs_bounded_memory(cleanup: ExitStack
 
 
 async def test_unanswered_requests_stop_the_reading_until_they_are_answered(cleanup: ExitStack) -> None:
-    held: list[Request] = []
+    held: list[ClientRequest] = []
     limits = ConnectionLimits(unanswered_requests_max=10)
     server = start(cleanup, FrameServer(lambda request, body: held.append(request), limits=limits))
     reader, writer = await server.connect()
@@ -253,7 +253,7 @@ async def test_unanswered_requests_stop_the_reading_until_they_are_answered(clea
 
 
 async def test_a_half_closed_client_gets_its_replies(cleanup: ExitStack) -> None:
-    held: list[Request] = []
+    held: list[ClientRequest] = []
     server = start(cleanup, FrameServer(lambda request, body: held.append(request)))
     reader, writer = await server.connect()
     cleanup.callback(writer.close)
@@ -268,7 +268,7 @@ async def test_a_half_closed_client_gets_its_replies(cleanup: ExitStack) -> None
 
 
 async def test_closing_instead_of_a_reply_lets_earlier_replies_out(cleanup: ExitStack) -> None:
-    held: list[Request] = []
+    held: list[ClientRequest] = []
     server = start(cleanup, FrameServer(lambda request, body: held.append(request)))
     reader, writer = await server.connect()
     cleanup.callback(writer.close)

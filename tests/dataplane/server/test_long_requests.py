@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.dataplane.server import HandlerTable, Request, Server, handles
+from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
 from ottla.dataplane.server.handler import ELEMENTS_PER_TURN
 from ottla.dataplane.server.long_requests import ELEMENTS_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -45,26 +45,26 @@ class Handlers:
         self.records: list[bytes] = []
 
     @handles(ProduceRequest, 3, 9)
-    def produce(self, request: Request, message: ProduceRequest) -> ProduceResponse:
+    def produce(self, request: ClientRequest, message: ProduceRequest) -> ProduceResponse:
         partitions = message.topic_data[0].partition_data
         self.asked.append(("produce", len(partitions)))
         self.records.append(bytes(partitions[-1].records or b""))
         return ProduceResponse()
 
     @handles(FetchRequest, 4, 17)
-    def fetch(self, request: Request, message: FetchRequest) -> FetchResponse:
+    def fetch(self, request: ClientRequest, message: FetchRequest) -> FetchResponse:
         self.asked.append(("fetch", sum(len(topic.partitions) for topic in message.topics)))
         return FetchResponse()
 
     @handles(DeleteTopicsRequest, 1, 5, on_error=_refused, elements_max=20_000)
-    async def delete(self, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete(self, request: ClientRequest, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
         self.asked.append(("delete", len(message.topic_names)))
         return DeleteTopicsResponse(
             responses=[DeletableTopicResult(name=name) for name in message.topic_names]
         )
 
     @handles(HeartbeatRequest, 0, 4)
-    def heartbeat(self, request: Request, message: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, request: ClientRequest, message: HeartbeatRequest) -> HeartbeatResponse:
         self.asked.append(("heartbeat", 0))
         return HeartbeatResponse()
 

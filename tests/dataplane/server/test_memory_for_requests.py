@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from ottla.dataplane.server import HandlerTable, Request, Server, ServerConfig, handles
+from ottla.dataplane.server import ClientRequest, HandlerTable, Server, ServerConfig, handles
 from ottla.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -27,7 +27,7 @@ class Handlers:
     """Answers with the size of what came."""
 
     @handles(SyncGroupRequest, 0, 5)
-    def sync(self, request: Request, message: SyncGroupRequest) -> SyncGroupResponse:
+    def sync(self, request: ClientRequest, message: SyncGroupRequest) -> SyncGroupResponse:
         return SyncGroupResponse(assignment=struct.pack(">i", len(message.assignments[0].assignment)))
 
 

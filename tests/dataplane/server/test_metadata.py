@@ -16,7 +16,7 @@ from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.handlers.describe_cluster import DescribeClusterHandlers
 from ottla.dataplane.handlers.find_coordinator import FindCoordinatorHandlers
 from ottla.dataplane.handlers.metadata import MetadataHandlers
-from ottla.dataplane.server import Request
+from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -123,7 +123,7 @@ def metadata(
 ) -> MetadataResponse:
     """The answer to a request, once through the codec."""
     handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum, linger_ms=linger_ms))
-    response = handlers.metadata(cast(Request, Replies(version)), message)
+    response = handlers.metadata(cast(ClientRequest, Replies(version)), message)
     assert response is not None
     return decode(MetadataResponse, encode(response, version), version)
 
@@ -166,7 +166,7 @@ def test_describe_cluster_lists_as_metadata_does_and_says_who_is_fenced(
     quorum: StubQuorum, linger_ms: int, version: int
 ) -> None:
     handlers = DescribeClusterHandlers(quorum, 3, listed(quorum, linger_ms=linger_ms))
-    request = cast(Request, SimpleNamespace(api_version=version, listener="CLIENTS"))
+    request = cast(ClientRequest, SimpleNamespace(api_version=version, listener="CLIENTS"))
     answer = handlers.describe_cluster(request, DescribeClusterRequest())
     answer = decode(DescribeClusterResponse, encode(answer, version), version)
     still_listed = [(3, version >= 2)] if linger_ms else []
@@ -256,7 +256,7 @@ def test_leaders_that_cannot_be_reached(
     quorum.add_topic("other", b"y" * 16, [[1, 2, 3]], leader=leader)
     handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
     message = MetadataRequest(topics=[MetadataRequestTopic(name="other")])
-    response = handlers.metadata(cast(Request, Replies(version, listener)), message)
+    response = handlers.metadata(cast(ClientRequest, Replies(version, listener)), message)
     assert response is not None
     (partition,) = response.topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (error, -1)
@@ -271,7 +271,7 @@ async def test_missing_topics_are_created_and_answered_with_their_leaders(quorum
     replies = [Replies(9), Replies(9)]
     for request in replies:
         message = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
-        assert handlers.metadata(cast(Request, request), message) is None
+        assert handlers.metadata(cast(ClientRequest, request), message) is None
     await wait_for(lambda: all(request.replies for request in replies))
     assert len(quorum.submitted) == 1, "two requests for one topic create it once"
     for request in replies:
@@ -283,7 +283,9 @@ async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
     quorum = StubQuorum(refusal=ErrorCode.REQUEST_TIMED_OUT)
     handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
     request = Replies(9)
-    handlers.metadata(cast(Request, request), MetadataRequest(topics=[MetadataRequestTopic(name="new")]))
+    handlers.metadata(
+        cast(ClientRequest, request), MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    )
     await wait_for(lambda: request.replies)
     (topic,) = cast(MetadataResponse, request.replies[0]).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -291,7 +293,7 @@ async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
 
 def test_describe_cluster(quorum: StubQuorum) -> None:
     handlers = DescribeClusterHandlers(quorum, 1, listed(quorum))
-    request = cast(Request, SimpleNamespace(api_version=2, listener="CLIENTS"))
+    request = cast(ClientRequest, SimpleNamespace(api_version=2, listener="CLIENTS"))
     response = handlers.describe_cluster(request, DescribeClusterRequest(include_fenced_brokers=True))
     assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == [
         (1, False),
@@ -314,7 +316,7 @@ async def test_find_coordinator_creates_the_offsets_topic_and_names_the_leader(
     message = FindCoordinatorRequest(key="group", coordinator_keys=[])
     if version >= 4:
         message = FindCoordinatorRequest(coordinator_keys=["group", "other"])
-    response = await handlers.find_coordinator(cast(Request, Replies(version)), message)
+    response = await handlers.find_coordinator(cast(ClientRequest, Replies(version)), message)
     response = decode(FindCoordinatorResponse, encode(response, version), version)
     assert len(quorum.image.topics[OFFSETS_TOPIC].partitions) == 50
     if version < 4:
@@ -333,7 +335,7 @@ async def test_without_an_offsets_topic_the_coordinator_is_not_available(version
     message = FindCoordinatorRequest(key="group")
     if version >= 4:
         message = FindCoordinatorRequest(coordinator_keys=["group"])
-    response = await handlers.find_coordinator(cast(Request, Replies(version)), message)
+    response = await handlers.find_coordinator(cast(ClientRequest, Replies(version)), message)
     response = decode(FindCoordinatorResponse, encode(response, version), version)
     errors = [response.error_code] if version < 4 else [c.error_code for c in response.coordinators]
     assert errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -356,7 +358,7 @@ async def test_thousands_of_missing_topics_are_few_commands_and_each_is_answered
     names = [f"new-{n}" for n in range(1_000)]
     replies = Replies(9)
     topics = [MetadataRequestTopic(name=name) for name in [*names, *names, "orders", "orders"]]
-    assert handlers.metadata(cast(Request, replies), MetadataRequest(topics=topics)) is None
+    assert handlers.metadata(cast(ClientRequest, replies), MetadataRequest(topics=topics)) is None
     while not replies.replies:
         await asyncio.sleep(0)
     (response,) = replies.replies
@@ -370,6 +372,6 @@ def test_a_topic_without_name_and_id_is_refused(quorum: StubQuorum, version: int
     handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
     with pytest.raises(KafkaError) as refused:
         handlers.metadata(
-            cast(Request, Replies(version)), MetadataRequest(topics=[MetadataRequestTopic(name=None)])
+            cast(ClientRequest, Replies(version)), MetadataRequest(topics=[MetadataRequestTopic(name=None)])
         )
     assert refused.value.code is ErrorCode.INVALID_REQUEST

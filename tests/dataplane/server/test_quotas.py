@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from ottla.dataplane.quotas import QuotaWindows
-from ottla.dataplane.server import HandlerTable, Request, Server, ServerConfig, handles
+from ottla.dataplane.server import ClientRequest, HandlerTable, Server, ServerConfig, handles
 from ottla.protocol.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -27,12 +27,12 @@ class Handlers:
     """One that goes over a quota when told to, one that takes a while."""
 
     @handles(HeartbeatRequest, 0, 4)
-    def heartbeat(self, request: Request, message: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, request: ClientRequest, message: HeartbeatRequest) -> HeartbeatResponse:
         request.throttle(message.generation_id)
         return HeartbeatResponse()
 
     @handles(SyncGroupRequest, 0, 5)
-    async def sync(self, request: Request, message: SyncGroupRequest) -> SyncGroupResponse:
+    async def sync(self, request: ClientRequest, message: SyncGroupRequest) -> SyncGroupResponse:
         loop = asyncio.get_running_loop()
         end = loop.time() + 10
         for _ in range(200_000):  # work, of which request_percentage counts the time

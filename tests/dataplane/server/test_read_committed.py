@@ -17,7 +17,7 @@ from ottla.client.records import TopicPartition
 from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, ListOffsetsHandlers
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.runtime.clocks import wall_ms
-from ottla.dataplane.server.handler import Request
+from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.messages.list_offsets import (
@@ -353,7 +353,7 @@ async def listed(shelf: Shelf, timestamp: int, level: int = 1, replica_id: int =
         isolation_level=level,
         topics=[ListOffsetsTopic(name="t", partitions=[part])],
     )
-    request = cast(Request, SimpleNamespace(api_version=11))
+    request = cast(ClientRequest, SimpleNamespace(api_version=11))
     response = await ListOffsetsHandlers(shelf.replicas).list_offsets(request, message)
     (answer,) = response.topics[0].partitions
     return answer.error_code, answer.offset

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
-from ottla.dataplane.server import HandlerTable, PortInUse, Request, Server, ServerConfig, handles
+from ottla.dataplane.server import ClientRequest, HandlerTable, PortInUse, Server, ServerConfig, handles
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -31,10 +31,10 @@ class Handlers:
     """Three ways to answer, and ways to fail."""
 
     def __init__(self) -> None:
-        self.parked: list[Request] = []
+        self.parked: list[ClientRequest] = []
 
     @handles(HeartbeatRequest, 0, 4)
-    def heartbeat(self, request: Request, message: HeartbeatRequest) -> HeartbeatResponse | None:
+    def heartbeat(self, request: ClientRequest, message: HeartbeatRequest) -> HeartbeatResponse | None:
         if message.group_id == "refused":
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if message.group_id == "broken":
@@ -45,14 +45,14 @@ class Handlers:
         return HeartbeatResponse(throttle_time_ms=message.generation_id)
 
     @handles(SyncGroupRequest, 0, 5)
-    async def sync(self, request: Request, message: SyncGroupRequest) -> SyncGroupResponse:
+    async def sync(self, request: ClientRequest, message: SyncGroupRequest) -> SyncGroupResponse:
         await asyncio.sleep(0)
         if message.group_id == "refused":
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return SyncGroupResponse(assignment=message.member_id.encode())
 
     @handles(FindCoordinatorRequest, 0, 4)
-    def find(self, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    def find(self, request: ClientRequest, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody home")
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ottla.dataplane.handlers.client_quotas import ClientQuotaHandlers
 from ottla.dataplane.handlers.partition_reassignments import PartitionReassignmentHandlers
-from ottla.dataplane.server import Request
+from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quota_commands, reassignment_commands
@@ -23,7 +23,7 @@ from ottla.protocol.messages.reassignments import (
     ReassignableTopic,
 )
 
-REQUEST = cast(Request, SimpleNamespace(api_version=1))
+REQUEST = cast(ClientRequest, SimpleNamespace(api_version=1))
 
 
 class Quorum:

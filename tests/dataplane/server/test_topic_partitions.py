@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.handlers.describe_topic_partitions import DescribeTopicPartitionsHandlers
-from ottla.dataplane.server import Request
+from ottla.dataplane.server import ClientRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.messages.topic_partitions import (
@@ -34,7 +34,7 @@ def cluster(partitions: dict[str, int]) -> StubQuorum:
 
 
 def ask(stub: StubQuorum, message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsHandlers(stub).describe(cast(Request, Replies(0)), message)
+    return DescribeTopicPartitionsHandlers(stub).describe(cast(ClientRequest, Replies(0)), message)
 
 
 @given(

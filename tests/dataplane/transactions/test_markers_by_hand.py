@@ -11,7 +11,7 @@ import pytest
 
 from ottla.dataplane.handlers import write_txn_markers
 from ottla.dataplane.handlers.write_txn_markers import WriteTxnMarkersHandlers
-from ottla.dataplane.server.handler import Request
+from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.transactions import (
     WritableTxnMarker,
@@ -68,7 +68,7 @@ async def abort(
         coordinator_epoch=coordinator_epoch,
     )
     connection = SimpleNamespace(node=ProvenNode(NodeRole.OPERATOR, NO_NODE))
-    request = cast(Request, SimpleNamespace(api_version=1, connection=connection))
+    request = cast(ClientRequest, SimpleNamespace(api_version=1, connection=connection))
     answer = await handlers.write(request, WriteTxnMarkersRequest(markers=[marker]))
     (result,) = answer.markers
     assert (result.producer_id, result.topics[0].name) == (who[0], topic)

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
-from ottla.dataplane.server.handler import Request
+from ottla.dataplane.server.handler import ClientRequest
 from ottla.dataplane.transactions import gate, markers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transactions import (
@@ -119,7 +119,7 @@ class Client:
             topics=[TxnOffsetCommitRequestTopic(name=PLACE[0], partitions=[row])],
         )
         request = SimpleNamespace(api_version=5, reply=told.set_result)
-        self.run.handlers.commit(cast(Request, request), message)
+        self.run.handlers.commit(cast(ClientRequest, request), message)
         code = (await told).topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
             self.pending = self.offset
