@@ -22,6 +22,7 @@ SOURCES = (".py", ".pyi", ".c", ".h")
 
 RULES = re.compile(r"\brules?\s+((?:T?\d+)(?:(?:, | and | to |-)T?\d+)*)\b", re.IGNORECASE)
 SCENARIOS = re.compile(r"\bscenarios?\s+(\d+(?:(?:, | and | to |-)\d+)*)\b", re.IGNORECASE)
+HOLE = re.compile(r"\bhole (r?\d+)\b", re.IGNORECASE)
 PROPOSAL = re.compile(r"(?<![\w/])kip[\s_-]?\d+\b(?!\.tla)", re.IGNORECASE)
 ISSUE = re.compile(r"(?<![\w/])kafka[\s_-]?\d{3,}\b", re.IGNORECASE)
 TEST = re.compile(r"`(test_[a-z0-9_]+\*?)`")
@@ -105,6 +106,13 @@ def test_every_scenario_that_is_cited_is_on_its_page() -> None:
     assert known == {str(number) for number in range(1, len(known) + 1)}
     cited = citations(SCENARIOS)
     assert len(cited) > 20
+    assert not sorted((number, name) for number, name in cited if number not in known)
+
+
+def test_every_hole_of_the_library_that_is_cited_is_on_its_page() -> None:
+    known = rows("TESTING.md", "## Faults of the Raft library, and ours beside them", r"^\| (r?\d+) \|")
+    cited = {(number, name) for name in sources() for number in HOLE.findall(text_of(name))}
+    assert len(cited) > 5
     assert not sorted((number, name) for number, name in cited if number not in known)
 
 
