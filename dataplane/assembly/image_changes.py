@@ -25,7 +25,7 @@ from ..storage.log_cleaner import CleanerSettings, LogCleaner
 from ..storage.log_store import LogStore
 from ..transactions.participant import TransactionParticipant
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ImageChanges:
             self.server.metadata_moved()
         except Exception:
             # The image is past this change: going on would mean roles that no longer follow it.
-            log.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
+            logger.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
             os._exit(1)
 
     def _reconfigure(self) -> None:

@@ -15,7 +15,7 @@ from ..replication.replicas.replicas import Replicas
 from ..storage.log_store import LogStore
 from .foundation import StorageUnusable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class StorageFailures:
@@ -35,12 +35,12 @@ class StorageFailures:
             self._loop.call_soon_threadsafe(self._failed, error)
 
     def _failed(self, error: KafkaError) -> None:
-        log.critical("a data folder is offline: %s", error.message)
+        logger.critical("a data folder is offline: %s", error.message)
         topics = self._image().topics
         self._replicas.take_offline(
             [(topics[topic].id, index) for topic, index in self._logs.let_failed_go() if topic in topics]
         )
         if not self._logs.usable and self.fatal is None:
             self.fatal = StorageUnusable(0, f"the disk failed, this broker stops: {error.message}")
-            log.critical("%s", self.fatal.strerror)
+            logger.critical("%s", self.fatal.strerror)
             os.kill(os.getpid(), signal.SIGTERM)

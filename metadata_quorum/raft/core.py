@@ -10,16 +10,15 @@ already here is heard before the election timer is looked at. Rules that hold ev
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from . import messages, syncobj, vote
+from .commands import Commands
 from .compaction import Compactor
-from .effects import Done, Effects, NotLeader, OutcomeUnknown, Overloaded, RoleChange
-from .election import Election
-from .entries import OVERHEAD_BYTES, pack_group, unpack_group
+from .effects import Done, Effects, NotLeader, Overloaded, RoleChange
+from .election import Ask, Election, Stand
 from .follower import Follower
 from .formation import Formation
 from .installation import Installer
@@ -47,14 +46,12 @@ from .snapshots import Snapshot
 from .syncobj import Consensus
 from .vote import Vote
 
-_LEADER_GONE_SECONDS = (0.004, 0.008)
-"""How long to wait before standing when the leader's connection has closed: the others have to see it too."""
-_NEXT_IN_LINE_SECONDS = 0.025
-"""How much longer than the one before it each further node waits then, so that no vote is split."""
-
 
 class Core:
     """One node. ``machine`` already holds the state up to ``parts.applied``."""
+
+    #: made last, since it needs the library's state; commands and snapshots refer to it
+    replicator: Replicator
 
     def __init__(
         self,
@@ -75,18 +72,22 @@ class Core:
         self._disk = parts.disk
         self._effects = effects
         self._clock = clock
-        self._random = random
-        self._may_stand = False
-        self._last_pump = clock()
         self._connected: set[int] = set()
         self._durable_vote = self._handed_vote = self._vote = parts.vote
         self._held: list[tuple[int, Message]] = []
-        self._queue: deque[tuple[bytes | None, Done]] = deque()
-        self._queued_bytes = 0
-        self._waiting: dict[int, tuple[int, list[tuple[int | None, Done]]]] = {}
         self._told = RoleChange(False, -1, None)
-        self._applied_something = False
         self._stopped = False
+        self._compactor = Compactor(
+            settings,
+            parts.journal,
+            parts.store,
+            parts.disk,
+            effects,
+            lambda: self.replicator.needed_from,
+        )
+        self.commands = Commands(
+            settings, parts.journal, machine, self._compactor, lambda: self.replicator.replicate()
+        )
         self.consensus = Consensus(
             self.node_id,
             peers,
@@ -95,10 +96,10 @@ class Core:
             parts.vote,
             parts.applied,
             self,
+            self.commands,
             clock,
-            random,
         )
-        self._election = Election(self.node_id, len(peers) + 1, settings.timing.election_min)
+        self.election = Election(self.node_id, peers, settings.timing, random, clock())
         self.replicator = Replicator(
             settings,
             self.consensus,
@@ -117,17 +118,10 @@ class Core:
             effects,
             self._send,
             lambda: self.replicator.acknowledged,
+            self.election.postpone,
             clock,
         )
         self._follower = Follower(self.consensus, parts.journal, self._send)
-        self._compactor = Compactor(
-            settings,
-            parts.journal,
-            parts.store,
-            parts.disk,
-            effects,
-            lambda: self.replicator.needed_from,
-        )
         self._installer = Installer(
             self.consensus, parts.store, parts.disk, effects, factory, machine, self._send, self._installed
         )
@@ -142,14 +136,12 @@ class Core:
         if not self.consensus.active or self._stopped:
             done(None, NotLeader(self.leader_id))
             return
-        size = len(command or b"") + OVERHEAD_BYTES
-        waiting = self._queued_bytes + self.journal.unsynced_bytes
-        if waiting + size > self._settings.waiting_bytes_max:
-            done(None, Overloaded(f"{waiting} bytes of commands are waiting for the disk"))
-            return
-        self._queue.append((command, done))
-        self._queued_bytes += size
-        self._effects.wake()
+        try:
+            self.commands.queue(command, done)
+        except Overloaded as error:
+            done(None, error)
+        else:
+            self._effects.wake()
 
     @property
     def formation(self) -> Formation:
@@ -164,7 +156,7 @@ class Core:
     @property
     def leader_silence_s(self) -> float:
         """How long this node has heard of no leader; 0 while it leads."""
-        return 0.0 if self.consensus.leads else self._election.silence(self._clock())
+        return 0.0 if self.consensus.leads else self.election.silence(self._clock())
 
     def pump(self) -> None:
         """Let time pass: elections, commits, applying, heartbeats, queued commands, syncing."""
@@ -173,13 +165,11 @@ class Core:
         # Before anything is applied: whoever sent the entries waits until they are durable.
         self._sync()
         if self.formation.formed and not self._must_sync_first():
-            self._maybe_ask_for_votes()
-            self._applied_something = False
-            self.consensus.tick()
-            if self._applied_something:
+            self.consensus.tick(stands=self._stands_now())
+            if self.commands.take_applied():
                 self._effects.applied()
             self._compactor.consider(self.consensus.last_applied)
-            if self._has_to_apply or self._queue:
+            if self.commands.has_more(self.consensus):
                 self._effects.wake()
         self._sync()
         self.membership.save_promises()
@@ -204,20 +194,12 @@ class Core:
             )
         if self._held and self._vote == self._durable_vote:
             raise BrokenInvariant(f"{len(self._held)} messages wait for a vote that is durable")
-        if (self._waiting or self._queue) and not consensus.leads:
-            raise BrokenInvariant(f"commands wait for {sorted(self._waiting)}, and this node does not lead")
-        if self._waiting and not applied < min(self._waiting) <= max(self._waiting) <= last:
-            raise BrokenInvariant(
-                f"commands wait for {sorted(self._waiting)}, {applied}..{last} are to be applied"
-            )
-        queued = sum(len(command or b"") + OVERHEAD_BYTES for command, _ in self._queue)
-        if queued != self._queued_bytes:
-            raise BrokenInvariant(f"{queued} bytes are queued, {self._queued_bytes} counted")
+        self.commands.check(consensus)
 
     def stop(self) -> None:
         """Take no further part. Whoever waits learns that the outcome is unknown."""
         self._stopped = True
-        self._give_up_leading()
+        self.commands.give_up()
         self.membership.note_followers()
         self.replicator.leadership_ends()
 
@@ -245,12 +227,7 @@ class Core:
         self.replicator.disconnected(peer)
         self._follower.forget(peer)
         self._installer.forget(peer)
-        wait = None
-        if self._election.leader_gone(peer):
-            # A killed leader is replaced as soon as its peers see its connections close, by the first in line.
-            before = sum(other < self.node_id for other in self._peers if other != peer)
-            wait = self._random.uniform(*_LEADER_GONE_SECONDS) + before * _NEXT_IN_LINE_SECONDS
-            self.consensus.elect_by(self._clock() + wait)
+        wait = self.election.leader_gone(peer, self._clock())
         self._effects.wake()
         return wait
 
@@ -284,14 +261,13 @@ class Core:
                 self._on_pre_vote(peer, message)
             case PreVoteReply():
                 self.consensus.adopt_term(message.term)
-                stands = self._election.answered(peer, message.asked_term, message.granted)
-                if stands and message.asked_term == self.consensus.term + 1:
-                    self._may_stand = True
-                    self.consensus.elect_by(float("-inf"))
+                self.election.answered(
+                    peer, message.asked_term, granted=message.granted, term=self.consensus.term
+                )
             case RequestVote():
                 self._on_request_vote(peer, message)
             case GrantVote():
-                if self._election.count_vote(peer, message.term):
+                if self.election.count_vote(peer, message.term):
                     self.consensus.deliver(peer, syncobj.grant_vote(message.term))
             case StaleTerm():
                 self.consensus.adopt_term(message.term)
@@ -308,30 +284,23 @@ class Core:
 
     # Elections.
 
-    def _maybe_ask_for_votes(self) -> None:
-        """Where the library would call an election, ask first whether it could be won."""
-        now = self._clock()
-        pause, self._last_pump = now - self._last_pump, now
-        if not self._peers:
-            self.consensus.elect_by(float("-inf"))
-            return
-        if not self.consensus.election_due(now):
-            return
-        if self._may_stand:
-            self._may_stand = False
-            return
-        self.consensus.postpone_election(now)
-        # Whoever was stopped for a while knows nothing about the leader: it listens for one more timeout.
-        if self.membership.may_vote and pause < self._settings.timing.election_min / 2:
-            term = self.consensus.term + 1
-            self._election.ask(term)
-            self._broadcast(PreVote(term, self.journal.last_index, self.journal.last_term))
+    def _stands_now(self) -> bool:
+        """Whether the library is to stand for election in its next tick."""
+        consensus = self.consensus
+        match self.election.due(
+            self._clock(), term=consensus.term, leads=consensus.leads, may_vote=self.membership.may_vote
+        ):
+            case Stand():
+                return True
+            case Ask(term):
+                self._broadcast(PreVote(term, self.journal.last_index, self.journal.last_term))
+        return False
 
     def _on_pre_vote(self, peer: int, message: PreVote) -> None:
         granted = (
             self.membership.may_vote
             and message.term > self.consensus.term
-            and not self._election.sticks(self._clock(), self.consensus.leads)
+            and not self.election.sticks(self._clock(), leads=self.consensus.leads)
             and is_up_to_date(self.journal, message.last_index, message.last_term)
         )
         self._send(peer, PreVoteReply(self.consensus.term, message.term, granted))
@@ -339,7 +308,7 @@ class Core:
     def _on_request_vote(self, peer: int, message: RequestVote) -> None:
         if message.term < self.consensus.term:
             self._send(peer, StaleTerm(self.consensus.term))
-        elif self.membership.may_vote and not self._election.sticks(self._clock(), self.consensus.leads):
+        elif self.membership.may_vote and not self.election.sticks(self._clock(), leads=self.consensus.leads):
             self.consensus.deliver(
                 peer, syncobj.request_vote(message.term, message.last_index, message.last_term)
             )
@@ -347,8 +316,7 @@ class Core:
     def _hear_leader(self, peer: int) -> None:
         if self.consensus.leads:
             raise BrokenInvariant(f"node {peer} and this node both lead term {self.consensus.term}")
-        self._may_stand = False
-        self._election.leader_heard(peer, self._clock())
+        self.election.leader_heard(peer, self._clock())
 
     # Replication.
 
@@ -384,6 +352,7 @@ class Core:
                 peer, RequestVote(message["term"], message["last_log_index"], message["last_log_term"])
             )
         elif message["type"] == "response_vote":
+            self.election.postpone(self._clock())
             self._send(peer, GrantVote(message["term"]))
 
     def leadership_begins(self) -> None:
@@ -394,53 +363,6 @@ class Core:
         """The library's heartbeat clock ticked, or leadership began."""
         self.replicator.replicate(heartbeat=True)
 
-    def apply_committed(self) -> None:
-        """Apply a slice of what is committed, in order."""
-        budget = self._settings.apply_commands_per_turn
-        consensus, entries = self.consensus, self.journal.entries
-        while self._has_to_apply and budget > 0:
-            index = consensus.last_applied + 1
-            payload, entry_index, term = entries[index - entries[0][1]]
-            if entry_index != index:
-                raise BrokenInvariant(f"entry {index} is found at the place of {entry_index}")
-            commands = unpack_group(payload)
-            results = [self.machine.apply(index, term, command) for command in commands]
-            consensus.mark_applied(index)
-            self._compactor.applied(len(payload))
-            self._applied_something = True
-            budget -= 1 + len(commands)
-            self._answer(index, term, results)
-
-    @property
-    def _has_to_apply(self) -> bool:
-        """A follower lets the newest entry wait while it writes: the leader waits for that, nobody for its machine."""
-        may_wait = self.journal.syncing and not self.consensus.leads
-        return self.consensus.commit_index - self.consensus.last_applied > may_wait
-
-    def append_commands(self) -> None:
-        """Everything queued becomes one entry, or several of bounded size."""
-        if not self._queue or not self.consensus.leads:
-            return
-        while self._queue:
-            commands: list[bytes] = []
-            waiting: list[tuple[int | None, Done]] = []
-            size = 0
-            while self._queue and (
-                not size or size + len(self._queue[0][0] or b"") <= self._settings.group_bytes
-            ):
-                command, done = self._queue.popleft()
-                if command is None:
-                    waiting.append((None, done))
-                    continue
-                waiting.append((len(commands), done))
-                commands.append(command)
-                size += len(command) + OVERHEAD_BYTES
-            index, term = self.journal.last_index + 1, self.consensus.term
-            self.journal.append(pack_group(commands), index, term)
-            self._waiting[index] = (term, waiting)
-        self._queued_bytes = 0
-        self.replicator.replicate()
-
     def vote_changed(self, vote: Vote) -> None:
         """Hold everything back until this is durable."""
         self._vote = vote
@@ -449,27 +371,9 @@ class Core:
     def role_changed(self, leads: bool) -> None:
         """The library changed its role."""
         if not leads:
-            self._give_up_leading()
+            self.commands.give_up()
             self.membership.note_followers()
             self.replicator.leadership_ends()
-
-    def _answer(self, index: int, term: int, results: list[object]) -> None:
-        appended_in, waiting = self._waiting.pop(index, (term, []))
-        for position, done in waiting:
-            if appended_in != term:
-                done(None, NotLeader(self.leader_id))
-            else:
-                done(None if position is None else results[position], None)
-
-    def _give_up_leading(self) -> None:
-        queue, self._queue = self._queue, deque()
-        waiting, self._waiting = self._waiting, {}
-        self._queued_bytes = 0
-        for _, done in queue:
-            done(None, NotLeader(None))
-        for _, dones in waiting.values():
-            for _, done in dones:
-                done(None, OutcomeUnknown("leadership ended before the command was committed"))
 
     # Durability.
 

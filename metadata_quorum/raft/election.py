@@ -1,14 +1,39 @@
-"""Who may stand for election, and who may be voted for: pre-vote and vote stickiness. Pure.
+"""When this node stands for election, and for how long it votes for nobody: everything about elections is decided here.
 
-The library raises its term whenever its timer runs out, so a node that only lost its connections would depose a
-healthy leader on return. Here a node first asks (pre-vote, Raft thesis section 9.6): it stands only if a majority
-would vote for it, and nobody votes while it hears a leader.
+Pure: time and chance come in. The library would raise its term whenever its timer runs out. A node that only lost its
+connections would so depose a healthy leader on return. Here a node asks first (pre-vote, Raft thesis section 9.6), and
+stands only if a majority would vote for it. No node votes while it hears a leader.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
+from random import Random
+
+from .settings import Timing
+
+_LEADER_GONE_SECONDS = (0.004, 0.008)
+"""How long to wait before asking when the leader's connection has closed: the others have to see it too."""
+_NEXT_IN_LINE_SECONDS = 0.025
+"""How much longer than the one before it each further node waits then, so that no vote is split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask all peers whether they would vote for this node in ``term``."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Stand for election in the next term: a majority would vote for this node."""
 
 
 @dataclass(slots=True)
@@ -17,51 +42,98 @@ class _Round:
     granted: set[int]
 
 
-@dataclass(slots=True)
 class Election:
-    """One node's view of elections. Times are seconds of any monotonic clock."""
+    """One node's view of elections. Times are seconds of any monotonic clock.
 
-    node_id: int
-    voters: int
-    stickiness: float
-    """For this long after hearing the leader, no other candidate gets a vote."""
-    _round: _Round | None = None
-    _leader_heard: float | None = None
-    _leader: int | None = None
-    _votes: set[tuple[int, int]] = field(default_factory=set)
+    Whether a node sticks to its leader is a matter of ``election_min``: for so long after it heard the leader it
+    gives its vote to no other candidate.
+    """
+
+    def __init__(
+        self, node_id: int, peers: frozenset[int], timing: Timing, random: Random, now: float
+    ) -> None:
+        self._node_id = node_id
+        self._peers = peers
+        self._timing = timing
+        self._random = random
+        self._deadline = now + self._timeout()
+        self._looked_at = now
+        self._may_stand = False
+        self._round: _Round | None = None
+        self._leader: int | None = None
+        self._leader_heard: float | None = None
+        self._votes: set[tuple[int, int]] = set()
+
+    def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
+        """What this node has to do now; ``term`` is its current one. To be called whenever time has passed."""
+        pause, self._looked_at = now - self._looked_at, now
+        if leads or (self._peers and now <= self._deadline):
+            return Wait()
+        self.postpone(now)
+        if self._may_stand or not self._peers:
+            self._may_stand = False
+            return Stand()
+        # A node that was stopped for a while knows nothing about the leader: it listens for one more timeout.
+        if not may_vote or pause >= self._timing.election_min / 2:
+            return Wait()
+        self.ask(term + 1)
+        return Ask(term + 1)
+
+    def postpone(self, now: float) -> None:
+        """Wait for one more random timeout: a leader was heard, a vote was given, or this node has just begun."""
+        self._deadline = now + self._timeout()
+
+    def hasten(self, deadline: float) -> None:
+        """Something is due no later than ``deadline``."""
+        self._deadline = min(self._deadline, deadline)
 
     def leader_heard(self, leader: int, now: float) -> None:
         """A message of the current term's leader arrived."""
         self._leader, self._leader_heard = leader, now
         self._round = None
+        self._may_stand = False
+        self.postpone(now)
 
-    def leader_gone(self, peer: int) -> bool:
-        """The connection to ``peer`` is lost. True if it was the leader: nothing to stick to any more."""
+    def leader_gone(self, peer: int, now: float) -> float | None:
+        """The connection to ``peer`` is lost. If it was the leader, there is nothing to stick to any more.
+
+        The seconds after which something is due then. A killed leader is replaced as soon as its peers see its
+        connections close, by the first in line.
+        """
         if peer != self._leader:
-            return False
+            return None
         self._leader = self._leader_heard = None
-        return True
+        before = sum(other < self._node_id for other in self._peers if other != peer)
+        wait = self._random.uniform(*_LEADER_GONE_SECONDS) + before * _NEXT_IN_LINE_SECONDS
+        self.hasten(now + wait)
+        return wait
 
     def silence(self, now: float) -> float:
         """Seconds since a leader was heard; endless when there is none to hear."""
         return inf if self._leader_heard is None else now - self._leader_heard
 
-    def sticks(self, now: float, leads: bool) -> bool:
+    def sticks(self, now: float, *, leads: bool) -> bool:
         """Whether this node has a leader and refuses to vote."""
-        return leads or self.silence(now) < self.stickiness
+        return leads or self.silence(now) < self._timing.election_min
 
     def ask(self, term: int) -> None:
         """Begin to ask whether to stand in ``term``."""
-        self._round = _Round(term, {self.node_id})
+        self._round = _Round(term, {self._node_id})
 
-    def answered(self, peer: int, asked_term: int, granted: bool) -> bool:
-        """One answer. True when with it a majority would vote for this node: stand now."""
+    def answered(self, peer: int, asked_term: int, *, granted: bool, term: int) -> bool:
+        """One answer; ``term`` is this node's current one. True when a majority would vote for this node with it: the
+        node stands when it looks next.
+        """
         if self._round is None or self._round.term != asked_term or not granted:
             return False
         self._round.granted.add(peer)
-        if len(self._round.granted) <= self.voters // 2:
+        if len(self._round.granted) <= (len(self._peers) + 1) // 2:
             return False
         self._round = None
+        if asked_term != term + 1:
+            return False
+        self._may_stand = True
+        self.hasten(-inf)
         return True
 
     def count_vote(self, peer: int, term: int) -> bool:
@@ -70,3 +142,6 @@ class Election:
             return False
         self._votes = {vote for vote in self._votes if vote[1] == term} | {(peer, term)}
         return True
+
+    def _timeout(self) -> float:
+        return self._random.uniform(self._timing.election_min, self._timing.election_max)

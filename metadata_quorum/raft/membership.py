@@ -42,6 +42,7 @@ class Membership:
         effects: Effects,
         send: Callable[[int, Message], None],
         acknowledged: Callable[[], dict[int, int]],
+        postpone_election: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:
         """``acknowledged``: up to where each follower of this leader is known to have what is committed."""
@@ -57,6 +58,7 @@ class Membership:
         self._effects = effects
         self._send = send
         self._acknowledged = acknowledged
+        self._postpone_election = postpone_election
         self._clock = clock
         self._gathering = Gathering(parts.formation, peers)
         self._connected: set[int] = set()
@@ -192,7 +194,7 @@ class Membership:
     def _save(self, formation: Formation) -> None:
         def saved() -> None:
             self.formation = formation
-            self._consensus.postpone_election(self._clock())
+            self._postpone_election(self._clock())
             if formation.formed:
                 for peer in sorted(self._connected):
                     self._send(peer, formation.hello)

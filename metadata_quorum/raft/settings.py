@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .journal import SEGMENT_BYTES
-from .syncobj import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. ``election_min`` must exceed three heartbeats, or followers give up on a healthy leader."""
+
+    election_min: float = 0.15
+    election_max: float = 0.3
+    heartbeat: float = 0.04
+    leader_fallback: float = 0.4
+    """A leader that has not heard from a majority for this long steps down."""
 
 
 @dataclass(frozen=True, slots=True)

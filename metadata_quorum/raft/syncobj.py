@@ -1,17 +1,33 @@
 """The Raft library, with everything that is unsafe in it replaced.
 
-pysyncobj keeps elections, terms, the commit rule and the heartbeat clock. This subclass takes its journal,
-transport, poller, command path, sending, applying and snapshots away from it: they are methods of
-:class:`Hooks`. It is the only place that names the library's private attributes, which is why its version is
-pinned. Every override says which of the library's methods it stands for.
+pysyncobj keeps terms, the counting of votes, the commit rule and the heartbeat clock. This subclass takes its journal,
+transport, poller, election timer, command path, sending, applying and snapshots away from it. It is the only module
+that names the library's private attributes, so its version is pinned. Every override says which of the library's
+methods it stands for.
+
+The library calls back on the stack of whoever calls it::
+
+    Core.pump -> Consensus.tick -> the library
+        stands, if told to            -> Hooks.vote_changed, Hooks.library_sends: RequestVote to all
+        has won                       -> Hooks.leadership_begins, role_changed, heartbeat
+        finds what is committed
+        steps down without a majority -> Hooks.role_changed
+        applies what is committed     -> CommandHooks.apply_committed
+        heartbeat due                 -> Hooks.heartbeat
+        takes what is queued          -> CommandHooks.append_queued
+
+    Core.receive -> Consensus.deliver -> the library
+        append_entries                -> Hooks.vote_changed, Hooks.role_changed
+        request_vote                  -> Hooks.vote_changed, Hooks.library_sends: GrantVote
+        response_vote, a majority     -> Hooks.leadership_begins, role_changed, heartbeat
+        next_node_idx
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from random import Random
+from math import inf
 from typing import Any, Protocol
 
 import pysyncobj.syncobj as library
@@ -21,6 +37,7 @@ from pysyncobj.transport import Transport
 
 from .journal import Journal
 from .journal_recovery import Entry
+from .settings import Timing
 from .vote import Vote
 
 _LEADER = library._RAFT_STATE.LEADER
@@ -34,19 +51,18 @@ def clock() -> float:
     return float(library.monotonicTime())
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds. ``election_min`` must exceed three heartbeats, or followers give up on a healthy leader."""
+class CommandHooks(Protocol):
+    """The way of commands. All calls come from :meth:`Consensus.tick`."""
 
-    election_min: float = 0.15
-    election_max: float = 0.3
-    heartbeat: float = 0.04
-    leader_fallback: float = 0.4
-    """A leader that has not heard from a majority for this long steps down."""
+    def apply_committed(self, consensus: Consensus) -> None:
+        """Apply entries up to the commit index, marking each with :meth:`Consensus.mark_applied`."""
+
+    def append_queued(self, consensus: Consensus) -> None:
+        """Append the commands that wait, if this node leads."""
 
 
 class Hooks(Protocol):
-    """What the library needs done. All calls come from :meth:`Consensus.tick` or :meth:`Consensus.deliver`."""
+    """Terms, votes and leadership. All calls come from :meth:`Consensus.tick` or :meth:`Consensus.deliver`."""
 
     def library_sends(self, peer: int, message: dict[str, Any]) -> None:
         """The library wants ``message`` sent to ``peer``."""
@@ -56,12 +72,6 @@ class Hooks(Protocol):
 
     def heartbeat(self) -> None:
         """Send every follower what it lacks, or a heartbeat."""
-
-    def apply_committed(self) -> None:
-        """Apply entries up to the commit index, marking each with :meth:`Consensus.mark_applied`."""
-
-    def append_commands(self) -> None:
-        """Append the commands that wait, if this node leads."""
 
     def vote_changed(self, vote: Vote) -> None:
         """The vote must be durable before anything else leaves this node."""
@@ -152,14 +162,14 @@ class Consensus(SyncObj):  # type: ignore[misc]
         vote: Vote,
         applied: int,
         hooks: Hooks,
+        commands: CommandHooks,
         clock: Callable[[], float],
-        random: Random,
     ) -> None:
         """``applied``: the index of the snapshot the state machine was restored from."""
         self._hooks = hooks
+        self._commands = commands
         self._timing = timing
         self._clock = clock
-        self._random = random
         self._nodes = {peer: Node(peer) for peer in peers}
         self._outlet = _Outlet(hooks)
         configuration = SyncObjConf(
@@ -209,8 +219,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
         """Whether this node leads and has applied the no-op of its own term."""
         return self.leads and self.last_applied >= self._SyncObj__noopIDx
 
-    def tick(self) -> None:
-        """Elections, the commit rule, applying, heartbeats, new commands; once."""
+    def tick(self, *, stands: bool) -> None:
+        """The commit rule, applying, heartbeats, new commands; once. ``stands``: first of all stand for election."""
+        self._SyncObj__raftElectionDeadline = -inf if stands else inf
         self.doTick(0)
 
     def deliver(self, peer: int, message: dict[str, Any]) -> None:
@@ -225,18 +236,6 @@ class Consensus(SyncObj):  # type: ignore[misc]
         """Messages to ``peer`` have no way. When it comes back it is counted anew: its disk may be an older one."""
         self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
         self._outlet._onNodeDisconnected(self._nodes[peer])
-
-    def election_due(self, now: float) -> bool:
-        """Whether the library would call an election in its next tick."""
-        return not self.leads and self._SyncObj__raftElectionDeadline < now
-
-    def postpone_election(self, now: float) -> None:
-        """Wait one more random timeout."""
-        self._SyncObj__raftElectionDeadline = now + self._SyncObj__generateRaftTimeout()
-
-    def elect_by(self, deadline: float) -> None:
-        """Call the election no later than ``deadline``."""
-        self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, deadline)
 
     def adopt_term(self, term: int) -> None:
         """Somebody is in a later term: follow, without a leader yet."""
@@ -260,8 +259,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._SyncObj__raftCommitIndex = max(index, self.commit_index)
 
     def _SyncObj__generateRaftTimeout(self) -> float:
-        """Stands for the module-level randomness."""
-        return self._random.uniform(self._timing.election_min, self._timing.election_max)
+        """Stands for the election timer: :class:`.election.Election` decides when this node stands."""
+        return inf
 
     def _SyncObj__onBecomeLeader(self) -> None:
         self._hooks.leadership_begins()
@@ -274,12 +273,12 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__applyLogEntries(self) -> bool:
         """Stands for applying without bound, and again after an exception."""
-        self._hooks.apply_committed()
+        self._commands.apply_committed(self)
         return False
 
     def _checkCommandsToApply(self) -> None:
         """Stands for one entry per command, and for forwarding commands to the leader."""
-        self._hooks.append_commands()
+        self._commands.append_queued(self)
 
     def _SyncObj__tryLogCompaction(self) -> None:
         """Stands for pickling the state on the loop or in a fork."""

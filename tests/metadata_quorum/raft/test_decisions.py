@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.raft.election import Election
+from ottla.metadata_quorum.raft.election import Ask, Election, Stand, Wait
 from ottla.metadata_quorum.raft.messages import Append
 from ottla.metadata_quorum.raft.progress import Mode, Progress
 from ottla.metadata_quorum.raft.safety import Accepted, Mismatch, reconcile
+from ottla.metadata_quorum.raft.settings import Timing
 
 Log = list[tuple[bytes, int, int]]
 
@@ -102,15 +105,94 @@ def test_a_confirmation_never_moves_the_stream_back() -> None:
     assert (follower.next_index, follower.durable_index) == (31, 20)
 
 
+TIMING = Timing(election_min=0.15, election_max=0.3)
+
+
+def standing(voters: int, node_id: int = 1) -> Election:
+    """Node `node_id` of `voters`, which has just begun at time 0."""
+    peers = frozenset(range(1, voters + 1)) - {node_id}
+    return Election(node_id, peers, TIMING, Random(1), 0.0)
+
+
+def due(election: Election, now: float, *, leads: bool = False, may_vote: bool = True) -> Ask | Stand | Wait:
+    return election.due(now, term=6, leads=leads, may_vote=may_vote)
+
+
+def looked_at_until(election: Election, now: float) -> Ask | Stand | Wait:
+    """What is due first, for a node that looks every 10 ms."""
+    for step in range(int(now * 100) + 1):
+        found = due(election, step / 100)
+        if found != Wait():
+            return found
+    return Wait()
+
+
+def test_a_node_asks_after_a_timeout_and_stands_once_a_majority_would_vote_for_it() -> None:
+    election = standing(3)
+    assert looked_at_until(election, 0.14) == Wait()
+    assert looked_at_until(election, 0.31) == Ask(7)
+    assert due(election, 0.32) == Wait()
+    assert election.answered(3, 7, granted=True, term=6)
+    assert due(election, 0.33) == Stand()
+    assert due(election, 0.34) == Wait(), "once for each question"
+
+
+def test_a_node_that_leads_or_does_not_vote_asks_nobody() -> None:
+    election = standing(3)
+    for step in range(200):
+        assert due(election, step / 100, leads=True) == Wait()
+        assert due(election, step / 100, may_vote=False) == Wait()
+
+
+def test_a_leader_that_is_heard_takes_back_what_was_due() -> None:
+    election = standing(3)
+    election.ask(7)
+    assert election.answered(2, 7, granted=True, term=6)
+    election.leader_heard(3, 0.2)
+    assert due(election, 0.21) == Wait()
+
+
+def test_a_question_of_an_earlier_term_leads_to_nothing() -> None:
+    election = standing(3)
+    election.ask(7)
+    assert not election.answered(2, 7, granted=True, term=7)
+    assert due(election, 0.01) == Wait()
+
+
+def test_a_node_that_was_stopped_listens_before_it_asks() -> None:
+    election = standing(3)
+    assert due(election, 5.0) == Wait()
+    assert due(election, 5.01) == Wait(), "it waits for one more timeout"
+
+
+def test_a_node_alone_stands_at_once() -> None:
+    assert due(standing(1), 0.0) == Stand()
+    assert due(standing(1), 0.0, leads=True) == Wait()
+
+
+def test_the_first_in_line_replaces_a_leader_that_is_gone() -> None:
+    waits = []
+    for node_id in (1, 2, 4, 5):
+        election = standing(5, node_id)
+        election.leader_heard(3, 0.0)
+        wait = election.leader_gone(3, 0.05)
+        assert wait is not None
+        assert due(election, 0.05 + wait / 2) == Wait()
+        assert due(election, 0.05 + wait + 0.001) == Ask(7)
+        waits.append(wait)
+    assert waits == sorted(waits)
+    assert waits[1] - waits[0] > 0.02, "far enough apart for the votes not to be split"
+
+
 @given(st.integers(2, 9), st.lists(st.tuples(st.integers(2, 9), st.booleans()), max_size=20))
 def test_a_node_stands_exactly_when_a_majority_would_vote_for_it(
     voters: int, answers: list[tuple[int, bool]]
 ) -> None:
-    election = Election(1, voters, 0.15)
+    election = standing(voters)
     election.ask(7)
     granted = {1}
     for peer, yes in answers:
-        stands = election.answered(peer, 7, yes)
+        stands = election.answered(peer, 7, granted=yes, term=6)
         before = len(granted) > voters // 2
         if yes:
             granted.add(peer)
@@ -120,27 +202,27 @@ def test_a_node_stands_exactly_when_a_majority_would_vote_for_it(
 
 
 def test_answers_to_another_question_do_not_count() -> None:
-    election = Election(1, 3, 0.15)
+    election = standing(3)
     election.ask(7)
-    assert not election.answered(2, 6, granted=True)
+    assert not election.answered(2, 6, granted=True, term=6)
     election.leader_heard(3, 10.0)
-    assert not election.answered(2, 7, granted=True), "a leader has appeared meanwhile"
+    assert not election.answered(2, 7, granted=True, term=6), "a leader has appeared meanwhile"
 
 
 def test_votes_stick_to_a_leader_that_is_heard() -> None:
-    election = Election(1, 3, 0.15)
+    election = standing(3)
     assert not election.sticks(0.0, leads=False)
     election.leader_heard(2, 10.0)
     assert election.sticks(10.14, leads=False)
     assert not election.sticks(10.16, leads=False)
     election.leader_heard(2, 20.0)
-    assert not election.leader_gone(3)
-    assert election.leader_gone(2)
+    assert election.leader_gone(3, 20.0) is None
+    assert election.leader_gone(2, 20.0) is not None
     assert not election.sticks(20.01, leads=False)
 
 
 def test_a_vote_counts_once() -> None:
-    election = Election(1, 5, 0.15)
+    election = standing(5)
     assert election.count_vote(2, 4)
     assert not election.count_vote(2, 4)
     assert election.count_vote(2, 5)

@@ -18,8 +18,7 @@ from ottla.metadata_quorum.raft.disk import CorruptFile
 from ottla.metadata_quorum.raft.effects import NotLeader
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.raft.node import RaftNode
-from ottla.metadata_quorum.raft.settings import Settings
-from ottla.metadata_quorum.raft.syncobj import Timing
+from ottla.metadata_quorum.raft.settings import Settings, Timing
 from ottla.metadata_quorum.raft.transport import TransportTimes
 from ottla.protocol.handshake import Identity, Role
 from tests.metadata_quorum.raft.raft_support import SECRET, Journalist, Quorum, Turns, quorum, until

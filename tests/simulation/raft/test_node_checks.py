@@ -66,11 +66,11 @@ def _hold_back_for_nothing(core: Core) -> None:
 
 
 def _await_what_is_applied(core: Core) -> None:
-    core._waiting[core.consensus.last_applied] = (1, [])
+    core.commands._waiting[core.consensus.last_applied] = (1, [])
 
 
 def _miscount_the_queue(core: Core) -> None:
-    core._queued_bytes = 1
+    core.commands._queued_bytes = 1
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def play() -> None:
         world.network.node_died(second.node_id, noticed=True)
         for node in world.nodes.values():
             if node.core is not None and node is not leader:
-                node.running.consensus.postpone_election(world.now() + 1)
-                node.running._election.leader_gone(second.node_id)
-        leader.running._election.leader_gone(second.node_id)
-        leader.running.consensus.elect_by(world.now())
+                node.running.election.postpone(world.now() + 1)
+                node.running.election.leader_gone(second.node_id, world.now())
+        leader.running.election.leader_gone(second.node_id, world.now())
+        leader.running.election.hasten(world.now())
         world.network.cut(leader.node_id, follower.node_id)
         assert world.run(world.now() + 0.5, lambda: leader.running.consensus.active)
         assert world.now() < arrival, "the confirmation of the first term is still on its way"

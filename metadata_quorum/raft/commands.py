@@ -1,0 +1,143 @@
+"""The way of a command through this node: from the queue into the log, and from the log into the machine.
+
+The leader's queue becomes one entry when the library gets its turn. Every node applies an entry once it is committed.
+The leader then tells the callers what came of their commands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from .compaction import Compactor
+from .effects import Done, NotLeader, OutcomeUnknown, Overloaded
+from .entries import OVERHEAD_BYTES, pack_group, unpack_group
+from .journal import Journal
+from .machine import Machine
+from .safety import BrokenInvariant
+from .settings import Settings
+from .syncobj import Consensus
+
+
+class Commands:
+    """Commands that wait for their turn, for a majority, or to be applied. The library calls it (`CommandHooks`)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        machine: Machine,
+        compactor: Compactor,
+        replicate: Callable[[], None],
+    ) -> None:
+        """``replicate`` is called as soon as entries have been appended."""
+        self._settings = settings
+        self._journal = journal
+        self._machine = machine
+        self._compactor = compactor
+        self._replicate = replicate
+        self._queue: deque[tuple[bytes | None, Done]] = deque()
+        self._queued_bytes = 0
+        #: by index of an appended entry: its term, and who waits for which command of it
+        self._waiting: dict[int, tuple[int, list[tuple[int | None, Done]]]] = {}
+        self._has_applied = False
+
+    def queue(self, command: bytes | None, done: Done) -> None:
+        """Keep a command, or a barrier (None), until the library's next turn. ``done`` is told what came of it.
+
+        Raises :class:`.effects.Overloaded`.
+        """
+        size = len(command or b"") + OVERHEAD_BYTES
+        waiting = self._queued_bytes + self._journal.unsynced_bytes
+        if waiting + size > self._settings.waiting_bytes_max:
+            raise Overloaded(f"{waiting} bytes of commands are waiting for the disk")
+        self._queue.append((command, done))
+        self._queued_bytes += size
+
+    def append_queued(self, consensus: Consensus) -> None:
+        """Everything queued becomes one entry, or several of bounded size."""
+        if not self._queue or not consensus.leads:
+            return
+        while self._queue:
+            commands: list[bytes] = []
+            waiting: list[tuple[int | None, Done]] = []
+            size = 0
+            while self._queue and (
+                not size or size + len(self._queue[0][0] or b"") <= self._settings.group_bytes
+            ):
+                command, done = self._queue.popleft()
+                if command is None:
+                    waiting.append((None, done))
+                    continue
+                waiting.append((len(commands), done))
+                commands.append(command)
+                size += len(command) + OVERHEAD_BYTES
+            index, term = self._journal.last_index + 1, consensus.term
+            self._journal.append(pack_group(commands), index, term)
+            self._waiting[index] = (term, waiting)
+        self._queued_bytes = 0
+        self._replicate()
+
+    def apply_committed(self, consensus: Consensus) -> None:
+        """Apply a slice of what is committed, in order."""
+        budget = self._settings.apply_commands_per_turn
+        entries = self._journal.entries
+        while self._may_apply(consensus) and budget > 0:
+            index = consensus.last_applied + 1
+            payload, entry_index, term = entries[index - entries[0][1]]
+            if entry_index != index:
+                raise BrokenInvariant(f"entry {index} is found at the place of {entry_index}")
+            commands = unpack_group(payload)
+            results = [self._machine.apply(index, term, command) for command in commands]
+            consensus.mark_applied(index)
+            self._compactor.applied(len(payload))
+            self._has_applied = True
+            budget -= 1 + len(commands)
+            self._answer(consensus, index, term, results)
+
+    def has_more(self, consensus: Consensus) -> bool:
+        """Whether there is something to do in the next turn."""
+        return self._may_apply(consensus) or bool(self._queue)
+
+    def take_applied(self) -> bool:
+        """Whether anything has been applied since this was asked last."""
+        has_applied, self._has_applied = self._has_applied, False
+        return has_applied
+
+    def give_up(self) -> None:
+        """Leadership has ended: what is queued was never appended, and of the rest nobody knows yet."""
+        queue, self._queue = self._queue, deque()
+        waiting, self._waiting = self._waiting, {}
+        self._queued_bytes = 0
+        for _, done in queue:
+            done(None, NotLeader(None))
+        for _, dones in waiting.values():
+            for _, done in dones:
+                done(None, OutcomeUnknown("leadership ended before the command was committed"))
+
+    def check(self, consensus: Consensus) -> None:
+        """AssertionError if this contradicts itself or the library's state."""
+        applied, last = consensus.last_applied, self._journal.last_index
+        if (self._waiting or self._queue) and not consensus.leads:
+            raise BrokenInvariant(f"commands wait for {sorted(self._waiting)}, and this node does not lead")
+        if self._waiting and not applied < min(self._waiting) <= max(self._waiting) <= last:
+            raise BrokenInvariant(
+                f"commands wait for {sorted(self._waiting)}, {applied}..{last} are to be applied"
+            )
+        queued = sum(len(command or b"") + OVERHEAD_BYTES for command, _ in self._queue)
+        if queued != self._queued_bytes:
+            raise BrokenInvariant(f"{queued} bytes are queued, {self._queued_bytes} counted")
+
+    def _may_apply(self, consensus: Consensus) -> bool:
+        """A follower leaves the newest entry unapplied while it writes. The leader waits for the disk write; nobody
+        waits for the follower's machine."""
+        may_wait = self._journal.syncing and not consensus.leads
+        return consensus.commit_index - consensus.last_applied > may_wait
+
+    def _answer(self, consensus: Consensus, index: int, term: int, results: list[object]) -> None:
+        appended_in, waiting = self._waiting.pop(index, (term, []))
+        for position, done in waiting:
+            if appended_in != term:
+                done(None, NotLeader(consensus.leader_id))
+            else:
+                done(None if position is None else results[position], None)
