@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.client.writing.record_writer import Acks
+from ottla.client.writing.options import Acks
 
 from ..client.admin import Admin, NewTopic
 from ..client.consumer import Consumer

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Unpack
 
 from .arguments import (
     offsets_by_partition,
@@ -20,34 +20,29 @@ from .arguments import (
     topic_partitions,
     whole_number,
 )
-from .auditing.auditor import Auditor
-from .auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings, tier_of_readers
 from .columns.fetching import FetchedColumns
-from .connections.cluster import Cluster
 from .consuming.audit import auditor_of_reading
 from .consuming.auto_commit import AutoCommit
 from .consuming.commits import Commits
-from .consuming.deserialization import Deserializer, deserialization
-from .consuming.fetcher import Fetcher, FetchOptions
+from .consuming.fetcher import Fetcher
 from .consuming.group_metadata import ConsumerGroupMetadata
 from .consuming.inbox import Inbox
 from .consuming.membership.consumer_group import ConsumerGroupOptions
-from .consuming.membership.group_protocols import membership_options
+from .consuming.membership.group_protocols import member_options
 from .consuming.membership.handover import Handover
 from .consuming.membership.listener import RebalanceListener
 from .consuming.membership.subscriber import Selection, Subscriber
 from .consuming.offsets import CommittedOffsets
-from .consuming.options import RESETS, check_choices, check_topics
+from .consuming.options import CONSUMER_GROUPS, ConsumerOptions, ConsumerSettings, check_topics
 from .consuming.positions import Positions
 from .consuming.questions import Questions
 from .consuming.reading import Reading
 from .failures import ClientClosed, UnreadableRecords
-from .large_messages.assemblies import Assemblies
 from .large_messages.assembly import LargeMessageStats
 from .large_messages.places import given_before
 from .lifecycle import Lifecycle
 from .options import checks_options
-from .records import Committable, ConsumerRecord, TopicPartition
+from .records import Committable, ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
 
@@ -55,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-@checks_options()
+@checks_options(*CONSUMER_GROUPS)
 class Consumer(Positions, Questions):
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign`
     names.
@@ -97,143 +92,70 @@ class Consumer(Positions, Questions):
     Producer does it. `audit_tier`: "consumer:" and the name of the group if not given, "consumer" without a group.
     """
 
-    def __init__(
-        self,
-        *topics: str,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        client_id: str = "ottla-consumer",
-        client_rack: str = "",
-        group_id: str | None = None,
-        group_instance_id: str | None = None,
-        auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
-        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
-        enable_auto_commit: bool = False,
-        auto_commit_interval_ms: int = 5_000,
-        fetch_max_wait_ms: int = 500,
-        fetch_min_bytes: int = 1,
-        fetch_max_bytes: int = 50 * 1024 * 1024,
-        max_partition_fetch_bytes: int = 1024 * 1024,
-        max_poll_records: int = 500,
-        check_crcs: bool = True,
-        group_protocol: Literal["classic", "consumer"] = "classic",
-        group_remote_assignor: str | None = None,
-        session_timeout_ms: int | None = None,
-        heartbeat_interval_ms: int | None = None,
-        max_poll_interval_ms: int = 300_000,
-        partition_assignment_strategy: Sequence[str] | None = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
-        metadata_max_age_ms: int = 300_000,
-        request_timeout_ms: int = 30_000,
-        retry_backoff_max_ms: int = 1_000,
-        large_messages: bool = True,
-        large_message_buffer_bytes: int = 64 * 1024 * 1024,
-        large_message_expiry_offsets: int = 1_000_000,
-        audit_topic: str | None = None,
-        audit_tier: str | None = None,
-        audit_bucket_ms: int = BUCKET_MS,
-        audit_interval_ms: int = INTERVAL_MS,
-    ) -> None:
+    def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
         check_topics(topics)
-        check_choices(auto_offset_reset=auto_offset_reset, isolation_level=isolation_level)
+        settings = ConsumerSettings.of(options)
+        connection, membership = settings.connection, settings.membership
+        fetching, group_id = settings.fetching, settings.membership.group_id
         self._life = Lifecycle("consumer")
-        self._cluster = Cluster(
-            bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-        )
-        self._fetch_options = FetchOptions(
-            read_committed=isolation_level == "read_committed",
-            reset_timestamp=RESETS[auto_offset_reset],
-            max_wait_ms=fetch_max_wait_ms,
-            min_bytes=fetch_min_bytes,
-            max_bytes=fetch_max_bytes,
-            max_partition_bytes=max_partition_fetch_bytes,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            check_crcs=check_crcs,
-            rack=client_rack,
-        )
+        self._cluster = connection.cluster()
+        self._fetch_options = fetching.of_fetcher(connection)
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
-        self._deserialization = deserialization(key_deserializer, value_deserializer)
-        self._assemblies = Assemblies(
-            enabled=large_messages,
-            buffer_bytes=large_message_buffer_bytes,
-            expiry_offsets=large_message_expiry_offsets,
-        )
+        self._deserialization = settings.handing_out.deserialization()
+        self._assemblies = settings.assembling.assemblies()
         self._inbox = Inbox(
             self._fetcher,
             self._assemblies.new(),
             None if self._deserialization is None else self._deserialization.record,
         )
-        self._auditor: Auditor | None = None
-        if audit_topic is not None:
-            tier = tier_of_readers(audit_tier, group_id)
-            self._auditor = auditor_of_reading(
-                self._inbox,
-                AuditSettings(audit_topic, tier, audit_bucket_ms, audit_interval_ms),
-                bootstrap_servers=bootstrap_servers,
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                retry_backoff_max_ms=retry_backoff_max_ms,
-            )
+        audit = settings.audit.settings_of(group_id)
+        self._auditor = None if audit is None else auditor_of_reading(self._inbox, audit, connection)
         self.reading = Reading(  # for facades, as those of client.sync
             self._fetcher,
             self._inbox,
-            max_poll_records=max_poll_records,
-            max_poll_interval_ms=max_poll_interval_ms,
+            max_poll_records=settings.handing_out.max_poll_records,
+            max_poll_interval_ms=membership.max_poll_interval_ms,
             check_open=self._life.check_here,
             raise_failures=self._raise_failures,
         )
         self._next_unread = self._inbox.unread.take_on_loop
         self._progress = self.reading.progress
         self._group_id = group_id
-        self._offsets = group_id and CommittedOffsets(
-            self._cluster,
-            group_id,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            read_committed=isolation_level == "read_committed",
-            by_epochs=group_protocol == "consumer",
-        )
+        offsets: CommittedOffsets | None = None
         self._auto_commit: AutoCommit | None = None
-        if enable_auto_commit and group_id:
-            self._auto_commit = AutoCommit(auto_commit_interval_ms, self._commit_what_is_finished)
+        if group_id:
+            offsets = CommittedOffsets(
+                self._cluster,
+                group_id,
+                retry_backoff_max_ms=connection.retry_backoff_max_ms,
+                read_committed=fetching.read_committed,
+                by_epochs=membership.group_protocol == "consumer",
+            )
+            if settings.handing_out.enable_auto_commit:
+                interval_ms = settings.handing_out.auto_commit_interval_ms
+                self._auto_commit = AutoCommit(interval_ms, self._commit_what_is_finished)
         self._handover = Handover(
             self._fetcher,
             self._inbox,
-            self._offsets or None,
-            reset_timestamp=RESETS[auto_offset_reset],
-            retry_backoff_max_ms=retry_backoff_max_ms,
+            offsets,
+            reset_timestamp=fetching.reset_timestamp,
+            retry_backoff_max_ms=connection.retry_backoff_max_ms,
             commit=None if self._auto_commit is None else self._auto_commit.now,
         )
-        membership = membership_options(
-            group_protocol,
-            group_id=group_id,
-            group_instance_id=group_instance_id,
-            remote_assignor=group_remote_assignor,
-            assignors=partition_assignment_strategy,
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            rebalance_timeout_ms=max_poll_interval_ms,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            rack=client_rack or None,
-        )
-        self._brokers_match = isinstance(membership, ConsumerGroupOptions)
+        member = member_options(membership, connection, rack=fetching.client_rack or None)
+        self._brokers_match = isinstance(member, ConsumerGroupOptions)
         self._subscriber = Subscriber(
             self._cluster,
             self._handover,
-            membership,
+            member,
             self.reading.attendance,
-            metadata_max_age_ms=metadata_max_age_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
+            metadata_max_age_ms=connection.metadata_max_age_ms,
+            retry_backoff_max_ms=connection.retry_backoff_max_ms,
         )
-        self._commits = (
-            Commits(group_id, self._offsets, self._subscriber, self.reading.attendance)
-            if group_id and self._offsets
-            else None
-        )
+        self.commits: Commits | None = None
+        if group_id and offsets is not None:
+            self.commits = Commits(group_id, offsets, self._subscriber, self.reading.attendance)
+        """For what is built on this one; None without a group."""
         if topics:
             self.subscribe(topics)
         self._stopping: asyncio.Task[None] | None = None
@@ -372,18 +294,6 @@ class Consumer(Positions, Questions):
         """The partitions read now."""
         return set(self._fetcher.assigned)
 
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out and fetch nothing more of these partitions until `resume`."""
-        for state in [self._state(one) for one in partitions]:
-            state.paused = True
-            self._inbox.give_back([state.partition])
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Fetch these partitions again."""
-        for state in [self._state(one) for one in partitions]:
-            state.paused = False
-        self._fetcher.changed()
-
     # reading
 
     async def getone(self) -> ConsumerRecord:
@@ -511,13 +421,6 @@ class Consumer(Positions, Questions):
         last, if it is none now: that one's offsets are refused."""
         return self._need_group().member()
 
-    async def lag(self, partition: TopicPartition) -> int:
-        """How many offsets lie before the end that this consumer can read to (see `end_offsets`), markers and what was
-        compacted away among them. Raises ValueError if the partition is not this consumer's."""
-        self._state(partition)
-        end = (await self.end_offsets([partition]))[partition]
-        return max(0, end - await self.position(partition))
-
     # inside
 
     def _check_poll(self, timeout_ms: float | None, max_records: int | None) -> None:
@@ -529,7 +432,12 @@ class Consumer(Positions, Questions):
         await self._commit(self._progress.finished())
 
     async def _commit(self, offsets: Mapping[TopicPartition, Committable]) -> None:
-        await self._need_group().commit({one: self._place(one, where) for one, where in offsets.items()})
+        await self._need_group().commit(
+            {
+                one: where if isinstance(where, OffsetAndMetadata) else self.committable(one, where)
+                for one, where in offsets.items()
+            }
+        )
 
     def _readable(self, stored: CommittedTransaction) -> CommittedTransaction:
         if (made := self._deserialization) is None:
@@ -539,9 +447,9 @@ class Consumer(Positions, Questions):
         return CommittedTransaction(index, records)
 
     def _need_group(self) -> Commits:
-        if self._commits is None:
+        if self.commits is None:
             raise ValueError("committed offsets need a group_id")
-        return self._commits
+        return self.commits
 
     def _raise_failures(self) -> None:
         group = self._subscriber.group

@@ -1,9 +1,14 @@
-"""Options that nobody knows, or of the wrong kind, are refused by name when a client is made."""
+"""Options of clients: frozen groups of values, made from keyword arguments, which are checked by name.
+
+A client takes its options as keyword arguments. Each belongs to a group, a frozen dataclass with the names, types and
+defaults. An option that no group has, or whose value has another type, is refused by name when the client is made.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -11,6 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from ..protocol.nearest import nearest
 
 ClassT = TypeVar("ClassT", bound=type[Any])
+GroupT = TypeVar("GroupT")
 
 _KINDS: Mapping[Any, str] = {
     int: "a whole number",
@@ -34,8 +40,44 @@ _MS_MAX = (1 << 31) - 1
 """More milliseconds do not fit into requests."""
 
 
-def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
-    """For a class whose keyword arguments are its users' options. `also`: TypedDicts that it takes by `Unpack`.
+def group_of(group: type[GroupT], given: Mapping[str, Any]) -> GroupT:
+    """The values of one group: what was given of it, and its defaults for the rest.
+
+    Raises TypeError and ValueError for values that the group refuses.
+    """
+    return group(**{name: given[name] for name in names_of(group) if name in given})
+
+
+def names_of(*groups: type[Any]) -> tuple[str, ...]:
+    """The names of the options in these groups."""
+    return tuple(one.name for group in groups for one in fields(group))
+
+
+def shows_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
+    """For a class whose `**options` are those of the groups: its signature names each one with its default."""
+
+    def decorate(cls: ClassT) -> ClassT:
+        own = inspect.signature(cls.__init__)
+        before = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        options = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if one.default is MISSING else one.default,
+                annotation=one.type,
+            )
+            for group in groups
+            for one in fields(group)
+        ]
+        cls.__init__.__signature__ = own.replace(parameters=[*before, *options])
+        return cls
+
+    return decorate
+
+
+def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
+    """For a class whose users' options are its keyword arguments, and those of the groups. A TypedDict is a group too,
+    of which the signature shows nothing, as it has no defaults.
 
     Making one then raises TypeError naming an unknown option, with the nearest that there is, or one of the wrong kind,
     and ValueError naming a number that is too small, or milliseconds that are too many.
@@ -48,11 +90,11 @@ def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
         def learn() -> None:
             """At first use: by then every module has been loaded that hints name."""
             hints = get_type_hints(init)
-            for name, parameter in inspect.signature(init).parameters.items():
-                if parameter.kind is parameter.KEYWORD_ONLY:
+            for name, parameter in inspect.signature(init, follow_wrapped=False).parameters.items():
+                if parameter.kind is parameter.KEYWORD_ONLY and name in hints:
                     known[name] = hints[name]
-            for options in also:
-                known.update(get_type_hints(options))
+            for group in groups:
+                known.update(get_type_hints(group))
 
         @wraps(init)
         def checked(self: object, *arguments: object, **options: object) -> None:
@@ -68,7 +110,7 @@ def checks_options(*also: type[Any]) -> Callable[[ClassT], ClassT]:
             init(self, *arguments, **options)
 
         cls.__init__ = checked
-        return cls
+        return shows_options(*groups)(cls) if groups and all(map(is_dataclass, groups)) else cls
 
     return decorate
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, Unpack
 
@@ -17,7 +18,8 @@ from .spool.spool import RECORDS_PER_LIMIT, Spool, Spooled
 from .spool.spool_steps import SpoolSteps
 from .transactions.transaction import Transaction
 from .transactions.transactions import TransactionOptions, Transactions
-from .writing.record_writer import RecordWriter, WriterOptions
+from .writing.options import WRITER_GROUPS, WriterOptions
+from .writing.record_writer import RecordWriter
 
 
 class GroupMember(Protocol):
@@ -30,7 +32,7 @@ class GroupMember(Protocol):
         """What to keep, so that large messages that lie across `offset` are read from their beginning."""
 
 
-@checks_options(WriterOptions)
+@checks_options(*WRITER_GROUPS)
 class Producer(RecordWriter):
     """Sends records; idempotent and acknowledged by all in-sync replicas unless told otherwise.
 
@@ -88,28 +90,17 @@ class Producer(RecordWriter):
             raise ValueError(f"transaction_timeout_ms is 1 to {(1 << 31) - 1}, not {transaction_timeout_ms}")
         state = None if transactional_id is None else TransactionState(transactional_id)
         super().__init__(transaction=state, **options)
-        self._transactions: Transactions | None = None
-        if state is not None:
-            transaction_options = TransactionOptions(
-                timeout_ms=transaction_timeout_ms,
-                patience_s=self._max_block_s,
-                retry_backoff_max_ms=self._retry_backoff_max_ms,
-            )
-            self._transactions = Transactions(
-                self._cluster, transaction_options, state, self._sender, self._life
-            )
-            if self._auditor is not None:
-                self._transactions.on_ended = self._auditor.transaction_ended
+        self._transactions = None if state is None else self._transacted(state, transaction_timeout_ms)
         self._spool: Spool | None = None
         if spool_dir is not None:
-            self._check_spool(transactional_id, spool_bytes_max, options)
-            self._auditor = None  # those that deliver count
+            self._check_spool(transactional_id, spool_bytes_max)
+            self.parts = replace(self.parts, auditor=None)  # those that deliver count
             inner: WriterOptions = {**options, "key_serializer": None, "value_serializer": None}
             self._spool = Spool(
                 Path(spool_dir),
                 spool_bytes_max,
-                self._max_block_s,
-                self._cluster,
+                self.parts.settings.max_block_s,
+                self.parts.cluster,
                 lambda name: Producer(
                     transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner
                 ),
@@ -130,7 +121,7 @@ class Producer(RecordWriter):
         if self._spool is None:
             await super().flush()
         else:
-            self._life.check_here()
+            self.parts.life.check_here()
             await self._spool.flush()
 
     async def sync(self) -> None:
@@ -139,21 +130,22 @@ class Producer(RecordWriter):
         """
         if self._spool is None:
             raise OutOfTurn("records are kept on the disk by a producer that has a spool_dir")
-        self._life.check_here()
+        self.parts.life.check_here()
         await self._spool.sync()
 
-    def _check_spool(self, transactional_id: str | None, bytes_max: int, options: WriterOptions) -> None:
+    def _check_spool(self, transactional_id: str | None, bytes_max: int) -> None:
+        settings = self.parts.settings
         if transactional_id is not None:
             raise ValueError(
                 "spool_dir and transactional_id exclude each other: a spool has transactions of its own"
             )
-        if options.get("acks", "all") not in ("all", -1) or options.get("enable_idempotence") is False:
+        if not settings.sending.fit_transactions:
             raise ValueError("spool_dir needs acks='all' and idempotence")
-        if options.get("large_message_segment_size") is not None:
+        if settings.splitting.large_message_segment_size is not None:
             raise ValueError(
                 "spool_dir and large_message_segment_size exclude each other: a spool takes no large messages"
             )
-        least = RECORDS_PER_LIMIT * self.steps.limits.request_bytes
+        least = RECORDS_PER_LIMIT * settings.sending.max_request_size
         if bytes_max < least:
             raise ValueError(
                 f"spool_bytes_max is at least {RECORDS_PER_LIMIT} times max_request_size, {least}, not {bytes_max}"
@@ -236,6 +228,19 @@ class Producer(RecordWriter):
             await self._spool.stop()
         if self._transactions is not None:
             await self._transactions.close()
+
+    def _transacted(self, state: TransactionState, timeout_ms: int) -> Transactions:
+        """What begins, commits and aborts the transactions of this producer."""
+        parts = self.parts
+        options = TransactionOptions(
+            timeout_ms=timeout_ms,
+            patience_s=parts.settings.max_block_s,
+            retry_backoff_max_ms=parts.settings.connection.retry_backoff_max_ms,
+        )
+        transactions = Transactions(parts.cluster, options, state, parts.sender, parts.life)
+        if parts.auditor is not None:
+            transactions.on_ended = parts.auditor.transaction_ended
+        return transactions
 
     def _need_transactions(self) -> Transactions:
         if self._transactions is None:

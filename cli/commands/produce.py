@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from ottla.client.writing.record_writer import Acks
+from ottla.client.writing.options import Acks
 
 from ...client.producer import Producer
 from ...client.producing.deliveries import RecordDelivery

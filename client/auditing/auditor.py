@@ -62,7 +62,7 @@ class Auditor:
         """`transactional`: whatever is acknowledged is part of a transaction, and counts once that is committed.
         `collect` is called before reports are made: it may count what is known by then.
         """
-        self._cluster = cluster
+        self.cluster = cluster
         self._settings = settings
         self._transactional = transactional
         self._collect = collect
@@ -217,7 +217,7 @@ class Auditor:
         )
 
     async def _partitions(self) -> list[int]:
-        found = await self._cluster.partitions_of(
+        found = await self.cluster.partitions_of(
             self._settings.topic, patience_s=TOPIC_S, backoff_max_ms=RETRY_MS_MAX
         )
         return sorted(found)
@@ -233,11 +233,11 @@ class Auditor:
                 request_bytes=1024 * 1024,
                 max_in_flight=5,
                 delivery_timeout_s=DELIVERY_S,
-                request_timeout_ms=self._cluster.request_timeout_ms,
-                retry_backoff_max_ms=self._cluster.retry_backoff_max_ms,
+                request_timeout_ms=self.cluster.request_timeout_ms,
+                retry_backoff_max_ms=self.cluster.retry_backoff_max_ms,
             )
             appender = Appender(RecordDelivery, BUFFER_BYTES, False, time.time)
-            self._sender = Sender(self._cluster, options, appender)
+            self._sender = Sender(self.cluster, options, appender)
         return self._sender
 
     def _say_what_is_lost(self) -> None:

@@ -44,6 +44,21 @@ class AuditSettings:
             raise ValueError(f"audit_interval_ms is 1 or more, not {self.interval_ms}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """The options of both producers and consumers; see Producer for the meaning of each."""
+
+    audit_topic: str | None = None
+    audit_bucket_ms: int = BUCKET_MS
+    audit_interval_ms: int = INTERVAL_MS
+
+    def settings(self, tier: str) -> AuditSettings | None:
+        """The audit that is asked for, None without a topic. Raises ValueError for what is not allowed."""
+        if self.audit_topic is None:
+            return None
+        return AuditSettings(self.audit_topic, tier, self.audit_bucket_ms, self.audit_interval_ms)
+
+
 def tier_of_readers(tier: str | None, group_id: str | None) -> str:
     """The tier of a consumer: each group reads everything, so that counts of two may not be added up."""
     if tier is not None:

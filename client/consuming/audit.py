@@ -4,12 +4,10 @@ asks for of its cluster is for the topics that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..auditing.auditor import Auditor
 from ..auditing.handed_out import HandedOut
 from ..auditing.settings import AuditSettings
-from ..connections.cluster import Cluster
+from ..connections.options import ConnectionOptions
 from .inbox import Inbox
 
 
@@ -19,25 +17,11 @@ class ReadingAuditor(Auditor):
     async def close(self) -> None:
         """Stop now, and close the connections."""
         await super().close()
-        await self._cluster.close()
+        await self.cluster.close()
 
 
-def auditor_of_reading(
-    inbox: Inbox,
-    settings: AuditSettings,
-    *,
-    bootstrap_servers: str | Sequence[str],
-    client_id: str,
-    request_timeout_ms: int,
-    retry_backoff_max_ms: int,
-) -> Auditor:
+def auditor_of_reading(inbox: Inbox, settings: AuditSettings, connection: ConnectionOptions) -> Auditor:
     """Counts what `inbox` hands out. It reaches the cluster when there is something to report."""
-    cluster = Cluster(
-        bootstrap_servers,
-        client_id=client_id,
-        request_timeout_ms=request_timeout_ms,
-        retry_backoff_max_ms=retry_backoff_max_ms,
-    )
-    auditor = ReadingAuditor(cluster, settings, client_id, collect=inbox.settle)
+    auditor = ReadingAuditor(connection.cluster(), settings, connection.client_id, collect=inbox.settle)
     inbox.handed_out = HandedOut(auditor.count)
     return auditor

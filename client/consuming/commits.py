@@ -20,7 +20,7 @@ class Commits:
         self, group_id: str, kept: CommittedOffsets, subscriber: Subscriber, attendance: Attendance
     ) -> None:
         self._group_id = group_id
-        self._kept = kept
+        self.kept = kept
         self._subscriber = subscriber
         self._attendance = attendance
 
@@ -44,14 +44,14 @@ class Commits:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group keeps for each of these for which it keeps something. Raises KafkaError."""
-        return await self._kept.committed(partitions)
+        return await self.kept.committed(partitions)
 
     async def commit(self, places: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Keep these, in the generation in which the partitions were given. Raises KafkaError."""
         while True:
             member = self._member_for(places)
             try:
-                return await self._kept.commit(member, places)
+                return await self.kept.commit(member, places)
             except KafkaError as error:
                 group = self._subscriber.group
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or not isinstance(group, ConsumerGroup):

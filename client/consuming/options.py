@@ -1,13 +1,18 @@
-"""A consumer's options, and what their values may be."""
+"""The options of consumers, in groups, and what they come to for the parts that do the work."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
 
 from ..arguments import topic_name
-from .deserialization import Deserializer
-from .fetcher import EARLIEST, LATEST
+from ..auditing.settings import AuditOptions, AuditSettings, tier_of_readers
+from ..connections.options import ConnectionOptions
+from ..large_messages.assemblies import Assemblies
+from ..options import group_of
+from .deserialization import Deserialization, Deserializer, deserialization
+from .fetcher import EARLIEST, LATEST, FetchOptions
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 """The values of `auto_offset_reset`."""
@@ -39,6 +44,170 @@ class ReadingOptions(TypedDict, total=False):
     large_message_expiry_offsets: int
 
 
+class ConsumerOptions(ReadingOptions, total=False):
+    """What type checkers know of the groups below, which have the defaults. See Consumer for the meaning of each."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    group_id: str | None
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    max_poll_records: int
+    request_timeout_ms: int
+    retry_backoff_max_ms: int
+    audit_topic: str | None
+    audit_tier: str | None
+    audit_bucket_ms: int
+    audit_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConnection(ConnectionOptions):
+    """How a consumer reaches the cluster."""
+
+    client_id: str = "ottla-consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchingOptions:
+    """What is fetched, and how much at a time."""
+
+    client_rack: str = ""
+    auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    fetch_max_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_partition_fetch_bytes: int = 1024 * 1024
+    check_crcs: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what is no reset and no isolation level."""
+        if self.auto_offset_reset not in RESETS:
+            raise ValueError(f"auto_offset_reset is earliest, latest or none, not {self.auto_offset_reset!r}")
+        if self.isolation_level not in ISOLATION_LEVELS:
+            raise ValueError(
+                f"isolation_level is read_uncommitted or read_committed, not {self.isolation_level!r}"
+            )
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of transactions come once those are committed."""
+        return self.isolation_level == "read_committed"
+
+    @property
+    def reset_timestamp(self) -> int | None:
+        """Where to begin without a committed offset, as ListOffsets has it; None: nowhere."""
+        return RESETS[self.auto_offset_reset]
+
+    def of_fetcher(self, connection: ConnectionOptions) -> FetchOptions:
+        """What the fetcher is told."""
+        return FetchOptions(
+            read_committed=self.read_committed,
+            reset_timestamp=self.reset_timestamp,
+            max_wait_ms=self.fetch_max_wait_ms,
+            min_bytes=self.fetch_min_bytes,
+            max_bytes=self.fetch_max_bytes,
+            max_partition_bytes=self.max_partition_fetch_bytes,
+            request_timeout_ms=connection.request_timeout_ms,
+            retry_backoff_max_ms=connection.retry_backoff_max_ms,
+            check_crcs=self.check_crcs,
+            rack=self.client_rack,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipOptions:
+    """Which group the consumer is a member of, and by which protocol."""
+
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    group_protocol: Literal["classic", "consumer"] = "classic"
+    group_remote_assignor: str | None = None
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    max_poll_interval_ms: int = 300_000
+    partition_assignment_strategy: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandingOutOptions:
+    """How records are handed out, and when they are committed without being asked for it."""
+
+    max_poll_records: int = 500
+    enable_auto_commit: bool = False
+    auto_commit_interval_ms: int = 5_000
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+
+    def deserialization(self) -> Deserialization | None:
+        """What makes records of what is stored; None if that is nothing."""
+        return deserialization(self.key_deserializer, self.value_deserializer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblingOptions:
+    """Whether large messages are put together, and what may wait for that."""
+
+    large_messages: bool = True
+    large_message_buffer_bytes: int = 64 * 1024 * 1024
+    large_message_expiry_offsets: int = 1_000_000
+
+    def assemblies(self) -> Assemblies:
+        """What puts them together. Raises ValueError."""
+        return Assemblies(
+            enabled=self.large_messages,
+            buffer_bytes=self.large_message_buffer_bytes,
+            expiry_offsets=self.large_message_expiry_offsets,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerAudit(AuditOptions):
+    """Whether and how a consumer is audited."""
+
+    audit_tier: str | None = None
+
+    def settings_of(self, group_id: str | None) -> AuditSettings | None:
+        """The audit that is asked for, None without a topic. Raises ValueError for what is not allowed."""
+        return self.settings(tier_of_readers(self.audit_tier, group_id))
+
+
+CONSUMER_GROUPS = (
+    ConsumerConnection,
+    FetchingOptions,
+    MembershipOptions,
+    HandingOutOptions,
+    AssemblingOptions,
+    ConsumerAudit,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """All groups of one consumer."""
+
+    connection: ConsumerConnection
+    fetching: FetchingOptions
+    membership: MembershipOptions
+    handing_out: HandingOutOptions
+    assembling: AssemblingOptions
+    audit: ConsumerAudit
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> ConsumerSettings:
+        """From the keyword arguments of a consumer. Raises TypeError and ValueError."""
+        return cls(
+            connection=group_of(ConsumerConnection, options),
+            fetching=group_of(FetchingOptions, options),
+            membership=group_of(MembershipOptions, options),
+            handing_out=group_of(HandingOutOptions, options),
+            assembling=group_of(AssemblingOptions, options),
+            audit=group_of(ConsumerAudit, options),
+        )
+
+
 def check_topics(topics: Sequence[object]) -> None:
     """What stands before the options. Raises TypeError and ValueError."""
     for one in topics:
@@ -46,11 +215,3 @@ def check_topics(topics: Sequence[object]) -> None:
             right = ", ".join(map(repr, one))
             raise TypeError(f"topics are given one by one: Consumer({right}), not Consumer({one!r})")
         topic_name(one)
-
-
-def check_choices(*, auto_offset_reset: str, isolation_level: str) -> None:
-    """Raises ValueError."""
-    if auto_offset_reset not in RESETS:
-        raise ValueError(f"auto_offset_reset is earliest, latest or none, not {auto_offset_reset!r}")
-    if isolation_level not in ISOLATION_LEVELS:
-        raise ValueError(f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}")

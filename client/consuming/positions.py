@@ -1,4 +1,4 @@
-"""Where a consumer goes on, and where others would."""
+"""Where a consumer goes on, and where others would; and whether it does."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Positions:
         state = self._state(partition)
         if not isinstance(offset, OffsetAndMetadata):
             topic, number = state.partition
-            offset = whole_number(f"the offset to go on at in {topic}-{number}", offset)
-        self._inbox.resume(state, self._place(state.partition, offset))
+            given = whole_number(f"the offset to go on at in {topic}-{number}", offset)
+            offset = self.committable(state.partition, given)
+        self._inbox.resume(state, offset)
         self._moved(state.partition)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -43,6 +44,18 @@ class Positions:
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Go on at the first record not older than `timestamp_ms`, at the end where there is none."""
         self._look_up(partitions, whole_number("timestamp_ms", timestamp_ms))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out and fetch nothing more of these partitions until `resume`."""
+        for state in [self._state(one) for one in partitions]:
+            state.paused = True
+            self._inbox.give_back([state.partition])
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Fetch these partitions again."""
+        for state in [self._state(one) for one in partitions]:
+            state.paused = False
+        self._fetcher.changed()
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
@@ -73,13 +86,18 @@ class Positions:
             )
         return self._inbox.committable(one, offset)
 
+    async def lag(self, partition: TopicPartition) -> int:
+        """How many offsets lie before the end that this consumer can read to (see `end_offsets`), markers and what was
+        compacted away among them. Raises ValueError if the partition is not this consumer's."""
+        one = self._state(partition).partition
+        self._life.check_here(or_stopping=True)
+        end, _ = (await self._fetcher.list_offsets({one: LATEST}))[one]
+        return max(0, end - await self.position(one))
+
     def _raise_failures(self) -> None:
         raise NotImplementedError
 
     # inside
-
-    def _place(self, partition: TopicPartition, where: Committable) -> OffsetAndMetadata:
-        return where if isinstance(where, OffsetAndMetadata) else self.committable(partition, where)
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         self._life.check_loop()

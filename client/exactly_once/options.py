@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ..consumer import Consumer
-from ..consuming.options import ReadingOptions
-from ..writing.record_writer import WriterOptions
+from ..consuming.options import CONSUMER_GROUPS, ReadingOptions
+from ..options import names_of
+from ..writing.options import WRITER_GROUPS, WriterOptions
 
 
 class ExactlyOnceOptions(WriterOptions, ReadingOptions, total=False):
@@ -17,10 +16,11 @@ class ExactlyOnceOptions(WriterOptions, ReadingOptions, total=False):
 
 def of_consumer(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those that a consumer takes. The audit's tier is the producer's: what is read is another one."""
-    known = inspect.signature(Consumer.__init__).parameters.keys() - {"audit_tier"}
+    known = {*names_of(*CONSUMER_GROUPS)} - {"audit_tier"}
     return {name: value for name, value in options.items() if name in known}
 
 
 def of_producer(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those that a producer takes."""
-    return {name: value for name, value in options.items() if name in WriterOptions.__annotations__}
+    known = names_of(*WRITER_GROUPS)
+    return {name: value for name, value in options.items() if name in known}

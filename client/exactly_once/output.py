@@ -50,7 +50,9 @@ class Output:
     @property
     def phase(self) -> Phase:
         """Where the producer stands."""
-        return self.producer._need_transactions().phase
+        state = self.producer.parts.transaction
+        assert state is not None  # It has a transactional id.
+        return state.phase
 
     @property
     def failed(self) -> bool:

@@ -95,7 +95,9 @@ class Source(RebalanceListener):
         if not self._undo:
             return
         self._ahead = deque(one for one in self._ahead if _place(one) not in self._undo)
-        committed = await self._consumer._need_group().committed(list(self._undo))
+        commits = self._consumer.commits
+        assert commits is not None  # It is a member of a group.
+        committed = await commits.committed(list(self._undo))
         for place in self._consumer.assignment().intersection(self._undo):
             self._consumer.seek(place, committed.get(place, self._undo[place]))
         self._undo.clear()

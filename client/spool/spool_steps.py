@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..columns.sending import ColumnsDelivery
 from ..columns.source import ColumnSource
 from ..producing.pending import PendingRecord
@@ -22,17 +24,7 @@ class SpoolSteps(SendSteps):
             instead_of.check_open()
             spool.check()
 
-        super().__init__(
-            instead_of._cluster,
-            instead_of._sender,
-            instead_of._appender,
-            instead_of.limits,
-            instead_of._intake,
-            None,
-            instead_of._partitioner,
-            check_open,
-            None,
-        )
+        super().__init__(replace(instead_of.parts, splitter=None, check_open=check_open, transaction=None))
         self._spool = spool
 
     def is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:

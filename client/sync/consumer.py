@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from .. import consumer
 from ..arguments import timeout
 from ..columns.fetching import first_offsets
 from ..consuming.membership.listener import RebalanceListener
-from ..consuming.options import ReadingOptions
+from ..consuming.options import CONSUMER_GROUPS, ConsumerOptions
 from ..failures import ClientClosed, RequestTimedOut, UnreadableRecords
+from ..options import shows_options
 from ..records import Committable, ConsumerRecord, TopicPartition
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
@@ -23,24 +24,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class ConsumerOptions(ReadingOptions, total=False):
-    """See `ottla.Consumer` for the meaning of each, and for the defaults."""
-
-    bootstrap_servers: str | Sequence[str]
-    client_id: str
-    group_id: str | None
-    isolation_level: Literal["read_uncommitted", "read_committed"]
-    enable_auto_commit: bool
-    auto_commit_interval_ms: int
-    max_poll_records: int
-    request_timeout_ms: int
-    retry_backoff_max_ms: int
-    audit_topic: str | None
-    audit_tier: str | None
-    audit_bucket_ms: int
-    audit_interval_ms: int
-
-
+@shows_options(*CONSUMER_GROUPS)
 class Consumer(Facade[consumer.Consumer]):
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign` names.
     The options are those of `ottla.Consumer`.

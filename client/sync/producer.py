@@ -16,6 +16,7 @@ from ..arguments import timeout
 from ..columns.sending import ColumnsSent
 from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
+from ..options import shows_options
 from ..producer import GroupMember, who_and_where
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.record_metadata import RecordMetadata
@@ -24,7 +25,8 @@ from ..spool.spool import Spooled
 from ..transactions import transaction, writer
 from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
-from ..writing.record_writer import RecordWriter, WriterOptions
+from ..writing.options import WRITER_GROUPS, WriterOptions
+from ..writing.record_writer import RecordWriter
 from .facade import Facade, blocking
 from .handover import Delivery, Handover, Sent, SpooledDelivery
 
@@ -264,6 +266,7 @@ class Transaction:
             self._loop.run(leave())
 
 
+@shows_options(*WRITER_GROUPS)
 class Producer(Writer[producer.Producer]):
     """Sends records; idempotent and acknowledged by all in-sync replicas unless told otherwise. The options are those
     of `ottla.Producer`. All threads may use it.
@@ -349,6 +352,7 @@ class Producer(Writer[producer.Producer]):
         return self._client.last_app_version
 
 
+@shows_options(*WRITER_GROUPS)
 class TransactionWriter(Writer[writer.TransactionWriter]):
     """Sends records that count if the transaction's owner says so. See `ottla.TransactionWriter`."""
 

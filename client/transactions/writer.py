@@ -12,11 +12,12 @@ from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, Transacti
 from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity
 from ..producing.transaction_state import Phase, TransactionState
-from ..writing.record_writer import RecordWriter, WriterOptions
+from ..writing.options import WRITER_GROUPS, WriterOptions
+from ..writing.record_writer import RecordWriter
 from .transaction import WriterReceipt
 
 
-@checks_options(WriterOptions)
+@checks_options(*WRITER_GROUPS)
 class TransactionWriter(RecordWriter):
     """Sends records that count if the transaction's owner says so:
 
@@ -50,10 +51,10 @@ class TransactionWriter(RecordWriter):
 
         Raises TransactionFailed if a record failed: then the work has to be done again by a new writer.
         """
-        self._life.check_loop()
+        self.parts.life.check_loop()
         if self._state.phase is Phase.OPEN:
             self._state.committing()
-        await self._sender.flush()
+        await self.parts.sender.flush()
         await self._report_counts()
         if self._state.phase is Phase.FAILED:
             raise TransactionFailed(
@@ -67,32 +68,33 @@ class TransactionWriter(RecordWriter):
         joined = await self._join()
         self._receipt = WriterReceipt(joined.producer_id, joined.producer_epoch)
         self._state.transactional_id = joined.transactional_id
-        self._sender.use_identity(ProducerIdentity(*self._receipt))
+        self.parts.sender.use_identity(ProducerIdentity(*self._receipt))
         self._state.initialised()
         self._state.begin(adds_by_writing=True)
 
     async def _on_stop(self) -> None:
-        self._sender.abandon(TransactionAborted("the writer was stopped before it had finished"))
-        if self._auditor is not None:
-            self._auditor.transaction_ended(False)
+        self.parts.sender.abandon(TransactionAborted("the writer was stopped before it had finished"))
+        if self.parts.auditor is not None:
+            self.parts.auditor.transaction_ended(False)
 
     async def _report_counts(self) -> None:
         """As part of the transaction, since only its owner will know whether the records count."""
-        if self._auditor is None or self._state.phase is not Phase.COMMITTING:
+        if self.parts.auditor is None or self._state.phase is not Phase.COMMITTING:
             return
-        for partition, record, size in await self._auditor.records_of_transaction():
-            self._sender.add(self._auditor.topic, partition, record, size)
-        await self._sender.flush()
+        for partition, record, size in await self.parts.auditor.records_of_transaction():
+            self.parts.sender.add(self.parts.auditor.topic, partition, record, size)
+        await self.parts.sender.flush()
 
     async def _join(self) -> JoinTransactionResponse:
         """Asking again makes another writer, and of the first nothing is heard any more: that does no harm."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._max_block_s
-        backoff = Backoff(self._retry_backoff_max_ms)
+        patience_s = self.parts.settings.max_block_s
+        deadline = loop.time() + patience_s
+        backoff = Backoff(self.parts.settings.connection.retry_backoff_max_ms)
         request = JoinTransactionRequest(token=self._token)
         while True:
             try:
-                connection = await self._cluster.any_connection()
+                connection = await self.parts.cluster.any_connection()
                 answer = await connection.request(request)
                 code = ErrorCode.of(answer.error_code)
                 if code is ErrorCode.NONE:
@@ -104,7 +106,7 @@ class TransactionWriter(RecordWriter):
                 raise error
             if loop.time() > deadline:
                 raise RequestTimedOut(
-                    f"joining a transaction took longer than {self._max_block_s:g} s of max_block_ms ({error})"
+                    f"joining a transaction took longer than {patience_s:g} s of max_block_ms ({error})"
                 ) from error
             await asyncio.sleep(backoff.next_s())
 

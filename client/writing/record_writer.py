@@ -5,163 +5,89 @@ of batches stands in `accumulator`, sending and retrying in `sender`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ottla.protocol.errors import KafkaError
 
 from ..auditing.auditor import Auditor
-from ..auditing.settings import BUCKET_MS, INTERVAL_MS, AuditSettings
 from ..columns.sending import ColumnsDelivery
 from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
-from ..large_messages.segments import Splitter
 from ..lifecycle import Lifecycle
 from ..producing.appending import TURN_RECORDS, Appender
-from ..producing.batches import compression_named
 from ..producing.deliveries import RecordDelivery
-from ..producing.partitioner import Partitioner, murmur2_partition
+from ..producing.partitioner import murmur2_partition
 from ..producing.record_metadata import RecordMetadata
-from ..producing.sender import Sender, SenderOptions
-from ..producing.serialization import Intake, Serializer
+from ..producing.sender import Sender
 from ..producing.transaction_state import Phase, TransactionState
-from .send_steps import SendLimits, SendSteps
+from .options import WriterOptions, WriterSettings
+from .send_steps import SendLimits, SendParts, SendSteps
 
 if TYPE_CHECKING:
     import pyarrow
 
 KEPT_BYTES = 4 * 1024 * 1024
-Acks = Literal[0, 1, -1, "all"]
 
 
-class WriterOptions(TypedDict, total=False):
-    """See Producer for the meaning of each, RecordWriter for the defaults."""
+@dataclass(frozen=True, slots=True)
+class WriterParts:
+    """What a writer consists of, for those that add transactions or a spool to it."""
 
-    bootstrap_servers: str | Sequence[str]
-    client_id: str
-    acks: Acks
-    enable_idempotence: bool | None
-    compression_type: str | None
-    linger_ms: float
-    batch_size: int
-    max_request_size: int
-    buffer_memory: int
-    max_in_flight: int
-    delivery_timeout_ms: int
-    request_timeout_ms: int
-    max_block_ms: int
-    retry_backoff_max_ms: int
-    metadata_max_age_ms: int
-    busy_poll_us: int
-    partitioner: Partitioner
-    key_serializer: Serializer | None
-    value_serializer: Serializer | None
-    large_message_segment_size: int | None
-    large_message_max_size: int
-    audit_topic: str | None
-    audit_tier: str
-    audit_bucket_ms: int
-    audit_interval_ms: int
+    settings: WriterSettings
+    cluster: Cluster
+    sender: Sender
+    life: Lifecycle
+    transaction: TransactionState | None
+    """None where records are sent outside of transactions."""
+    auditor: Auditor | None
+    """None where nothing is counted."""
 
 
 class RecordWriter:
     """Takes records, chooses their partitions and tells how they fared. See Producer for the options."""
 
     def __init__(
-        self,
-        *,
-        transaction: TransactionState | None = None,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        client_id: str = "ottla-producer",
-        acks: Acks = "all",
-        enable_idempotence: bool | None = None,
-        compression_type: str | None = None,
-        linger_ms: float = 0,
-        batch_size: int = 256 * 1024,
-        max_request_size: int = 1024 * 1024,
-        buffer_memory: int = 32 * 1024 * 1024,
-        max_in_flight: int = 5,
-        delivery_timeout_ms: int = 120_000,
-        request_timeout_ms: int = 30_000,
-        max_block_ms: int = 60_000,
-        retry_backoff_max_ms: int = 1_000,
-        metadata_max_age_ms: int = 300_000,
-        busy_poll_us: int = 300,
-        partitioner: Partitioner = murmur2_partition,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
-        large_message_segment_size: int | None = None,
-        large_message_max_size: int = 32 * 1024 * 1024,
-        audit_topic: str | None = None,
-        audit_tier: str = "producer",
-        audit_bucket_ms: int = BUCKET_MS,
-        audit_interval_ms: int = INTERVAL_MS,
+        self, *, transaction: TransactionState | None = None, **options: Unpack[WriterOptions]
     ) -> None:
-        required = -1 if acks == "all" else acks
-        if required not in (0, 1, -1):
-            raise ValueError(f"acks is 0, 1, -1 or 'all', not {acks!r}")
-        if enable_idempotence and required != -1:
-            raise ValueError(f"idempotence needs acks='all', not {acks!r}")
-        if transaction is not None and (required != -1 or enable_idempotence is False):
+        settings = WriterSettings.of(options)
+        if transaction is not None and not settings.sending.fit_transactions:
             raise ValueError("transactions need acks='all' and idempotence")
-        if enable_idempotence is not False and not 1 <= max_in_flight <= 5:
-            raise ValueError(f"idempotence allows 1 to 5 requests in flight, not {max_in_flight}")
-        if not 0 < batch_size <= max_request_size:
-            raise ValueError(f"batch_size is 1 to max_request_size ({max_request_size}), not {batch_size}")
-        options = SenderOptions(
-            acks=required,
-            idempotent=required == -1 if enable_idempotence is None else enable_idempotence,
-            compression=compression_named(compression_type),
-            linger_s=linger_ms / 1000,
-            batch_bytes=batch_size,
-            request_bytes=max_request_size,
-            max_in_flight=max_in_flight,
-            delivery_timeout_s=delivery_timeout_ms / 1000,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            busy_poll_s=busy_poll_us / 1e6,
-        )
-        self._cluster = Cluster(
-            bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-        )
+        sending = settings.sending.of_sender(settings.connection)
+        cluster = settings.connection.cluster()
+        partitioner = settings.records.partitioner
         self._transaction = transaction
-        self._appender = Appender(RecordDelivery, buffer_memory, partitioner is murmur2_partition, time.time)
+        self._appender = Appender(
+            RecordDelivery, settings.buffer.buffer_memory, partitioner is murmur2_partition, time.time
+        )
         if transaction is not None:
             transaction.on_not_open = self._appender.clear
-        self._sender = Sender(self._cluster, options, self._appender, transaction)
-        self._auditor: Auditor | None = None
-        if audit_topic is not None:
-            settings = AuditSettings(audit_topic, audit_tier, audit_bucket_ms, audit_interval_ms)
-            self._auditor = Auditor(self._cluster, settings, client_id, transactional=transaction is not None)
-            self._sender.on_acknowledged = self._auditor.acknowledged
-        self._max_block_s = max_block_ms / 1000
-        self._retry_backoff_max_ms = retry_backoff_max_ms
-        self._metadata_max_age_s = metadata_max_age_ms / 1000
-        limits = SendLimits(
-            batch_bytes=batch_size,
-            request_bytes=max_request_size,
-            buffer_bytes=buffer_memory,
-            max_block_s=self._max_block_s,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-        )
-        splitter: Splitter | None = None
-        if large_message_segment_size is not None:
-            splitter = Splitter(large_message_segment_size, large_message_max_size, max_request_size)
+        self._sender = Sender(cluster, sending, self._appender, transaction)
         self._life = Lifecycle("producer")
+        self.parts = WriterParts(
+            settings, cluster, self._sender, self._life, transaction, self._audited(settings, cluster)
+        )
+        """For what is built on this one."""
         self.steps = SendSteps(  # for facades, as those of client.sync
-            self._cluster,
-            self._sender,
-            self._appender,
-            limits,
-            Intake(key_serializer, value_serializer),
-            splitter,
-            partitioner,
-            self._check_open,
-            transaction,
+            SendParts(
+                cluster=cluster,
+                sender=self._sender,
+                appender=self._appender,
+                limits=SendLimits(
+                    batch_bytes=sending.batch_bytes,
+                    request_bytes=sending.request_bytes,
+                    buffer_bytes=settings.buffer.buffer_memory,
+                    max_block_s=settings.max_block_s,
+                    retry_backoff_max_ms=sending.retry_backoff_max_ms,
+                ),
+                intake=settings.records.intake(),
+                splitter=settings.splitting.splitter(sending.request_bytes),
+                partitioner=partitioner,
+                check_open=self._check_open,
+                transaction=transaction,
+            )
         )
         self._append = self.steps.append
 
@@ -182,7 +108,7 @@ class RecordWriter:
             await self._open()
         except BaseException:
             self._life.stopped()
-            await self._cluster.close()
+            await self.parts.cluster.close()
             raise
 
     async def stop(self) -> None:
@@ -193,14 +119,14 @@ class RecordWriter:
         try:
             await self._on_stop()
             await self._sender.flush()
-            if self._auditor is not None:
-                await self._auditor.finish()
+            if self.parts.auditor is not None:
+                await self.parts.auditor.finish()
         finally:
             self._life.stopped()
-            if self._auditor is not None:
-                await self._auditor.close()
+            if self.parts.auditor is not None:
+                await self.parts.auditor.close()
             self._sender.close()
-            await self._cluster.close()
+            await self.parts.cluster.close()
 
     async def send(
         self,
@@ -308,6 +234,16 @@ class RecordWriter:
 
     # inside
 
+    def _audited(self, settings: WriterSettings, cluster: Cluster) -> Auditor | None:
+        """Who counts what is acknowledged, if that is asked for. Raises ValueError for an audit that is not allowed."""
+        audit = settings.audit.settings(settings.audit.audit_tier)
+        if audit is None:
+            return None
+        in_transactions = self._transaction is not None
+        auditor = Auditor(cluster, audit, settings.connection.client_id, transactional=in_transactions)
+        self._sender.on_acknowledged = auditor.acknowledged
+        return auditor
+
     def _check_open(self) -> None:
         self._life.check()
         self._sender.check_open()
@@ -316,11 +252,11 @@ class RecordWriter:
 
     async def _open(self) -> None:
         """What there is to do until records can be taken."""
-        await self._cluster.start()
-        self._cluster.refresh_every(self._metadata_max_age_s)
+        await self.parts.cluster.start()
+        self.parts.cluster.refresh_every(self.parts.settings.connection.metadata_max_age_ms / 1000)
         await self._on_start()
-        if self._auditor is not None:
-            self._auditor.start()
+        if self.parts.auditor is not None:
+            self.parts.auditor.start()
 
     async def _on_start(self) -> None:
         """The cluster has been reached; what else is needed to begin."""

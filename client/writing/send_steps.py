@@ -41,39 +41,45 @@ class SendLimits:
     retry_backoff_max_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendParts:
+    """What the steps of one producer work with."""
+
+    cluster: Cluster
+    sender: Sender
+    appender: Appender[RecordDelivery]
+    limits: SendLimits
+    intake: Intake
+    splitter: Splitter | None
+    """None: no value is split."""
+    partitioner: Partitioner
+    check_open: Callable[[], None]
+    """Raises what keeps from sending."""
+    transaction: TransactionState | None
+
+
 class SendSteps:
     """Of one producer. They are taken in the order in which they stand here."""
 
     keeps_records = False
     """Whether what was added outlives the process: then `send` of a facade, too, returns no earlier."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        sender: Sender,
-        appender: Appender[RecordDelivery],
-        limits: SendLimits,
-        intake: Intake,
-        splitter: Splitter | None,
-        partitioner: Partitioner,
-        check_open: Callable[[], None],
-        transaction: TransactionState | None,
-    ) -> None:
-        """Without a `splitter` no value is split."""
-        self._transaction = transaction
-        self.check_open = check_open
+    def __init__(self, parts: SendParts) -> None:
+        self.parts = parts
+        self.limits = parts.limits
+        self.check_open = parts.check_open
         """Raises what keeps from sending: ClientClosed, and what the state of a transaction does."""
-        self.append = appender.append
+        self.append = parts.appender.append
         """Instead of all other steps, where that does: the delivery of a record, or None."""
-        self._cluster = cluster
-        self._sender = sender
-        self._appender = appender
-        self.limits = limits
-        self._intake = intake
-        self._splitter = splitter
-        self._partitioner = partitioner
-        self._takes_bytes = intake.takes_bytes and splitter is None
-        self._sticky = StickyChoice(limits.batch_bytes, random.randrange)
+        self._transaction = parts.transaction
+        self._cluster = parts.cluster
+        self._sender = parts.sender
+        self._appender = parts.appender
+        self._intake = parts.intake
+        self._splitter = parts.splitter
+        self._partitioner = parts.partitioner
+        self._takes_bytes = parts.intake.takes_bytes and parts.splitter is None
+        self._sticky = StickyChoice(parts.limits.batch_bytes, random.randrange)
 
     @property
     def in_transactions(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +14,10 @@ from pyspark.sql.datasource import InputPartition
 from ...client.connections.cluster import Cluster
 from ...client.consuming.fetched import FetchedRecords, consumer_records, unreadable
 from ...client.consuming.fetcher import FetchOptions
+from ...client.consuming.options import ConsumerConnection, FetchingOptions
 from ...client.consuming.slice_reader import SliceReader
 from ...client.failures import UnreadableRecords
+from ...client.options import group_of
 from ...client.sync.loop_thread import LoopThread, shared_loop
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import Columns
@@ -177,19 +180,9 @@ def _unreadable(error: UnreadableRecords) -> str:
 
 
 def _fetch_options(one: Slice) -> FetchOptions:
-    client = one.settings.client
-    return FetchOptions(
-        read_committed=one.isolation == READ_COMMITTED,
-        reset_timestamp=None,
-        max_wait_ms=client.get("fetch_max_wait_ms", 500),
-        min_bytes=client.get("fetch_min_bytes", 1),
-        max_bytes=client.get("fetch_max_bytes", 50 * 1024 * 1024),
-        max_partition_bytes=client.get("max_partition_fetch_bytes", FETCH_BYTES),
-        request_timeout_ms=client.get("request_timeout_ms", 30_000),
-        retry_backoff_max_ms=client.get("retry_backoff_max_ms", 1_000),
-        check_crcs=client.get("check_crcs", True),
-        rack=client.get("client_rack", ""),
-    )
+    client = {"max_partition_fetch_bytes": FETCH_BYTES, **one.settings.client}
+    fetching = group_of(FetchingOptions, client).of_fetcher(group_of(ConsumerConnection, client))
+    return replace(fetching, read_committed=one.isolation == READ_COMMITTED, reset_timestamp=None)
 
 
 _clusters: dict[tuple[int, tuple[tuple[str, object], ...]], Cluster] = {}

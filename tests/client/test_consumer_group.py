@@ -155,8 +155,8 @@ async def test_offsets_are_committed_under_the_epoch(cluster: LocalCluster, topi
             await first.commit()
             await second.commit()
         with pytest.raises(KafkaError) as refused:
-            assert first._offsets
-            await first._offsets.commit(
+            assert first.commits is not None
+            await first.commits.kept.commit(
                 before._replace(member_id="other"), {TopicPartition(topic, 0): OffsetAndMetadata(1)}
             )
         assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID

@@ -32,8 +32,9 @@ from ottla import (
     TransactionFailed,
 )
 from ottla.client.consuming.membership.group import Group
+from ottla.client.consuming.options import ConsumerOptions
 from ottla.client.exactly_once.options import ExactlyOnceOptions
-from ottla.client.writing.record_writer import WriterOptions
+from ottla.client.writing.options import WriterOptions
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -544,9 +545,9 @@ def test_without_an_event_loop(cluster: LocalCluster, topics: tuple[str, str]) -
 
 
 def test_options_are_those_of_the_two_clients() -> None:
-    decided = {"topics", "return", "group_id", "isolation_level", "max_poll_records"}
+    decided = {"group_id", "isolation_level", "max_poll_records"}
     decided |= {"enable_auto_commit", "auto_commit_interval_ms", "audit_tier"}
-    consumer = get_type_hints(Consumer.__init__)
+    consumer = get_type_hints(ConsumerOptions)
     hints = get_type_hints(WriterOptions) | {name: consumer[name] for name in consumer.keys() - decided}
     assert get_type_hints(ExactlyOnceOptions) == hints
     for wrong, message in (

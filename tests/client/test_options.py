@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from dataclasses import FrozenInstanceError
+from typing import Any, get_type_hints
 
 import pytest
 
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
+from ottla.client.consuming.options import CONSUMER_GROUPS, ConsumerOptions
+from ottla.client.options import group_of
 from ottla.client.producer import Producer
 from ottla.client.transactions.writer import TransactionWriter
+from ottla.client.writing.options import WRITER_GROUPS, BufferOptions, WriterOptions
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,30 @@ def test_a_writer_takes_what_a_producer_takes_but_for_transactions() -> None:
         TransactionWriter("token", transactional_id="x")  # type: ignore[call-arg]
 
 
-def test_signatures_stay_what_they_are() -> None:
-    assert "auto_offset_reset" in inspect.signature(Consumer).parameters
-    assert "transactional_id" in inspect.signature(Producer).parameters
+def test_signatures_name_every_option_with_its_default() -> None:
+    consumer = inspect.signature(Consumer).parameters
+    assert consumer["topics"].kind is inspect.Parameter.VAR_POSITIONAL
+    assert consumer["auto_offset_reset"].default == "latest"
+    producer = inspect.signature(Producer).parameters
+    assert producer["transactional_id"].default is None
+    assert producer["batch_size"].default == 256 * 1024
+    assert not any(one.kind is one.VAR_KEYWORD for one in (*consumer.values(), *producer.values()))
+    assert producer["client_id"].default != consumer["client_id"].default
+
+
+@pytest.mark.parametrize(
+    ("known", "groups"), [(WriterOptions, WRITER_GROUPS), (ConsumerOptions, CONSUMER_GROUPS)]
+)
+def test_type_checkers_know_what_the_groups_have(known: type, groups: tuple[type, ...]) -> None:
+    hints: dict[str, Any] = {}
+    for group in groups:
+        assert not hints.keys() & get_type_hints(group).keys(), "an option has one group"
+        hints |= get_type_hints(group)
+    assert get_type_hints(known) == hints
+
+
+def test_groups_cannot_be_changed() -> None:
+    options = group_of(BufferOptions, {"buffer_memory": 5, "linger_ms": 7})
+    assert options == BufferOptions(buffer_memory=5)
+    with pytest.raises(FrozenInstanceError):
+        options.buffer_memory = 6  # type: ignore[misc]

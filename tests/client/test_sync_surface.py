@@ -6,14 +6,13 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
 import ottla
 import ottla.client.sync
 import ottla.sync
-from ottla.client.sync.consumer import ConsumerOptions
 
 PAIRS = [
     (getattr(ottla, name), getattr(ottla.sync, name))
@@ -94,13 +93,7 @@ def test_every_call_is_there_with_the_same_parameters(waiting: type, blocking: t
 
 @pytest.mark.parametrize(("waiting", "blocking"), PAIRS[:5], ids=lambda kind: kind.__name__)
 def test_clients_take_the_same_options(waiting: type, blocking: type) -> None:
-    if waiting is ottla.Consumer:
-        hints = get_type_hints(ottla.Consumer.__init__)
-        assert get_type_hints(ConsumerOptions) == {
-            name: hints[name] for name in hints.keys() - {"topics", "return"}
-        }
-    else:
-        assert str(inspect.signature(blocking)) == str(inspect.signature(waiting))
+    assert str(inspect.signature(blocking)) == str(inspect.signature(waiting))
 
 
 def test_facades_use_no_private_names_of_the_clients_behind_them() -> None:

@@ -143,7 +143,7 @@ async def die(one: Producer) -> None:
     spool._task.cancel()
     await asyncio.wait([spool._task])
     spool._folder.close()
-    await one._cluster.close()
+    await one.parts.cluster.close()
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""The options that all clients have in common: how they reach a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """See Producer and Consumer for the meaning of each."""
+
+    bootstrap_servers: str | Sequence[str] = "localhost:9092"
+    client_id: str
+    request_timeout_ms: int = 30_000
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+
+    def cluster(self) -> Cluster:
+        """New connections to the cluster. Raises TypeError and ValueError for what are no addresses."""
+        return Cluster(
+            self.bootstrap_servers,
+            client_id=self.client_id,
+            request_timeout_ms=self.request_timeout_ms,
+            retry_backoff_max_ms=self.retry_backoff_max_ms,
+        )

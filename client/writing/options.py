@@ -1,0 +1,191 @@
+"""The options of whatever takes records, in groups, and what they come to for the parts that do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from ..auditing.settings import AuditOptions
+from ..connections.options import ConnectionOptions
+from ..large_messages.segments import Splitter
+from ..options import group_of
+from ..producing.batches import compression_named
+from ..producing.partitioner import Partitioner, murmur2_partition
+from ..producing.sender import SenderOptions
+from ..producing.serialization import Intake, Serializer
+
+Acks = Literal[0, 1, -1, "all"]
+
+
+class WriterOptions(TypedDict, total=False):
+    """What type checkers know of the groups below, which have the defaults. See Producer for the meaning of each."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    acks: Acks
+    enable_idempotence: bool | None
+    compression_type: str | None
+    linger_ms: float
+    batch_size: int
+    max_request_size: int
+    buffer_memory: int
+    max_in_flight: int
+    delivery_timeout_ms: int
+    request_timeout_ms: int
+    max_block_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+    busy_poll_us: int
+    partitioner: Partitioner
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    large_message_segment_size: int | None
+    large_message_max_size: int
+    audit_topic: str | None
+    audit_tier: str
+    audit_bucket_ms: int
+    audit_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterConnection(ConnectionOptions):
+    """How a producer reaches the cluster."""
+
+    client_id: str = "ottla-producer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingOptions:
+    """How batches are made and sent."""
+
+    acks: Acks = "all"
+    enable_idempotence: bool | None = None
+    compression_type: str | None = None
+    linger_ms: float = 0
+    batch_size: int = 256 * 1024
+    max_request_size: int = 1024 * 1024
+    max_in_flight: int = 5
+    delivery_timeout_ms: int = 120_000
+    busy_poll_us: int = 300
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for values that are not allowed, or not together."""
+        if self.required_acks not in (0, 1, -1):
+            raise ValueError(f"acks is 0, 1, -1 or 'all', not {self.acks!r}")
+        if self.enable_idempotence and self.required_acks != -1:
+            raise ValueError(f"idempotence needs acks='all', not {self.acks!r}")
+        if self.enable_idempotence is not False and not 1 <= self.max_in_flight <= 5:
+            raise ValueError(f"idempotence allows 1 to 5 requests in flight, not {self.max_in_flight}")
+        if not 0 < self.batch_size <= self.max_request_size:
+            raise ValueError(
+                f"batch_size is 1 to max_request_size ({self.max_request_size}), not {self.batch_size}"
+            )
+
+    @property
+    def required_acks(self) -> int:
+        """As a number: -1 for all in-sync replicas."""
+        return -1 if self.acks == "all" else self.acks
+
+    @property
+    def fit_transactions(self) -> bool:
+        """Whether transactions, and a spool, can be written so."""
+        return self.required_acks == -1 and self.enable_idempotence is not False
+
+    def of_sender(self, connection: ConnectionOptions) -> SenderOptions:
+        """What the sender is told. Raises ValueError for an unknown compression."""
+        idempotent = self.required_acks == -1 if self.enable_idempotence is None else self.enable_idempotence
+        return SenderOptions(
+            acks=self.required_acks,
+            idempotent=idempotent,
+            compression=compression_named(self.compression_type),
+            linger_s=self.linger_ms / 1000,
+            batch_bytes=self.batch_size,
+            request_bytes=self.max_request_size,
+            max_in_flight=self.max_in_flight,
+            delivery_timeout_s=self.delivery_timeout_ms / 1000,
+            request_timeout_ms=connection.request_timeout_ms,
+            retry_backoff_max_ms=connection.retry_backoff_max_ms,
+            busy_poll_s=self.busy_poll_us / 1e6,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferOptions:
+    """How much may wait in memory, and for how long `send` waits."""
+
+    buffer_memory: int = 32 * 1024 * 1024
+    max_block_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOptions:
+    """How records are made of what `send` is given, and where they go."""
+
+    partitioner: Partitioner = murmur2_partition
+    key_serializer: Serializer | None = None
+    value_serializer: Serializer | None = None
+
+    def intake(self) -> Intake:
+        """What makes records."""
+        return Intake(self.key_serializer, self.value_serializer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplittingOptions:
+    """Which values are split into the records of a large message."""
+
+    large_message_segment_size: int | None = None
+    large_message_max_size: int = 32 * 1024 * 1024
+
+    def splitter(self, max_request_size: int) -> Splitter | None:
+        """What splits them; None if nothing is split. Raises ValueError."""
+        if self.large_message_segment_size is None:
+            return None
+        return Splitter(self.large_message_segment_size, self.large_message_max_size, max_request_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterAudit(AuditOptions):
+    """Whether and how a producer is audited."""
+
+    audit_tier: str = "producer"
+
+
+WRITER_GROUPS = (
+    WriterConnection,
+    SendingOptions,
+    BufferOptions,
+    RecordOptions,
+    SplittingOptions,
+    WriterAudit,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSettings:
+    """All groups of one producer."""
+
+    connection: WriterConnection
+    sending: SendingOptions
+    buffer: BufferOptions
+    records: RecordOptions
+    splitting: SplittingOptions
+    audit: WriterAudit
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> WriterSettings:
+        """From the keyword arguments of a producer. Raises TypeError and ValueError."""
+        return cls(
+            connection=group_of(WriterConnection, options),
+            sending=group_of(SendingOptions, options),
+            buffer=group_of(BufferOptions, options),
+            records=group_of(RecordOptions, options),
+            splitting=group_of(SplittingOptions, options),
+            audit=group_of(WriterAudit, options),
+        )
+
+    @property
+    def max_block_s(self) -> float:
+        """How long calls may wait for a topic, for room, and for the cluster's answers about transactions."""
+        return self.buffer.max_block_ms / 1000
