@@ -21,7 +21,7 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def tell_hang_ups(unread: Collection[ClientConnection]) -> None:
-    """Look at all of them in one system call. Close those whose peer is gone, and tell the others what is left to read."""
+    """Look at all of them in one system call. Close those whose peer is gone, and tell the others what is left."""
     if not unread:
         return
     poll = select.poll()
