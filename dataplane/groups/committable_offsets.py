@@ -14,7 +14,7 @@ from .offsets import CommittedOffset, TopicPartition
 
 
 class SortedCommit(NamedTuple):
-    """The offsets to commit, and the errors of the others. Keys have the topic's name, or its id if the name is unknown."""
+    """The offsets to commit, and the errors of the others. Keys have the topic's name, or its id."""
 
     accepted: dict[TopicPartition, CommittedOffset]
     errors: dict[tuple[str | bytes, int], ErrorCode]
