@@ -14,8 +14,8 @@ only, whatever its coordinator believes. Here the quorum alone decides, so that 
 - Where nothing is open, nothing is to be done.
 
 The producer epoch must be that of the transaction, else INVALID_PRODUCER_EPOCH. The coordinator epoch must be the
-number of the producer's last marker in the partition, as DescribeProducers tells it. Another number means that the operator
-has looked at a former transaction: TRANSACTION_COORDINATOR_FENCED. Commits are refused: INVALID_REQUEST.
+number of the producer's last marker in the partition, as DescribeProducers tells it. Another number means that the
+operator has looked at a former transaction: TRANSACTION_COORDINATOR_FENCED. Commits are refused: INVALID_REQUEST.
 """
 
 from __future__ import annotations
