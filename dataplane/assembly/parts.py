@@ -60,12 +60,12 @@ from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..server.request_times import FOLLOWER_FETCH
 from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
-from ..transaction_apis import transaction_handlers
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
 from .foundation import Foundation
 from .image_changes import ImageChanges
 from .storage_failures import StorageFailures
+from .transaction_apis import transaction_handlers
 from .upkeep import Upkeep
 
 
