@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import uuid
 from collections.abc import Iterator
 
 from ..protocol.exposition import Family
@@ -31,6 +32,7 @@ class Broker:
         self.config = config
         self.parts: BrokerParts | None = None
         """None until sockets are bound and logs are open."""
+        self._incarnation = uuid.uuid4().bytes
         self._serves = False
 
     async def start(self) -> None:
@@ -42,7 +44,7 @@ class Broker:
         """
         keep_freed_memory()
         foundation = await lay_foundation(self.config)
-        self.parts = parts = BrokerParts(self.config, foundation, _end_process)
+        self.parts = parts = BrokerParts(self.config, self._incarnation, foundation, _end_process)
         parts.upkeep.start()
         parts.replicas.start()
         await parts.session.start()

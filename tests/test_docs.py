@@ -14,8 +14,8 @@ import pytest
 
 from ottla.cli.main import COMMANDS
 from ottla.cli.settings import parse_yaml
-from ottla.dataplane import handlers, transaction_apis
-from ottla.dataplane.assembly import parts
+from ottla.dataplane import handlers
+from ottla.dataplane.assembly import parts, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.server import HandlerTable

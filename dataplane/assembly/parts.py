@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import uuid
 from collections.abc import Callable
 from functools import partial
 
@@ -61,23 +60,26 @@ from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..server.request_times import FOLLOWER_FETCH
 from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
-from ..transaction_apis import transaction_handlers
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
 from .foundation import Foundation
 from .image_changes import ImageChanges
 from .storage_failures import StorageFailures
+from .transaction_apis import transaction_handlers
 from .upkeep import Upkeep
 
 
 class BrokerParts:
-    """All parts, in the order in which each needs those before it. `on_lost` hears that another process has this
-    broker's id."""
+    """All parts, in the order in which each needs those before it. `incarnation`: 16 random bytes
+    that tell this process from others with the same broker id. `on_lost` hears that one of those has taken over."""
 
     def __init__(
-        self, config: BrokerConfig, foundation: Foundation, on_lost: Callable[[SessionLost], None]
+        self,
+        config: BrokerConfig,
+        incarnation: bytes,
+        foundation: Foundation,
+        on_lost: Callable[[SessionLost], None],
     ) -> None:
-        incarnation = uuid.uuid4().bytes
         credentials = NodeCredentials.of(config.quorum.secret, config.cluster_id, config.node_id, incarnation)
         self._config = config
         self._table = foundation.table
@@ -103,6 +105,16 @@ class BrokerParts:
         self.transactions = TransactionParticipant(
             config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
         )
+        chance = random.Random(os.urandom(16))
+        self.fetches = FetchHandlers(
+            self.replicas,
+            self.server.purgatory,
+            FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
+            self.server.quotas,
+        )
+        self.produces = ProduceHandlers(
+            self.replicas, self.server.purgatory, self.transactions.gate, self.server.quotas
+        )
         self.upkeep = Upkeep(config, self.settings, self.session, self.logs, self.replicas, self.groups)
         listed = ListedBrokers(config.fenced_linger_ms, monotonic_ms)
         self.image_changes = ImageChanges(
@@ -120,16 +132,7 @@ class BrokerParts:
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
-        self.fetches = FetchHandlers(
-            self.replicas,
-            self.server.purgatory,
-            FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
-            self.server.quotas,
-        )
-        self.produces = ProduceHandlers(
-            self.replicas, self.server.purgatory, self.transactions.gate, self.server.quotas
-        )
-        self._register_handlers(credentials, listed)
+        self._register_handlers(credentials, listed, chance)
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
 
@@ -174,9 +177,10 @@ class BrokerParts:
             ),
         )
 
-    def _register_handlers(self, credentials: NodeCredentials, listed: ListedBrokers) -> None:
+    def _register_handlers(
+        self, credentials: NodeCredentials, listed: ListedBrokers, chance: random.Random
+    ) -> None:
         config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
-        chance = random.Random(os.urandom(16))
         creator = TopicCreator(session, config.topics, chance)
         view = ConfigView(session, self.settings)
         for handlers in (

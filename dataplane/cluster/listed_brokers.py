@@ -1,8 +1,8 @@
-"""Which brokers clients are told of.
+"""Which brokers Metadata and DescribeCluster name to clients.
 
-Some clients take a broker out of their list that Metadata does not name any more, and forget what waits for it:
-librdkafka's `send_offsets_to_transaction` then never returns. Apache Kafka fences a killed broker after 9 s, and most
-are back before. Here it is fenced within milliseconds, so that others lead, and listed for as long as there.
+A client drops a broker that Metadata no longer names, and forgets the requests that wait for it. librdkafka's
+`send_offsets_to_transaction` then never returns. Apache Kafka fences a killed broker after 9 s, and most brokers are
+back before that. Ottla fences it within milliseconds, so that others lead, and still lists it for those 9 s.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ottla.protocol.cluster_image import BrokerState, ClusterImage
 
 
 class ListedBrokers:
-    """Notes when the image showed that a broker is fenced, by the clock of this process.
+    """Remembers when the image first showed a broker as fenced, by the clock of this process.
 
-    A registration of its next process counts as news of the broker: it is about to be back. What happened before this
-    process began is not known, so a broker that the first image shows as fenced counts as fenced just now.
+    A new registration of a fenced broker starts the time anew: the broker is about to be back. A broker that is fenced
+    in the first image counts as fenced just now, since this process does not know since when.
     """
 
     def __init__(self, linger_ms: int, now_ms: Callable[[], int]) -> None:
@@ -26,7 +26,7 @@ class ListedBrokers:
         """Of each fenced broker."""
 
     def image_changed(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
-        """These brokers have changed."""
+        """Take note: these brokers have changed in the image."""
         until_ms = self._now_ms() + self._linger_ms
         for broker_id in broker_ids:
             broker = image.brokers.get(broker_id)
@@ -36,7 +36,7 @@ class ListedBrokers:
                 self._listed_until_ms.pop(broker_id, None)
 
     def in_order(self, image: ClusterImage) -> Iterator[BrokerState]:
-        """By id: those that take part, and those that were fenced a short while ago."""
+        """The live brokers and those that were fenced a short while ago, in the order of their ids."""
         now_ms = self._now_ms()
         for broker_id in sorted(image.brokers):
             broker = image.brokers[broker_id]

@@ -1,4 +1,4 @@
-"""Topics that come into being because someone asked for them: auto-created ones and the internal ones."""
+"""Topics that a request creates on the way: Metadata creates missing ones, FindCoordinator the internal ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_valid_topic_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """How topics are made whose creator does not say."""
+    """Settings of topics whose creator does not give them."""
 
     auto_create: bool = True
     num_partitions: int = 1
@@ -53,7 +53,7 @@ def _outcome(name: str, created: CreatedTopic) -> ErrorCode:
 
 
 class TopicCreator:
-    """Creates topics on demand; requests that come while a topic is being created share the outcome."""
+    """Creates topics on demand. Requests that come while a topic is being created share the outcome."""
 
     def __init__(
         self, quorum: Quorum, defaults: TopicDefaults, rng: random.Random, *, timeout_ms: int = 5000
@@ -65,7 +65,7 @@ class TopicCreator:
         self._creating: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
 
     async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Create the topics of these names that do not exist, and say of each how it went."""
+        """Create the topics of these names that do not exist. Returns the outcome of each."""
         outcomes: dict[str, ErrorCode] = {}
         wanted = list(dict.fromkeys(names))
         for some in pieces(wanted, _TOPICS_PER_COMMAND):

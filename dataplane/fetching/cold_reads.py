@@ -1,8 +1,8 @@
-"""Answers whose records are not in the page cache: read ahead in a few threads, so that the loop never waits for
-a disk.
+"""Sends answers that contain records. Threads first read what is not in the page cache, so that the loop never waits
+for a disk.
 
-Every slice is probed (`LogSlice.is_cached`). A small one that is cached is copied, and the answer leaves in one
-send; a large one is sent from the file. Only what is not cached costs a hop to a thread; the connection keeps
+Each slice of a file is probed (`LogSlice.is_cached`). A small cached slice is copied, and the answer leaves in one
+send. A large one is sent from the file. Only an uncached slice costs a hop to a thread. The connection keeps the
 answers in the order of the requests.
 """
 
@@ -29,7 +29,7 @@ costs more than the copy."""
 
 
 class ColdReads:
-    """Sends answers; those with cold records once they are in the page cache."""
+    """Sends answers at once, or once their records are in the page cache."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -92,7 +92,7 @@ class ColdReads:
             self._unreadable(request, parts, error)
 
     def _unreadable(self, request: ClientRequest, parts: Sequence[Part], error: BaseException) -> None:
-        """The disk does not give what was found: there is no honest answer, and the client shall not wait for one."""
+        """Close the connection: the disk does not return records that the log has, so no answer would be true."""
         logger.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
         _release(parts)
         request.close_connection()

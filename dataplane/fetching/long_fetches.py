@@ -1,4 +1,4 @@
-"""Fetches of so many partitions that others need turns of the event loop while they are read."""
+"""Fetches of very many partitions, which are read in time slices."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ logger = logging.getLogger(__name__)
 
 
 def to_read(fetch: ClientFetch) -> list[SessionPartition]:
-    """The partitions that an answer has to tell of: those with news, or all where there is no session."""
+    """The partitions that an answer has to contain: those with news, or all if there is no session."""
     session = fetch.session
     return list(session.active if fetch.incremental else session.partitions.values())
 
 
 def is_long(fetch: ClientFetch) -> bool:
-    """Whether it is read in turns."""
+    """Whether a fetch is read in time slices."""
     session = fetch.session
     return len(session.active if fetch.incremental else session.partitions) > PARTITIONS_PER_TURN
 
 
 class LongFetch:
-    """A consumer's fetch that is read in turns, and read again when a partition has news, until it is answered."""
+    """A consumer's fetch that is read in time slices, and again upon news, until it is answered."""
 
     def __init__(
         self,

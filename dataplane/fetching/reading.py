@@ -1,4 +1,4 @@
-"""Reading for consumers: one pass over partitions, within the bytes of one answer."""
+"""Reads partitions for one answer to a consumer, within the bytes that the answer may hold."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ FIRST_FROM_FOLLOWERS = 11
 _FIRST_WITH_LEADERS = 12
 _ZSTD = Compression.ZSTD.value
 PARTITIONS_PER_TURN = 1000
-"""How many are read before others have their turn."""
+"""How many partitions are read in one turn of the loop."""
 
 
 @dataclass(slots=True)
 class ClientFetch:
-    """A consumer's fetch: what it asks of which session."""
+    """A consumer's fetch with the session that it belongs to."""
 
     request: ClientRequest
     message: FetchRequest
@@ -53,7 +53,7 @@ class ClientFetch:
 
 
 class Outcome:
-    """What reading one partition gave. `slice` is what is to be sent from the file, None for nothing."""
+    """The result of reading one partition. `data.records` is a slice of the file if there are records to send."""
 
     __slots__ = ("data", "partition", "replica", "size")
 
@@ -65,7 +65,7 @@ class Outcome:
 
 
 class Round:
-    """One pass: what was read, and whether that must be answered now."""
+    """The results of one pass over the partitions, and whether the client must be answered now."""
 
     __slots__ = ("budget", "leaders", "outcomes", "size", "urgent")
 
@@ -78,14 +78,14 @@ class Round:
         self.outcomes: list[Outcome] = []
 
     def release(self) -> None:
-        """Let go of the files that would have been sent from."""
+        """Close the slices of files, which will not be sent."""
         for outcome in self.outcomes:
             if isinstance(outcome.data.records, LogSlice):
                 outcome.data.records.release()
 
 
 class FetchReader:
-    """Reads from the replicas of this broker: leaders, and followers for clients that know of them."""
+    """Reads from leaders on this broker, and from followers for clients that know of them (KIP-392)."""
 
     def __init__(self, replicas: Replicas, selector: Selector | None, max_bytes: int) -> None:
         self._replicas = replicas
@@ -93,13 +93,13 @@ class FetchReader:
         self._max_bytes = max_bytes
 
     def read(self, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> Round:
-        """Look into each partition once. Slices in the result belong to the caller."""
+        """Read each partition once. The caller owns the slices in the result."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         self._read_into(found, fetch, partitions)
         return found
 
     async def read_in_time_slices(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
-        """The same, with turns for others."""
+        """The same in time slices."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         try:
             for some in pieces(partitions, PARTITIONS_PER_TURN):

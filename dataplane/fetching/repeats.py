@@ -1,10 +1,9 @@
-"""Short cuts for fetches that differ from the one before on their connection only in the offset.
+"""Short cuts for fetches that differ from the previous one on their connection only in the offset.
 
-A consumer of one partition sends the same bytes over and over, but for the correlation id and the offset. So the
-connection keeps the rest of its last such request, the replica it means, and the encoded answer with gaps. A
-request that fits is answered without decoding or encoding a message, if there are enough records at once and
-nothing special about it: no session, no quota, no error. Everything else takes the long way, which is the one
-that knows the rules.
+A consumer of one partition sends the same bytes over and over, except the correlation id and the offset. So the
+connection keeps the other bytes of its last such request, the replica, and the encoded answer with gaps. A matching
+request is answered without decoding or encoding a message. That needs enough records at once, no session, no quota and
+no error. Every other request takes the long way through the handler, which knows all rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fetch sessions of clients (KIP-227): what a consumer reads, remembered between its fetches.
+"""Fetch sessions of clients (KIP-227): the broker remembers between fetches what a consumer reads.
 
 Pure: time and randomness come in as arguments. Three rules:
 
@@ -49,7 +49,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class WaitingFetch(Protocol):
-    """A fetch of the session that waits for records."""
+    """A fetch of a session that waits for records."""
 
     def wake(self) -> None: ...
     def superseded(self, error: ErrorCode) -> None:
@@ -93,7 +93,7 @@ class SessionPartition:
         )
 
     def sent(self, data: PartitionData, size: int) -> None:
-        """The client is told this."""
+        """Remember what the client is told."""
         # After an error the partition is told of again, whatever its high watermark is.
         self._sent_watermark = _AFTER_ERROR if data.error_code else data.high_watermark
         self._sent_log_start = data.log_start_offset
@@ -101,7 +101,7 @@ class SessionPartition:
             self.session.move_to_end(self)
 
     def wake(self) -> None:
-        """Something moved in the replica."""
+        """The replica has changed: its high watermark, log start or role."""
         self.session.activate(self)
 
     def watch(self, partition: Partition) -> None:

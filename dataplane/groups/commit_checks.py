@@ -1,4 +1,4 @@
-"""Who may commit offsets of a group, of either protocol or of none, alone and in a transaction."""
+"""Checks whether a client may commit offsets of a group: in either protocol or in none, in a transaction or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANYBODY = -1
 
 
 class Committer(NamedTuple):
-    """Who commits, as the request says: `generation` is the member's epoch in a consumer group."""
+    """The member that commits, as the request names it. In a consumer group `generation` is the member's epoch."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -25,7 +25,7 @@ class Committer(NamedTuple):
 
     @property
     def is_nobody(self) -> bool:
-        """Whether it claims no membership at all."""
+        """Whether the request claims no membership at all."""
         return self == Committer()
 
 

@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: which of the offsets in a request may be committed at all."""
+"""Sorts the offsets of an OffsetCommit or TxnOffsetCommit into those that may be committed and those that may not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .offsets import CommittedOffset, TopicPartition
 
 
 class SortedCommit(NamedTuple):
-    """The offsets to commit, and what is wrong with the others, by topic name (or id, if it is not known by it)."""
+    """The offsets to commit, and the errors of the others. Keys have the topic's name, or its id."""
 
     accepted: dict[TopicPartition, CommittedOffset]
     errors: dict[tuple[str | bytes, int], ErrorCode]
@@ -28,7 +28,7 @@ def sort_commit(
     *,
     by_id: bool,
 ) -> SortedCommit:
-    """Topics that are named by id are given their names, as far as these are known."""
+    """Sort the offsets of a request. With `by_id` the topics also get their names, as far as the image has them."""
     accepted: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[tuple[str | bytes, int], ErrorCode] = {}
     for topic in topics:

@@ -1,7 +1,8 @@
-"""The consumer groups of a shard: requests go to the pure machine, what it changed to the log, then the answer.
+"""The consumer groups of a shard: a request goes to the pure machine, its changes go to the log, then the client is
+answered.
 
-A group's state moves ahead of the log; nobody is told of it before all of it is committed. What could not be
-written stays to be written, together with whatever comes next.
+A group's state moves ahead of the log. Nobody is told of a change before all of it is committed. A change that could
+not be written is written together with the next one.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class ConsumerGroups:
     # ------------------------------------------------------------ life
 
     def tick(self, group: ConsumerGroup) -> None:
-        """Fence who is late."""
+        """Fence the members that are late."""
         group.tick(self._now_ms())
         self._settle(group, lambda _code: None)
 

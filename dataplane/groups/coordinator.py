@@ -1,7 +1,7 @@
-"""Which groups this broker coordinates: the shards whose `__consumer_offsets` partition it leads.
+"""The groups that this broker coordinates: a shard for each `__consumer_offsets` partition that it leads.
 
-A group belongs to the partition that the hash of its id names. When that partition's leader changes, the new
-leader replays it and the old one sends its members away; nothing else moves.
+The hash of a group's id names the partition that the group belongs to. When the partition's leader changes, the new
+leader replays the partition, and the old one sends the members away. Nothing else moves.
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ class GroupCoordinator:
             self._unreadable.discard(shard)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Topics may have come, grown or gone: consumer groups hear of it with their next heartbeat."""
+        """Take note of topics that came, grew or went. Consumer groups hear of it with their next heartbeat."""
         touched = {topic_id for topic_id, _ in delta.partitions} | delta.topics | delta.removed_topics
         if touched:
             self._dependencies.topics.update(image, touched)
 
     def topics_removed(self, names: Iterable[str]) -> None:
-        """These topics were deleted, though others may have their names by now: offsets in them go along."""
+        """Forget the offsets of deleted topics. Other topics may have their names by now."""
         gone = frozenset(names)
         if gone:
             for shard in self.shards():
                 shard.forget(lambda topic, _committed: topic in gone)
 
     def _forget_removed(self, shard: Shard) -> None:
-        """The same for topics that were deleted while nobody had the shard loaded."""
+        """The same for topics that were deleted while no broker had the shard loaded."""
         existing, ids = self._topics(), self._dependencies.topics.ids
         shard.forget(
             lambda topic, committed: topic not in existing or not committed.is_of(ids.get(topic, ZERO_UUID))
@@ -98,14 +98,16 @@ class GroupCoordinator:
     def transaction_ended(
         self, partition: int, producer_id: int, end_offset: int, *, committed: bool
     ) -> None:
-        """A marker of `__consumer_offsets`-`partition` is below the high watermark; it lies right below `end_offset`.
-        What it decides is visible when this returns, or else once the shard is loaded."""
+        """A marker right below `end_offset` of `__consumer_offsets`-`partition` is below the high watermark.
+
+        The offsets that it decides about are visible when this returns, or once the shard is loaded.
+        """
         shard = self._shards.get(partition)
         if shard is not None:
             shard.transaction_ended(producer_id, end_offset, committed=committed)
 
     def expire(self) -> None:
-        """Let go of old offsets and of groups that are left with none."""
+        """Remove old offsets, and the groups that have none left."""
         for shard in self.shards():
             shard.expire()
 

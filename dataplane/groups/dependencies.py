@@ -1,4 +1,4 @@
-"""What groups see of what is around them: the cluster's topics, the settings of single groups, the time of day."""
+"""What groups need from the rest of the broker: the topics of the cluster, the settings of single groups, the clock."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def _no_settings(_group_id: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupDependencies:
-    """`group_settings` tells the settings that were given to one group (`consumer.session.timeout.ms`, ...).
+    """`group_settings` returns the settings of one group (`consumer.session.timeout.ms`, ...).
 
-    `wall_ms` is the clock that logs judge timestamps by: records are stamped by it. It may jump, so nothing expires
-    by it. Without one, records have the time of the shard's own clock.
+    Records are stamped by `wall_ms`, the clock by which logs judge timestamps. It may jump, so nothing expires by it.
+    Without it, records have the time of the shard's own clock.
     """
 
     topics: TopicCatalog = field(default_factory=TopicCatalog)

@@ -1,7 +1,7 @@
-"""Which committed offsets nobody needs any more (`offsets.retention.minutes`), as Kafka decides it.
+"""Finds the committed offsets that have expired (`offsets.retention.minutes`), as Kafka does.
 
-Offsets without a group of members live from their commit; those of an empty classic group from when its last
-member left, too; those of topics that no member of a stable group subscribes to from their commit.
+The time counts from the commit if the offset has no group of members, and if no member of its stable group subscribes
+to its topic. In an empty group it counts from the commit or from when the last member left, whichever is later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .offsets import CommittedOffset, TopicPartition
 def expired(
     group: AnyGroup, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """The partitions whose offsets go."""
+    """The partitions whose offsets have expired."""
     left_ms, keeps = _rule(group)
     return [
         partition
@@ -52,7 +52,7 @@ def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
 
 
 def may_go(group: AnyGroup) -> bool:
-    """Whether the group itself may go once it has no offsets: nobody is in it or about to join it."""
+    """Whether the group itself may be removed once it has no offsets: it has no member, and none is about to join."""
     if isinstance(group, ConsumerGroup):
         return not group.members
     return group.state is GroupState.EMPTY and not group.pending_ids

@@ -1,4 +1,4 @@
-"""What the broker's settings, and those of single groups, allow groups."""
+"""Limits of groups, by the settings of the broker and of single groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed offsets of the groups of one shard: what OffsetFetch answers, in the order of the log."""
+"""The committed offsets of the groups of one shard, which OffsetFetch returns."""
 
 from __future__ import annotations
 

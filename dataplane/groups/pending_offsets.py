@@ -1,8 +1,8 @@
 """Offsets that were committed in transactions whose end is not known yet.
 
-They are known from the moment they are in the log: until its marker counts, whoever asks for stable offsets has to
-wait, for the transaction may have read further than the last offset that counts. When it commits, what lies later in
-the log wins: so each is kept with its place there.
+They are known as soon as they are in the log. Until the marker of their transaction counts, a client that asks for
+stable offsets has to wait: the transaction may have read further than the last offset that counts. When it commits, the
+offset that lies later in the log wins. So each pending offset is kept with its place in the log.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ KeyValue = tuple[bytes, bytes | None]
 
 
 class OffsetsWriter(NamedTuple):
-    """Whose transaction a batch is part of."""
+    """The producer whose transaction a batch of offsets is part of."""
 
     producer_id: int
     producer_epoch: int
@@ -180,8 +180,11 @@ StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | TransactionEnd
 
 
 def read_records(data: memoryview) -> Iterator[StoredRecord]:
-    """What whole batches say, in order. Keys of versions that this build does not know and records that are
-    damaged are passed over: one of them must not keep all groups of a partition from being served."""
+    """The records of whole batches, in order.
+
+    Records with an unknown key version and damaged records are skipped. Otherwise one of them would keep all groups of
+    a partition from being served.
+    """
     for start, header in walk_batches(data):
         batch = data[start : start + header.size]
         try:

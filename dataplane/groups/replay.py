@@ -1,4 +1,4 @@
-"""What the log of a shard says: its groups and offsets, put together record by record."""
+"""Rebuilds the groups and offsets of a shard from its log, record by record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, re
 
 
 class Replay:
-    """Fed with batches in the order of the log. Of a classic and a consumer group of one name the later is."""
+    """Takes batches in the order of the log. If a classic and a consumer group have one name, the later one stays."""
 
     def __init__(self, offsets: OffsetStore) -> None:
         self._offsets = offsets

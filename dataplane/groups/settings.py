@@ -10,7 +10,7 @@ from .limits import ConsumerLimits, MigrationPolicy
 
 
 def consumer_limits(properties: Mapping[str, str]) -> ConsumerLimits:
-    """What a broker's properties say of consumer groups. Raises ConfigError."""
+    """The limits of consumer groups that a broker's properties set. Raises ConfigError."""
     session = _within(
         properties,
         "group.consumer.session.timeout.ms",

@@ -1,1 +1,4 @@
-"""One module per API family: what each request means, written as methods registered with `@handles`."""
+"""What each request means. A file is named for its API, or for the word that its APIs have in common.
+
+Handlers are methods registered with `@handles`. docs/SUPPORT.md names the file of each API.
+"""

@@ -20,7 +20,10 @@ class AbortTransactionHandlers:
     async def abort(
         self, request: ClientRequest, message: AbortTransactionRequest
     ) -> AbortTransactionResponse:
-        """Answered when it is decided; markers follow. TRANSACTIONAL_ID_NOT_FOUND."""
+        """Answer once the quorum has decided. The markers follow later.
+
+        Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND.
+        """
         name = message.transactional_id
         try:
             await self._quorum.submit(AbortTransaction(transactional_id=name))

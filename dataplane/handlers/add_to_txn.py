@@ -3,8 +3,8 @@
 This broker decides nothing: it turns requests into commands of the quorum. So it does not matter which broker a client
 speaks to, and there is no coordinator that could fail over.
 
-A producer whose transaction was aborted, and that nobody has replaced, is told INVALID_PRODUCER_ID_MAPPING: upon that
-clients abort and ask for the next epoch (KIP-360).
+If the transaction was aborted, and no other producer has replaced this one, the answer is INVALID_PRODUCER_ID_MAPPING.
+Upon that code clients abort and ask for the next epoch (KIP-360).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIRST_WITH_MANY = 4
 
 
 class TransactionalProducer(NamedTuple):
-    """Who asks."""
+    """The producer that a request names."""
 
     transactional_id: str
     producer_id: int
@@ -83,7 +83,7 @@ class AddToTxnHandlers:
     async def add_partitions(
         self, request: ClientRequest, message: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
-        """All partitions of a transaction or, if one does not exist, none."""
+        """Add all partitions to the transaction, or none if one of them does not exist."""
         if request.api_version < _FIRST_WITH_MANY:
             who = TransactionalProducer(
                 message.v3_and_below_transactional_id,
@@ -158,7 +158,7 @@ class AddToTxnHandlers:
     async def add_offsets(
         self, request: ClientRequest, message: AddOffsetsToTxnRequest
     ) -> AddOffsetsToTxnResponse:
-        """The partition that holds the group's offsets is part of the transaction."""
+        """Add the partition that holds the group's offsets to the transaction."""
         check_transactional_id(message.transactional_id)
         if OFFSETS_TOPIC not in self._quorum.image.topics:
             await self._make_offsets_topic()

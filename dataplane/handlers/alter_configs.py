@@ -1,5 +1,6 @@
-"""IncrementalAlterConfigs (0-1) and AlterConfigs (0-2): settings of topics, brokers, groups, client metrics
-and, kept by this process alone, of loggers.
+"""IncrementalAlterConfigs (0-1) and AlterConfigs (0-2): settings of topics, brokers, groups and so on.
+
+The quorum keeps all settings but those of loggers, which this process alone keeps.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _responses(
 
 
 class AlterConfigsHandlers:
-    """Refuses what is wrong in itself and passes on the rest to the quorum, which decides."""
+    """Refuses changes that are wrong in any case, and passes the others on to the quorum, which decides."""
 
     def __init__(self, quorum: Quorum, broker: BrokerSettings, log_dirs: Sequence[Path] = ()) -> None:
         self._quorum = quorum

@@ -1,4 +1,4 @@
-"""ApiVersions (0-5): what the registered handlers serve, nothing else."""
+"""ApiVersions (0-5): the APIs and versions that the registered handlers serve, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _unsupported(handler: Handler) -> ApiVersionsResponse:
 
 
 class ApiVersionsHandlers:
-    """Derives the answer from the handler table, so that it cannot promise what is not there."""
+    """Derives the answer from the handler table, so that it promises no API that is missing."""
 
     def __init__(self, table: HandlerTable, quorum: Quorum, node_id: int) -> None:
         self._table = table

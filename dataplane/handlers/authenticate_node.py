@@ -1,6 +1,6 @@
-"""AuthenticateNode (0): whoever holds the cluster secret proves it, once for a connection.
+"""AuthenticateNode (0), Ottla's own: a node proves once for a connection that it holds the cluster secret.
 
-Listeners do not authenticate clients yet, so this proof is all that tells a broker from a client. Handlers ask
+Listeners do not authenticate clients yet, so only this proof tells a broker from a client. Handlers ask
 `ClientConnection.node` and `ClientConnection.is_broker`.
 """
 

@@ -1,6 +1,6 @@
 """DescribeClientQuotas (0-1) and AlterClientQuotas (0-1): limits by user, client id and address (KIP-546).
 
-Any broker describes what the quorum keeps; the quorum validates changes.
+Any broker describes the quotas that the quorum keeps. The quorum validates changes.
 """
 
 from __future__ import annotations
@@ -62,8 +62,11 @@ def _altered(
 
 
 def in_kafkas_order(names: Collection[str]) -> list[str]:
-    """The names of quotas as Kafka lists them, which some clients rely on: it keeps them in Java's hash maps, first the
-    changes in one of 16 buckets, and then all there are in one that is at most three quarters full."""
+    """The names of quotas in the order in which Kafka lists them, on which some clients rely.
+
+    Kafka keeps the changes in a Java hash map of 16 buckets, and then all quotas in one that is at most three quarters
+    full. This is the order of such a map.
+    """
     buckets = 2
     while len(names) > buckets * 3 // 4:
         buckets *= 2
@@ -106,7 +109,7 @@ class ClientQuotaHandlers:
     async def alter_client_quotas(
         self, request: ClientRequest, message: AlterClientQuotasRequest
     ) -> AlterClientQuotasResponse:
-        """Each entity on its own; one that comes twice is refused."""
+        """Alter each entity on its own. An entity that is named twice is refused."""
         times = Counter(_parts(entry) for entry in message.entries)
         wanted = [entry for entry in message.entries if times[_parts(entry)] == 1]
         failures: list[KafkaError | None] = []

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat 0-1, ConsumerGroupDescribe 0-1: consumer groups of KIP-848."""
+"""ConsumerGroupHeartbeat (0-1) and ConsumerGroupDescribe (0-1): consumer groups of KIP-848."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""FindCut and ListCutOffsets, 0 each: where all partitions are to be cut so that no transaction is torn (rule T19).
+"""FindCut (0) and ListCutOffsets (0), Ottla's own: offsets at which a reader tears no transaction (rule T19).
 
-The quorum's leader knows the newest commit index X up to which no marker is missing in some partitions. The leader of
-each partition knows where the first marker above X lies. What readers take below these offsets of transactions up to X
-is all of them, and they need not wait for any other, however long it is open.
+The quorum's leader knows the newest commit index X up to which no marker is missing in the partitions. The leader of
+each partition knows where the first marker above X lies. Below these offsets a reader finds all records of the
+transactions up to X. It need not wait for any other transaction, however long that is open.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _Searched = tuple[bytes, int, int, int]
 
 
 class CutFinder(Protocol):
-    """Who asks the quorum's leader."""
+    """Asks the quorum's leader for cuts."""
 
     async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
-        """The newest one of these partitions, of all if there are none; None if no leader has answered in time."""
+        """The newest cut of these partitions, or of all if none is named. None if no leader has answered in time."""
 
 
 def _refused(message: ListCutOffsetsRequest, error: KafkaError) -> ListCutOffsetsResponse:
@@ -98,10 +98,10 @@ class CutHandlers:
     async def list_offsets(
         self, request: ClientRequest, message: ListCutOffsetsRequest
     ) -> ListCutOffsetsResponse:
-        """Where the partitions are cut that this broker leads.
+        """The offsets of a cut in partitions that this broker leads.
 
-        Who leads no more, and has not heard of it, does not know of the newest markers: its high watermark may lie
-        below some that belong to the cut. So a leader answers only if its image is as new as the cut.
+        A broker that leads no more, and has not heard of it, does not know the newest markers. Its high watermark may
+        lie below markers that belong to the cut. So a leader answers only if its image is as new as the cut.
         """
         if message.cut < -1:
             raise KafkaError(

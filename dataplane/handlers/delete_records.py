@@ -1,8 +1,8 @@
 """DeleteRecords (0-2): leaders move the log start offset and wait until every live replica has followed.
 
-Whole segments below it go at once or at the next retention check; a batch that holds the offset stays, and what
-of it lies below is not to be had any more. Committed offsets of groups stay as they are: a consumer that goes on
-below the log start is told OFFSET_OUT_OF_RANGE and resets as it is configured to.
+Whole segments below the new log start are removed at once or at the next retention check. A batch that contains the
+offset stays, but its records below the offset can no longer be read. Committed offsets of groups stay as they are. A
+consumer that continues below the log start is told OFFSET_OUT_OF_RANGE, and resets as it is configured to.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _Trim(NamedTuple):
 class DeleteRecordsHandlers:
     """Deletes records of the partitions this broker leads.
 
-    ``keep_log_starts`` makes the log start offsets durable: what is answered as deleted does not come back when
-    this broker crashes.
+    ``keep_log_starts`` makes the log start offsets durable, so that deleted records do not come back after a crash of
+    this broker.
     """
 
     def __init__(self, replicas: Replicas, keep_log_starts: Callable[[], Awaitable[None]]) -> None:

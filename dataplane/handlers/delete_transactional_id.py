@@ -22,8 +22,9 @@ class DeleteTransactionalIdHandlers:
     async def delete(
         self, request: ClientRequest, message: DeleteTransactionalIdRequest
     ) -> DeleteTransactionalIdResponse:
-        """Answered when it is gone; other brokers hear of it by the feed. TRANSACTIONAL_ID_NOT_FOUND,
-        CONCURRENT_TRANSACTIONS.
+        """Answer once this broker's image no longer has the id. Other brokers follow by the metadata feed.
+
+        Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND, CONCURRENT_TRANSACTIONS.
         """
         await self._quorum.submit(DeleteTransactionalId(transactional_id=message.transactional_id))
         return DeleteTransactionalIdResponse()

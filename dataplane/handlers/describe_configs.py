@@ -1,4 +1,4 @@
-"""DescribeConfigs (1-4) and ListConfigResources (0-1): settings, with where they come from."""
+"""DescribeConfigs (1-4) and ListConfigResources (0-1): settings, and the sources of their values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .settings.config_view import BackedSettings, ConfigView, EffectiveSetting
 
 
 class Described(IntEnum):
-    """What has settings, with Kafka's numbers."""
+    """The kinds of resources that have settings, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -100,7 +100,7 @@ class DescribeConfigsHandlers:
     async def describe_configs(
         self, request: ClientRequest, message: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:
-        """Each resource has its own result; one that is asked for again is answered once."""
+        """Describe each resource on its own. A resource that is named twice has one result."""
         first: dict[tuple[int, str], DescribeConfigsResource] = {}
         for resource in message.resources:
             first.setdefault((resource.resource_type, resource.resource_name), resource)
@@ -170,7 +170,7 @@ class DescribeConfigsHandlers:
     def list_config_resources(
         self, request: ClientRequest, message: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:
-        """What has settings; version 0 asks for client metrics only (KIP-1142)."""
+        """List the resources that have settings. Version 0 asks for client metrics only (KIP-1142)."""
         if request.api_version == 0:
             wanted = [Described.CLIENT_METRICS]
         elif all(number in set(Described) for number in message.resource_types):

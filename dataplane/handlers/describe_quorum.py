@@ -1,9 +1,8 @@
 """DescribeQuorum (0-2): the metadata quorum as its leader sees it, asked for each request.
 
-Kafka's clients see the quorum as the one partition of `__cluster_metadata`. All offsets are Raft indices, and a
-log end is the index behind the last entry on disk: what a voter lacks is known exactly in them, and they are
-what the metric `ottla_quorum_applied_index` counts. Observers are the brokers; theirs is how far into the Raft
-log the metadata reaches that they have followed.
+Kafka's clients see the quorum as the one partition of `__cluster_metadata`. All offsets are Raft indices, as in the
+metric `ottla_quorum_applied_index`. A voter's log end is the index behind its last entry on disk. The observers are the
+brokers. A broker's log end is the index up to which it has followed the metadata.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _UNKNOWN = -1
 
 
 class QuorumView(Protocol):
-    """What the session knows, and can ask for."""
+    """What the handler needs of the session with the quorum."""
 
     @property
     def leader_id(self) -> int | None: ...
@@ -49,7 +48,7 @@ class QuorumView(Protocol):
 
 
 class DescribeQuorumHandlers:
-    """Who votes, who leads, and how far everybody has followed."""
+    """Tells the voters, the leader, and how far each node has followed."""
 
     def __init__(self, quorum: QuorumView) -> None:
         self._quorum = quorum
@@ -58,10 +57,10 @@ class DescribeQuorumHandlers:
     async def describe_quorum(
         self, _request: ClientRequest, message: DescribeQuorumRequest
     ) -> DescribeQuorumResponse:
-        """The quorum's log; other topics are unknown.
+        """Describe the quorum's log. Every other topic is unknown.
 
-        REQUEST_TIMED_OUT when no leader answers: then only who votes, and who led last, is told beside it.
-        BROKER_NOT_AVAILABLE when this broker does not follow the quorum, which has lost entries.
+        The partition's error is REQUEST_TIMED_OUT if no leader answers. Only the voters and the last leader are told
+        then. It is BROKER_NOT_AVAILABLE if this broker does not follow the quorum, since that has lost entries.
         """
         known: QuorumPartitionState | None = None
         topics = []

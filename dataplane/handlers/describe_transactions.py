@@ -1,8 +1,8 @@
 """DescribeTransactions (0) and ListTransactions (0-2): transactions as operators see them (KIP-664).
 
-This broker knows those that concern it; the quorum's leader knows all, and is asked. Kafka's clients ask the broker
-that FindCoordinator names for a transactional id, and every broker for a list, whose answers they put together: so each
-tells of those ids that it is named for.
+The quorum's leader knows all transactions, so this broker asks it. Kafka's clients ask the broker that FindCoordinator
+names for a transactional id. For a list they ask every broker, and join the answers. So each broker tells only of the
+ids that FindCoordinator names it for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fetch (4-18), for consumers and for followers.
 
-Consumers get records below the high watermark, or below the last stable offset if they read what is committed,
-as slices that are sent from the files: from the leader, or from the follower that the leader named (KIP-392). A
-fetch that finds less than `min_bytes` is parked until a high watermark moves far enough or `max_wait_ms` is over:
-a last stable offset moves only with one.
+Consumers get records below the high watermark or, with read_committed, below the last stable offset. They get them
+from the leader, or from the follower that the leader named (KIP-392). Records are slices of files, sent from there. A
+fetch that finds less than `min_bytes` is parked until a high watermark moves far enough, or `max_wait_ms` is over. A
+last stable offset moves only when a high watermark does.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class FetchHandlers:
             fetch.abandon()
 
     def forget(self, parked: _ParkedFetch, connection: ClientConnection) -> None:
-        """It is answered."""
+        """Remove a parked fetch that is answered."""
         self._waiting.get(connection, {}).pop(parked, None)
 
     # Followers

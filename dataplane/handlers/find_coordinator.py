@@ -1,5 +1,8 @@
-"""FindCoordinator (0-6): for a group, the leader of the `__consumer_offsets` partition that it hashes to; for a
-transactional id, a broker that speaks to the quorum for it."""
+"""FindCoordinator (0-6): the broker to ask about a group or a transactional id.
+
+For a group that is the leader of the `__consumer_offsets` partition that the group's id hashes to. For a transactional
+id it is a broker that passes its requests on to the quorum.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def _unknown(key: str, error: KafkaError) -> Coordinator:
 
 
 class FindCoordinatorHandlers:
-    """Names coordinators; the first question of all creates the offsets topic."""
+    """Names coordinators. The first request about a group creates the offsets topic."""
 
     def __init__(self, quorum: Quorum, creator: TopicCreator) -> None:
         self._quorum = quorum

@@ -1,4 +1,4 @@
-"""OffsetCommit 1-10, OffsetFetch 1-10, OffsetDelete 0: committed offsets of groups of either protocol."""
+"""OffsetCommit (1-10), OffsetFetch (1-10), OffsetDelete (0): committed offsets of groups of either protocol."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-6, ListGroups 0-5,
 DeleteGroups 0-2.
 
-The classic protocol, which members of consumer groups may speak, too; `consumer_groups` has KIP-848's.
+These are the APIs of the classic protocol, which members of consumer groups may speak, too. `consumer_groups` has those
+of KIP-848.
 """
 
 from __future__ import annotations

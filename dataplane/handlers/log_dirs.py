@@ -31,7 +31,7 @@ _LOGS_PER_TURN = 200
 
 
 class LogDirHandlers:
-    """Both are about the broker that is asked alone."""
+    """Answers for the folders of this broker alone."""
 
     def __init__(self, logs: LogStore, moves: FolderMoves) -> None:
         self._logs = logs
@@ -41,7 +41,7 @@ class LogDirHandlers:
     async def describe(
         self, request: ClientRequest, message: DescribeLogDirsRequest
     ) -> DescribeLogDirsResponse:
-        """Every folder, and of the topics that are asked for what is in it."""
+        """Describe every folder, with its replicas of the topics that the request names."""
         wanted: set[TopicPartition] | None = None
         if message.topics is not None:
             wanted = {(topic.topic, index) for topic in message.topics for index in topic.partitions}

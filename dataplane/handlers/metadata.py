@@ -48,7 +48,7 @@ class MetadataHandlers:
 
     @handles(MetadataRequest, 0, 13, on_error=_metadata_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
     def metadata(self, request: ClientRequest, message: MetadataRequest) -> MetadataResponse | None:
-        """Topics by name, by id, or all; replies later if topics are created first."""
+        """Describe topics by name or id, or all topics. Replies later if topics are created first."""
         _check_identifiers(request.api_version, message)
         missing = self._to_create(request.api_version, message)
         if missing or self._is_long(message):

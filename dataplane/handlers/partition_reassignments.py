@@ -41,7 +41,7 @@ def _alter_error(
 
 
 class PartitionReassignmentHandlers:
-    """Hands the requests on as commands; what is under way is read from the cluster image."""
+    """Passes changes on as commands, and reads moves that are under way from the image."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -115,7 +115,7 @@ class PartitionReassignmentHandlers:
     def list_ongoing(
         self, request: ClientRequest, message: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        """What is moving, of the partitions asked for or of all; what is not moving is left out, as in Kafka."""
+        """List the partitions that are moving, among those named or among all. Others are left out, as in Kafka."""
         image = self._quorum.image
         if message.topics is None:
             asked = [(topic, iter(sorted(topic.partitions))) for _, topic in sorted(image.topics.items())]

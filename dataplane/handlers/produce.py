@@ -1,10 +1,12 @@
-"""Produce (3-13, advertised from 0: old librdkafka turns features on by exact versions, and never sends
-them).
+"""Produce (3-13): producers append record batches.
 
-acks=0 gets no answer; an error closes the connection, so that the producer looks for the leaders again.
-acks=all waits until the high watermark has passed the batch. A transactional batch is appended only while this broker
-knows that its partition is in the open transaction of its producer (rule T2); what cannot be appended in the turn in
-which it came is `Deferred`.
+It is advertised from version 0 on: old versions of librdkafka turn features on only if they see version 0, and never
+send it.
+
+With acks=0 there is no answer. An error closes the connection, so that the producer looks for the leaders again. With
+acks=all the answer waits until the high watermark has passed the batch. A transactional batch is appended only while
+this broker knows that its partition is in the open transaction of its producer (rule T2). A batch that cannot be
+appended in the turn in which it came is `Deferred`.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ class ProduceHandlers:
 
     @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
     def produce(self, request: ClientRequest, message: ProduceRequest) -> ProduceResponse | None:
-        """Append each batch; answer when `acks` is satisfied, or with what is known after `timeout_ms`."""
+        """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with what is known then."""
         acks = message.acks
         if acks not in (ALL, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
@@ -180,7 +182,7 @@ class ProduceHandlers:
         waiting: list[Uncommitted],
         failed: bool,
     ) -> ProduceResponse | None:
-        """Everything is appended or refused: the answer, None if there is none or not yet."""
+        """Every batch is appended or refused. Returns the answer, None if there is none or it comes later."""
         if message.acks == 0:
             if failed:
                 logger.info("closing the connection of %s: %s", request.connection, _failures(response))

@@ -1,8 +1,10 @@
-"""BeginTransaction 0-1, JoinTransaction 0 and CommitTransaction 0: one transaction, many writers (rule T18).
+"""BeginTransaction (0-1), JoinTransaction (0), CommitTransaction (0): many writers in one transaction (rule T18).
 
-Any broker answers: what a token means is in it, and what has become of its transaction only the quorum knows. A writer
-that has joined produces like any other client that adds partitions by writing to them (Produce 12), in the name of the
-transactional id, under its own producer id.
+The three APIs are Ottla's own.
+
+Any broker answers: a token names its transaction, and only the quorum knows what has become of that. A writer that has
+joined adds partitions by writing to them (Produce 12), as other clients do. It writes in the name of the transactional
+id, and under its own producer id.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""CreateTopics (2-7), DeleteTopics (1-6) and CreatePartitions (0-3): requests turned into commands to the
-quorum.
-"""
+"""CreateTopics (2-7), DeleteTopics (1-6) and CreatePartitions (0-3): requests become commands of the quorum."""
 
 from __future__ import annotations
 

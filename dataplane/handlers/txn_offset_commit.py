@@ -1,11 +1,11 @@
-"""TxnOffsetCommit 0-6: offsets of a group that count once a producer's transaction commits (rule T14).
+"""TxnOffsetCommit (0-6): offsets of a group that count once a producer's transaction commits (rule T14).
 
-They are written to the group's partition of `__consumer_offsets` as batches are to any other: in the turn of the loop
-in which that transaction is known to be open there. From version 5 on the request itself makes the partition part of
-the transaction (KIP-890); before, the client has sent AddOffsetsToTxn.
+They are written to the group's partition of `__consumer_offsets` as batches are to other partitions: in a turn of the
+loop in which this broker knows that the transaction is open there. From version 5 on the request itself adds the
+partition to the transaction (KIP-890). Below, the client has sent AddOffsetsToTxn before.
 
-Up to version 4 a request that is delayed for so long that it arrives in the next transaction of a client that keeps its
-epoch is taken for a part of that one, as in Kafka: nothing in it tells.
+Up to version 4 a delayed request may arrive in the next transaction of a client that keeps its epoch. It then counts as
+part of that one, as in Kafka, since nothing in it tells the two apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""WriteTxnMarkers 1-2: an operator with `ottla txn abort-hanging` ends a transaction that seems to hang.
+"""WriteTxnMarkers (1-2): an operator with `ottla txn abort-hanging` ends a transaction that seems to hang.
 
-Only a connection that has proved to hold the cluster secret may ask: CLUSTER_AUTHORIZATION_FAILED, as Kafka answers
-whoever is not authorized for CLUSTER_ACTION. So `kafka-transactions.sh abort` is refused.
+Only a connection that has proved to hold the cluster secret may ask. Any other gets CLUSTER_AUTHORIZATION_FAILED, as in
+Kafka without authorization for CLUSTER_ACTION. So `kafka-transactions.sh abort` is refused.
 
 In Kafka this is how coordinators have markers written, and an operator's marker ends a transaction in one partition
 only, whatever its coordinator believes. Here the quorum alone decides, so that no marker contradicts it:
@@ -13,9 +13,9 @@ only, whatever its coordinator believes. Here the quorum alone decides, so that 
   should not happen (rule T2); it is what the tool is for.
 - Where nothing is open, nothing is to be done.
 
-The producer epoch must be that of the transaction: INVALID_PRODUCER_EPOCH. The coordinator epoch is what
-DescribeProducers calls so, the number of the producer's last marker in the partition; another one means that whoever
-asks has looked at a former transaction: TRANSACTION_COORDINATOR_FENCED. Commits are refused: INVALID_REQUEST.
+The producer epoch must be that of the transaction, else INVALID_PRODUCER_EPOCH. The coordinator epoch must be the
+number of the producer's last marker in the partition, as DescribeProducers tells it. Another number means that the
+operator has looked at a former transaction: TRANSACTION_COORDINATOR_FENCED. Commits are refused: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _answer(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkers
 
 
 class WriteTxnMarkersHandlers:
-    """Ends what hangs."""
+    """Ends transactions that hang."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class WriteTxnMarkersHandlers:
 
     @handles(WriteTxnMarkersRequest, 1, 2, on_error=_refused)
     async def write(self, request: ClientRequest, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """One after the other; of each partition it is told how it went.
+        """End the transaction in one partition after the other. Each partition has its own result.
 
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
         """

@@ -1,1 +1,1 @@
-"""Produced batches that cannot be appended in the turn of the loop in which they came."""
+"""Produced batches that are not appended at once: threads validate them first, or they wait for their transaction."""

@@ -1,5 +1,8 @@
-"""Produce requests some of whose batches cannot be appended at once: it takes long to validate them, their topic has
-them compressed anew, or this broker does not know of their transaction yet."""
+"""Produce requests with batches that cannot be appended at once.
+
+Such a batch takes long to validate, or its topic stores it compressed otherwise, or this broker does not know its
+transaction yet.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,11 @@ Uncommitted = tuple[Partition, int, PartitionProduceResponse]
 
 
 def failure(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionProduceResponse:
-    """The answer for a batch that is refused. Upon UNKNOWN_PRODUCER_ID some producers look at the log start, and send
-    the batch again and again without it."""
+    """The answer for a batch that is refused.
+
+    It contains the log start offset. Without that, some producers send a batch again and again upon
+    UNKNOWN_PRODUCER_ID.
+    """
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
@@ -55,15 +61,18 @@ def failure(index: int, error: KafkaError, partition: Partition | None = None) -
 
 
 def in_version(error: KafkaError, version: int) -> KafkaError:
-    """As a client is told in this version of Produce. Those below 12 take INVALID_PRODUCER_EPOCH for the end, as
-    librdkafka does; upon UNKNOWN_PRODUCER_ID they abort and ask for the next epoch (KIP-360)."""
+    """The error as a client of this version of Produce has to be told it.
+
+    Below version 12, clients such as librdkafka take INVALID_PRODUCER_EPOCH as fatal. Upon UNKNOWN_PRODUCER_ID they
+    abort and ask for the next epoch (KIP-360).
+    """
     if isinstance(error, TransactionGone) and version < _FIRST_THAT_ADDS:
         return KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, error.message)
     return error
 
 
 class PlaceInAnswer(NamedTuple):
-    """Whose batch it is, and where in the answer it stands."""
+    """The partition of a batch, and the place of its result in the answer."""
 
     partition: Partition
     answers: list[PartitionProduceResponse]
@@ -71,7 +80,7 @@ class PlaceInAnswer(NamedTuple):
 
     @property
     def partition_index(self) -> int:
-        """As the request names it."""
+        """The partition as the request names it."""
         return self.answers[self.position].index
 
 
@@ -85,7 +94,7 @@ class DeferredBatch(NamedTuple):
 
 
 class BatchAppender(Protocol):
-    """The handlers of Produce."""
+    """The handler of Produce, as far as deferred batches need it."""
 
     def append(
         self,
@@ -95,8 +104,11 @@ class BatchAppender(Protocol):
         acks: int,
         max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
-        """The answer if the append is enough, and the offset behind the batch. KafkaError, and nothing else: nobody is
-        above who would answer, and what waits behind this batch goes on."""
+        """Append a batch. Returns its answer for acks=1, and the offset behind the batch.
+
+        Raises KafkaError or TakesLong, and nothing else: no caller above would answer the request, and the batches
+        behind this one have to go on.
+        """
 
     def finish(
         self,
@@ -110,7 +122,7 @@ class BatchAppender(Protocol):
 
 
 class TransactionalBatches:
-    """What of producers' batches has to wait at the gate. Owned by the event loop."""
+    """Asks the gate about transactional batches, and bounds the bytes that wait there. Owned by the event loop."""
 
     def __init__(self, gate: TransactionGate) -> None:
         self.gate = gate
@@ -137,7 +149,7 @@ class TransactionalBatches:
             request.connection.mute(_MUTED_MS)
 
     def let_go(self, size: int) -> None:
-        """It waits no longer."""
+        """Give back the room of a batch that no longer waits."""
         self._held_bytes -= size
 
 
@@ -178,7 +190,7 @@ class Deferred:
         self._adding = Adding(message.transactional_id or "") if adds else None
 
     def run(self, batches: Sequence[DeferredBatch], queue: ValidationQueue) -> None:
-        """Send them on their way; the request is answered when all have arrived."""
+        """Hand each batch to the queue. The request is answered once every batch is appended or refused."""
         self._left = len(batches)
         for place, records, takes_long in batches:
             arrived = partial(self._arrived, place)

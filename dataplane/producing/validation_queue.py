@@ -1,9 +1,8 @@
-"""Produced batches that take long to validate, and those of topics with a compression.type of their own: gone over, and
-brought into the topic's form, in a few threads, and appended as they came.
+"""Validates produced batches in a few threads, and compresses them where their topic has a compression.type of its own.
 
-The partition decides the order, not the thread that is done first: what comes behind a batch that is still in a thread
-waits for it, even if it is validated already. So producers with several requests under way keep their sequences, and a
-connection its answers.
+Only batches that take long come here. They are appended in the order of arrival in each partition: a batch waits for
+the one before it, even if its own thread is done first. So producers with several requests under way keep their
+sequences, and a connection keeps the order of its answers.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class _Batch:
 
 
 class ValidationQueue:
-    """The batches under way, by partition. Owned by the event loop."""
+    """The batches on their way through the threads, by partition. Owned by the event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="validate")
@@ -82,8 +81,11 @@ class ValidationQueue:
         self._held_bytes = 0
 
     def takes(self, partition: Partition, records: memoryview) -> bool:
-        """Whether this batch has to come here: it is large, has another compression than the topic's, or others of its
-        partition are on their way."""
+        """Whether this batch has to come here.
+
+        It has to if it is large, if its topic stores it compressed otherwise, or if other batches of its partition are
+        still on their way.
+        """
         if partition in self.waiting:
             return True
         return (
@@ -150,7 +152,7 @@ class ValidationQueue:
             del self.waiting[partition]
 
     def close(self) -> None:
-        """Begin nothing more; what has not begun is refused."""
+        """Validate nothing more. Batches that no thread has begun with are refused."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

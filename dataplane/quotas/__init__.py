@@ -1,7 +1,7 @@
-"""Quotas of clients: how much each may do, and how long to wait for one that did more.
+"""Quotas of clients: how much each client may do, and how long a client has to wait that did more.
 
-`windows` measures (pure), `limits` finds the limit that applies (pure), `client_quotas` has both for every
-quota. The rule: without a quota of a kind, its attribute of `ClientQuotas` is None and nothing is measured.
+`windows` measures (pure), `limits` finds the limit that applies (pure), and `client_quotas` has both for every kind of
+quota. The rule: while nobody has a quota of a kind, its attribute of `ClientQuotas` is None, and nothing is measured.
 """
 
 from .client_quotas import ANONYMOUS, ClientQuotas

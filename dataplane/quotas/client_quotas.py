@@ -27,7 +27,7 @@ class ClientQuotas:
         self.mutations: MutationQuota | None = None
 
     def changed(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """These are the quotas now."""
+        """Apply the quotas that the quorum keeps now."""
         self.producer = self._rates(self.producer, QuotaLimits(quotas, "producer_byte_rate"))
         self.consumer = self._rates(self.consumer, QuotaLimits(quotas, "consumer_byte_rate"))
         self.requests = self._rates(self.requests, QuotaLimits(quotas, "request_percentage"), bounded=True)

@@ -10,7 +10,7 @@ from ...protocol.cluster_image import QuotaEntity
 
 
 class Limit(NamedTuple):
-    """A limit, and who counts together under it: (user, client id), None where it does not matter."""
+    """A limit, and the (user, client id) whose clients share it. None stands for any user or client id."""
 
     value: float
     counted_as: tuple[str | None, str | None]
@@ -26,7 +26,7 @@ class QuotaLimits:
         return bool(self._values)
 
     def of(self, user: str, client_id: str) -> Limit | None:
-        """The limit of a client; None: it has none."""
+        """The limit of a client, None if it has none."""
         values = self._values
         for named_user in (user, None):
             for named_client in (client_id, None):
@@ -43,7 +43,7 @@ class QuotaLimits:
         return None
 
     def of_address(self, address: str) -> Limit | None:
-        """The limit of an address; None: it has none."""
+        """The limit of an address, None if it has none."""
         for named in (address, None):
             value = self._values.get(((IP, named),))
             if value is not None:

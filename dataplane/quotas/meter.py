@@ -1,4 +1,4 @@
-"""What a request costs in processor time, for request_percentage: 100 is one loop fully busy."""
+"""Measures the processor time of requests for the quota request_percentage. 100 percent is one busy event loop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RequestMeter:
 
 
 class Stepwise(Coroutine[Any, Any, _T]):
-    """A coroutine whose time is counted only while it runs, not while it waits."""
+    """A coroutine whose time counts while it runs, and not while it waits."""
 
     def __init__(self, inner: Coroutine[Any, Any, _T], meter: RequestMeter) -> None:
         self._inner = inner

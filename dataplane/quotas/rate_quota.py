@@ -1,4 +1,4 @@
-"""One quota with all who count under it."""
+"""One kind of quota: its limits, and the measured rate of each client that has one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Measures(Generic[_M]):
 
 
 class RateQuota:
-    """A limit on an amount per second, for each who has one."""
+    """Limits on an amount per second."""
 
     def __init__(self, windows: QuotaWindows, limits: QuotaLimits, *, throttle_ms_max: int = INT_MAX) -> None:
         self._measures = _Measures(windows, limits, Rate)

@@ -1,4 +1,4 @@
-"""Sockets, request routing, purgatory, and one handler module per API family.
+"""Sockets, frames, the routing of requests to handlers, and the purgatory. It knows no API.
 
 `Server` accepts connections and owns the receive buffers; a `ClientConnection` cuts its byte stream into request
 frames in place and sends replies in request order; the `Router` decodes a frame and calls the handler

@@ -1,4 +1,4 @@
-"""What a handler is: a method registered for one API and a version range, and the request it is given."""
+"""Handlers, which are methods registered for one API and a range of versions, and the request that they are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Notices peers that close while their connection is not read: the event loop tells that to readers only."""
+"""Notices that a peer has closed a connection which the server does not read at the moment.
+
+The event loop reports that only for connections that are read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def tell_hang_ups(unread: Collection[ClientConnection]) -> None:
-    """Look at all of them in one call of the system, close those whose peer is gone, and tell the others."""
+    """Look at all of them in one system call. Close those whose peer is gone, and tell the others what is left."""
     if not unread:
         return
     poll = select.poll()

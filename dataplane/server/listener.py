@@ -1,4 +1,4 @@
-"""A listening socket: accepts on the event loop, bounded, and survives running out of descriptors."""
+"""A listening socket. It accepts on the event loop, a bounded number at a time, and survives a lack of descriptors."""
 
 from __future__ import annotations
 
@@ -59,8 +59,11 @@ class ListeningSocket:
         self._socket.close()
 
     def accept_waiting(self) -> None:
-        """Accept who waits. To be called whenever the position has moved, too: then it is known that those who come
-        later are younger than that."""
+        """Accept the connections that wait.
+
+        Call it whenever the metadata position moves, too. Then every connection that comes later is younger than that
+        position.
+        """
         if not self._accepting:
             return
         for _ in range(_ACCEPTS_PER_WAKE_UP):

@@ -1,8 +1,8 @@
-"""Requests with so many elements that others need turns of the event loop while they are read.
+"""Requests with very many elements, which are read in time slices.
 
-A request is read in place, in its connection's receive buffer, so its memory stays counted in the receive budget, and
-the connection hands on no other request meanwhile. A few are read at once, and some more handled; the others wait in
-their buffers.
+A request is read in place, in its connection's receive buffer. So its memory stays counted in the receive budget, and
+the connection hands on no other request meanwhile. A few such requests are read at the same time, and some more are
+handled. The others wait in their buffers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _M = TypeVar("_M", bound=Message)
 async def read_in_time_slices(
     connection: ClientConnection, steps: Generator[int, None, _M]
 ) -> tuple[_M, int] | None:
-    """The message and how many elements it has; None if the connection was closed meanwhile, and its buffer is gone.
+    """The message and the number of its elements. None if the connection was closed meanwhile, which frees the buffer.
 
     Raises MalformedMessage, also where there are more than `ELEMENTS_MAX`.
     """
@@ -54,7 +54,7 @@ async def read_in_time_slices(
 
 
 def check_elements(handler: Handler, elements: int) -> None:
-    """Raises POLICY_VIOLATION where the handler takes fewer, as Kafka does for large batches of its admin client."""
+    """Raises POLICY_VIOLATION if the handler takes fewer, as Kafka does for large batches of its admin client."""
     if elements > handler.elements_max:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -1,7 +1,7 @@
 """Generates the codecs of the served APIs before they are needed.
 
-A codec is generated at its first use, which takes a millisecond or more. A broker that has just become the leader
-would pay that for the first request of each kind, while every client of the partition waits.
+A codec is generated at its first use, which takes a millisecond or more. Without preparation, a broker that has just
+become the leader would pay this for the first request of each kind, while every client of the partition waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests parked until a condition or a deadline: one timer for all of them, and a cheap cancel."""
+"""Parks requests until a condition or a deadline. One timer serves all of them, and a cancel is cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of one connection that were received and not handled yet, and the memory they are in."""
+"""The receive buffer of one connection: bytes that are not handled yet, and the memory they occupy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests of each API were answered, and how long that took."""
+"""Counts the answered requests of each API, and measures how long the answers took."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""From a request frame to the handler registered for it, and from whatever goes wrong to the prescribed
-answer.
-"""
+"""Hands each request frame to the handler of its API, and answers every failure as the protocol prescribes."""
 
 from __future__ import annotations
 

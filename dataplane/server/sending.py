@@ -1,4 +1,4 @@
-"""What answers are made of, and the queue from which one socket sends them."""
+"""The parts that answers consist of, and the queue from which one socket sends them."""
 
 from __future__ import annotations
 

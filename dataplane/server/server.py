@@ -1,4 +1,4 @@
-"""The server: its listeners, its connections, and the watch over both."""
+"""The server: its listeners and connections, and the checks that run over them once a second."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Server:
         self._preparing = self._loop.create_task(prepare_codecs(self._table), name="codecs")
 
     def metadata_moved(self) -> None:
-        """The broker's image is another one now."""
+        """Tell the listeners that the broker's image has changed."""
         for listener in self.listeners:
             listener.accept_waiting()
 

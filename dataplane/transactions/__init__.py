@@ -1,2 +1,4 @@
-"""A broker's part in transactions: which batches are accepted, the markers that leaders write, and how their clients
-are told that one is over. What is decided is decided by the quorum (`metadata_quorum.state.transactions`)."""
+"""A broker's part in transactions: it accepts batches, writes markers, and tells clients that a transaction is over.
+
+The quorum decides about transactions (`metadata_quorum.state.transactions`).
+"""

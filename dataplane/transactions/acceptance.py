@@ -1,7 +1,7 @@
-"""Whether a transactional batch belongs to the open transaction of whoever sent it, as far as this broker knows.
+"""Judges whether a transactional batch belongs to the open transaction of its producer, as far as this broker knows.
 
-Pure. To be asked in the same turn of the loop as the append: between the two the transaction might end, and the batch
-would stand behind its marker, in no transaction at all (rule T2).
+Pure. Ask in the same turn of the loop as the append. Otherwise the transaction could end between the two, and the batch
+would stand behind the marker, in no transaction (rule T2).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ _NUMBERS = 2**31
 
 
 class TransactionGone(KafkaError):
-    """The producer is at an old epoch because its transaction was aborted, as after a timeout, and not because another
-    producer has replaced it: after an abort it may go on under the next epoch (KIP-588)."""
+    """The producer has an old epoch because its transaction was aborted, by a timeout for example.
+
+    No other producer has replaced it. After an abort it may go on under the next epoch (KIP-588).
+    """
 
     error_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -26,7 +28,7 @@ class TransactionGone(KafkaError):
 
 
 class Acceptance(Enum):
-    """What is to become of a batch that is not refused."""
+    """What happens to a batch that is not refused."""
 
     ACCEPT = "it is part of the open transaction"
     WAIT = "what this broker knows may be behind: it is asked again when more is known"
@@ -35,10 +37,10 @@ class Acceptance(Enum):
 def judge(
     table: TransactionTable, place: Place, producer_id: int, epoch: int, entry: ProducerEntry | None
 ) -> Acceptance:
-    """`entry`: what the log of that partition knows of the producer.
+    """Judge a batch. `entry` is what the log of the partition knows of the producer.
 
-    KafkaError: INVALID_PRODUCER_EPOCH if the producer has been fenced, TransactionGone if its transaction was aborted;
-    that stays so, whatever is still to come.
+    Raises KafkaError INVALID_PRODUCER_EPOCH if the producer has been fenced, and TransactionGone if its transaction was
+    aborted. Later metadata does not change these two.
     """
     known = table.by_producer.get(producer_id)
     if known is not None and known.may_recover(producer_id, epoch):
@@ -65,7 +67,7 @@ def judge(
 
 
 def is_behind(number: int, entry: ProducerEntry | None) -> bool:
-    """Whether a log has the marker of that transaction, or of a later one. Numbers start over after 2^31 - 1."""
+    """Whether the log has the marker of that transaction or of a later one. Numbers start over after 2^31 - 1."""
     if entry is None or entry.marker_number == NO_NUMBER:
         return False
     return not 0 < (number - entry.marker_number) % _NUMBERS < _NUMBERS // 2

@@ -1,4 +1,4 @@
-"""What requests about transactions may say. Each check raises KafkaError."""
+"""Checks of arguments in requests about transactions. Each raises KafkaError."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 def check_transactional_id(transactional_id: str) -> None:
-    """INVALID_REQUEST for an empty one."""
+    """Raises INVALID_REQUEST if the id is empty."""
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
 
 
 def check_timeout(timeout_ms: int, most: int) -> None:
-    """INVALID_TRANSACTION_TIMEOUT for one that is not above zero, or above what brokers allow."""
+    """Raises INVALID_TRANSACTION_TIMEOUT unless the timeout is above zero, and at most what brokers allow."""
     if not 0 < timeout_ms <= most:
         raise KafkaError(
             ErrorCode.INVALID_TRANSACTION_TIMEOUT,
@@ -21,7 +21,7 @@ def check_timeout(timeout_ms: int, most: int) -> None:
 
 
 def check_app_version(app_version: int) -> None:
-    """INVALID_REQUEST for what is neither a version nor -1."""
+    """Raises INVALID_REQUEST unless it is a version or -1."""
     if app_version < -1:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -1,4 +1,4 @@
-"""Waits until a decided transaction is over for its readers: then its client is told (rule T10)."""
+"""Clients wait here until their decided transaction is complete, which means that readers see its end (rule T10)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.protocol.transaction_table import Place, Transaction
 
 
 class CompletionWaits:
-    """One writer: the event loop."""
+    """The waiting requests by transactional id. One writer: the event loop."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -20,9 +20,10 @@ class CompletionWaits:
         self._settled: dict[str, int] = {}
 
     async def over(self, transactional_id: str, number: int, timeout_s: float) -> None:
-        """Every partition that has a leader has its markers, below its high watermark.
+        """Return once every partition that has a leader has its markers below its high watermark.
 
-        KafkaError: CONCURRENT_TRANSACTIONS if that takes longer: it is decided all the same, and the client asks again.
+        Raises KafkaError CONCURRENT_TRANSACTIONS if that takes longer than `timeout_s`. The transaction is decided all
+        the same, and the client asks again.
         """
         if self._is_over(transactional_id, number):
             return
@@ -43,7 +44,7 @@ class CompletionWaits:
                 self._waiting.pop(transactional_id, None)
 
     def image_changed(self, transactional_ids: Iterable[str], *, leaders_changed: bool) -> None:
-        """Some transactions, or who leads which partition."""
+        """Look again: these transactions have changed, or partitions have other leaders."""
         names = (
             list(self._waiting)
             if leaders_changed
@@ -56,8 +57,10 @@ class CompletionWaits:
                 del self._settled[name]
 
     def settled(self, transactional_id: str, number: int) -> None:
-        """The quorum's leader knows from the partitions' leaders that all markers are below their high watermarks. What
-        was decided it has told before."""
+        """The quorum's leader has heard from all partition leaders that the markers are below their high watermarks.
+
+        It sent the decision to this broker before.
+        """
         if self._is_decided(transactional_id, number):
             self._settled[transactional_id] = number
             self._tell(transactional_id)

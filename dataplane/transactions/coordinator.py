@@ -1,5 +1,8 @@
-"""Which broker speaks to the quorum for a transactional id. Any of them could: that one is named keeps an id's requests
-on one connection, and spreads ids over the brokers."""
+"""The broker that FindCoordinator names for a transactional id.
+
+Any broker could pass the requests on to the quorum. Naming one keeps the requests of an id on one connection, and
+spreads the ids over the brokers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's part in transactions, put together."""
+"""The broker as a participant in transactions: the parts of this package, put together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .markers import Markers, OffsetsEnded
 
 
 class TransactionParticipant:
-    """What follows the image of the metadata, in the turn of the loop in which that changes (rule T1)."""
+    """Follows the broker's image in the turn of the loop in which it changes (rule T1)."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class TransactionParticipant:
         self.completion_waits = CompletionWaits(image)
 
     def image_changed(self, delta: ImageDelta) -> None:
-        """The replicas have followed this change already: whoever leads now has written what its partitions lacked."""
+        """Follow a change. The replicas have done so before: leaders have written the markers that were missing."""
         if delta.transactions:
             self.markers.image_changed(delta.transactions)
             self.gate.image_changed()
@@ -40,10 +40,10 @@ class TransactionParticipant:
             self.completion_waits.image_changed(delta.transactions, leaders_changed=leaders_changed)
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads a partition now."""
+        """Write the markers that a partition lacks, which this broker leads from now on."""
         self.markers.elected(partition)
 
     def close(self) -> None:
-        """Refuse what waits, write no more markers."""
+        """Refuse the batches that wait, and write no more markers."""
         self.gate.close()
         self.markers.close()

@@ -1,11 +1,11 @@
-"""Tokens: with one, any process may join an open transaction.
+"""Tokens: a process that has the token of an open transaction may join it.
 
 A token is text that fits in a URL, a job's parameters or an environment variable:
-``v1.<base64url of owner's producer id, its epoch, number, transactional id>.<base64url of HMAC-SHA256>``. It says which
-transaction is meant; that it was given out by this cluster is all that the MAC proves. Whether the transaction is still
-open is for the quorum to say.
+``v1.<base64url of owner's producer id, its epoch, number, transactional id>.<base64url of HMAC-SHA256>``. It names a
+transaction. The MAC proves only that this cluster issued the token. The quorum knows whether the transaction is still
+open.
 
-Pure. Nothing of a token is looked at before its MAC has been found right.
+Pure. Nothing of a token is read before its MAC has been found right.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What a setting's value is and where it comes from: the chain from a resource's own setting down to the
-default.
-"""
+"""The value of a setting, and its source: the chain from a resource's own setting down to the default."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ class EffectiveSetting:
 
 
 class ConfigView:
-    """Settings of what the quorum keeps settings for, dynamic ones from the image, static ones from the file."""
+    """Settings of each kind of resource. Dynamic ones come from the image, static ones from the file."""
 
     def __init__(self, quorum: Quorum, broker: BrokerSettings) -> None:
         self._quorum = quorum

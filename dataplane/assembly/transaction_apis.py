@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .cluster.internal_topics import OFFSETS_TOPIC
-from .cluster.topic_creation import TopicCreator
-from .configuration.config import BrokerConfig
-from .groups.coordinator import GroupCoordinator
-from .handlers.abort_transaction import AbortTransactionHandlers
-from .handlers.add_to_txn import AddToTxnHandlers
-from .handlers.cuts import CutHandlers
-from .handlers.delete_transactional_id import DeleteTransactionalIdHandlers
-from .handlers.describe_transactions import DescribeTransactionsHandlers
-from .handlers.end_txn import EndTxnHandlers
-from .handlers.init_producer_id import InitProducerIdHandlers
-from .handlers.shared_transactions import SharedTransactionHandlers
-from .handlers.txn_offset_commit import TxnOffsetCommitHandlers
-from .handlers.write_txn_markers import WriteTxnMarkersHandlers
-from .quorum.session import QuorumSession
-from .replication.replicas.replicas import Replicas
-from .runtime.clocks import wall_ms
-from .transactions.client_commands import ClientOrigins
-from .transactions.offsets_due import OffsetsDue
-from .transactions.participant import TransactionParticipant
-from .transactions.producer_ids import ProducerIds, blocks_from
-from .transactions.tokens import TransactionTokens
+from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..cluster.topic_creation import TopicCreator
+from ..configuration.config import BrokerConfig
+from ..groups.coordinator import GroupCoordinator
+from ..handlers.abort_transaction import AbortTransactionHandlers
+from ..handlers.add_to_txn import AddToTxnHandlers
+from ..handlers.cuts import CutHandlers
+from ..handlers.delete_transactional_id import DeleteTransactionalIdHandlers
+from ..handlers.describe_transactions import DescribeTransactionsHandlers
+from ..handlers.end_txn import EndTxnHandlers
+from ..handlers.init_producer_id import InitProducerIdHandlers
+from ..handlers.shared_transactions import SharedTransactionHandlers
+from ..handlers.txn_offset_commit import TxnOffsetCommitHandlers
+from ..handlers.write_txn_markers import WriteTxnMarkersHandlers
+from ..quorum.session import QuorumSession
+from ..replication.replicas.replicas import Replicas
+from ..runtime.clocks import wall_ms
+from ..transactions.client_commands import ClientOrigins
+from ..transactions.offsets_due import OffsetsDue
+from ..transactions.participant import TransactionParticipant
+from ..transactions.producer_ids import ProducerIds, blocks_from
+from ..transactions.tokens import TransactionTokens
 
 
 def transaction_handlers(
