@@ -31,6 +31,7 @@ from ...protocol.messages.metadata_records import (
 from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from ...protocol.messages.partition_commands import AlterPartition, ElectLastKnown, ElectLeaders
 from ...protocol.messages.quorum_commands import (
+    COMMANDS,
     Session,
     decode_command,
     encode_result,
@@ -265,3 +266,6 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     FindOrBegin: transactions.find_or_begin,
     DeclareRestored: restoration.declare,
 }
+
+if left := set(COMMANDS.values()) ^ set(_COMMANDS):
+    raise TypeError(f"the controller's table and the list of commands differ: {left}")
