@@ -17,6 +17,7 @@ from ottla.protocol.messages.list_offsets import (
 
 from ..fetching.reading import READ_COMMITTED
 from ..log import is_damage
+from ..log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
@@ -152,12 +153,12 @@ def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _S
         return _NOTHING  # no segment is or will be on another tier
     if timestamp == MAX_TIMESTAMP:
         # Whether what has it counts is not known while its transaction is open: as in Kafka nothing is told then.
-        largest = log.max_timestamp_offset(leader.high_watermark if seen is _Seen.STABLE else end)
+        largest = max_timestamp_offset(log, leader.high_watermark if seen is _Seen.STABLE else end)
         return _NOTHING if largest is None or largest.offset >= end else _Found(*largest)
     if timestamp < 0 and timestamp != LATEST:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
     if timestamp != LATEST:
-        found = log.offset_for_timestamp(timestamp, end)
+        found = offset_for_timestamp(log, timestamp, end)
         if found is not None:
             return _Found(*found)
     if seen is not _Seen.ALL and leader.high_watermark < leader.epoch_start_offset:

@@ -1,4 +1,4 @@
-"""The oldest segments of a log: what retention, DeleteRecords and a later log start let go of.
+"""The segments of a log that nothing is appended to any more: dropped by retention, replaced by compaction.
 
 Whole segments go, each with its indexes. What only they tell of producers must be durable elsewhere before.
 """
@@ -8,12 +8,18 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import KafkaError
 from .producers.producer_loading import told_by_batches_from
 from .producers.producer_snapshot import snapshot_path, write_snapshot
 from .retention import segments_to_drop
+from .segments.segment_swap import swap_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from .open_log import OpenLog
+    from .segments.segment import Segment
     from .transactions import LogTransactions
 
 _DROPPED_AT_ONCE = 16
@@ -21,7 +27,7 @@ _DROPPED_AT_ONCE = 16
 
 
 class OldSegments:
-    """Drops the oldest segments of one log, a few at a time."""
+    """Drops the oldest ones, a few at a time, and swaps compacted ones in."""
 
     __slots__ = ("_log", "_transactions", "awaits_flush")
 
@@ -105,6 +111,31 @@ class OldSegments:
             for base in bases[:dropped]:
                 snapshot_path(log.directory, base).unlink(missing_ok=True)
         return dropped
+
+    def replace(self, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
+        """Put compacted segments in the place of adjoining inactive ones (`segment_swap` says how).
+
+        ``old`` are segments of the log; ``new_files`` are their successors, ``<base>.log.cleaned`` beside them,
+        flushed, with both indexes under the same suffix. The first takes the base of the first of ``old``, the others
+        that of any. Each ends where what it replaces does: what lies behind a segment that ends early counts as lost
+        with its end after a crash. Whoever reads the old ones through a slice goes on.
+
+        Raises:
+            ValueError: the log has moved on since (retention, a truncation), or the files do not fit; nothing has
+                changed, and the files are still there.
+            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, and opening it finishes or undoes the swap.
+        """
+        log = self._log
+        log.check_usable()
+        log.segment_list.check_replaceable(old)
+        log.segment_list.note_gaps()
+        try:
+            swap_in(log.segment_list, old, new_files)
+        except KafkaError as error:
+            log.fail(error)
+            raise
+        for segment in old[1:]:
+            snapshot_path(log.directory, segment.base_offset).unlink(missing_ok=True)
 
     def _producers_durable_without(self) -> int:
         """The offset below which segments tell nothing of producers that is not durable elsewhere."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ...protocol.errors import KafkaError
     from .config import LogConfig
     from .leader_epochs import LeaderEpochs
     from .producers.producer_state import ProducerStates
@@ -27,6 +28,9 @@ class OpenLog(Protocol):
     def segment_list(self) -> SegmentList: ...
     def check_usable(self) -> None:
         """Raises KafkaError: KAFKA_STORAGE_ERROR."""
+
+    def fail(self, error: KafkaError) -> None:
+        """Take the log offline."""
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment at the log end. Raises KafkaError: KAFKA_STORAGE_ERROR."""

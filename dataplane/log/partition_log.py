@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -31,16 +31,14 @@ from .leader_epochs import LeaderEpochs
 from .old_segments import OldSegments
 from .placement import Placement, must_roll, place_fetched, place_produced, roll_jitter_ms
 from .producers.producer_loading import load_producers
-from .producers.producer_snapshot import drop_snapshots_above, snapshot_path, write_snapshot
+from .producers.producer_snapshot import drop_snapshots_above, write_snapshot
 from .producers.producer_state import ProducerStates
 from .recovery.recovery import OpenRequest, open_folder
 from .segments.descriptors import FileCache
 from .segments.log_slice import LogSlice
 from .segments.segment import Segment
 from .segments.segment_list import SegmentList
-from .segments.segment_swap import mark_gaps, note_gap, swap_in
 from .storage_errors import DISK_FULL, disk_error, is_unreadable, lacks_resources, may_pass
-from .timestamps import TimestampOffset, find_timestamp, largest_timestamp
 from .transactions import LogTransactions
 
 logger = logging.getLogger(__name__)
@@ -75,7 +73,9 @@ class PartitionLog:
         self.on_failure: OnFailure | None = None
         """Called once when the log goes offline while in use, in the thread that found out."""
         opened = open_folder(request)
-        self.segment_list = SegmentList(self.directory, request.files, opened.segments, opened.next_offset)
+        self.segment_list = SegmentList(
+            self.directory, request.files, opened.segments, opened.next_offset, has_gaps=opened.has_gaps
+        )
         self.log_end_offset = opened.next_offset
         self.log_start_offset = min(
             max(request.log_start_offset, opened.segments[0].base_offset), opened.next_offset
@@ -83,7 +83,6 @@ class PartitionLog:
         self.durability = Durability(self.directory, request.recovery_point)
         self.leader_epochs: LeaderEpochs = opened.leader_epochs
         self.producers: ProducerStates = opened.producers
-        self._has_gaps = opened.has_gaps
         self.transactions = LogTransactions(self)
         """What it has to say of the transactions in it."""
         self.old_segments = OldSegments(self, self.transactions)
@@ -130,7 +129,7 @@ class PartitionLog:
     @property
     def is_contiguous(self) -> bool:
         """Whether each batch begins where the one before ended: it was never compacted, nor copied from such a log."""
-        return not (self.config.compacted or self._has_gaps)
+        return not (self.config.compacted or self.segment_list.has_gaps)
 
     @property
     def size(self) -> int:
@@ -179,7 +178,7 @@ class PartitionLog:
         if self.failure is not None:
             raise self.failure
 
-    def _fail(self, error: KafkaError) -> None:
+    def fail(self, error: KafkaError) -> None:
         """Take the log offline; one that was closed meanwhile has no files left to be certain about."""
         if self.failure is None:
             self.failure = error
@@ -250,9 +249,7 @@ class PartitionLog:
     def append_unsequenced(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
         """As leader, append what this broker has composed itself: no producer's sequence is looked at, nor what the
         topic's configuration allows. So go the offsets that are committed in a transaction.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
         self.check_usable()
         parsed = list(walk_batches(batches))
@@ -273,9 +270,7 @@ class PartitionLog:
         """As leader, append the marker that ends a producer's transaction; who may do so has been decided.
 
         ``number`` is the transaction's; with `NO_NUMBER` the one that the log has of the producer stays.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
         self.check_usable()
         marker = ControlRecord(ControlType.COMMIT if commit else ControlType.ABORT, number, commit_index)
@@ -339,7 +334,7 @@ class PartitionLog:
         if end_offset < self.log_end_offset:
             self.truncate_fully_and_start_at(end_offset)
         if placement.has_gaps:
-            self._note_gaps()
+            self.segment_list.note_gaps()
         max_timestamp = self._append(batches, placement, now_ms)
         for _, base_offset, header, _ in placement.batches:
             if header.partition_leader_epoch > epochs.latest_epoch:
@@ -394,9 +389,9 @@ class PartitionLog:
         try:
             os.ftruncate(self.segment_list.fd, position)
         except OSError:
-            self._fail(failure)
+            self.fail(failure)
         if error.errno not in DISK_FULL:
-            self._fail(failure)
+            self.fail(failure)
 
     # Reading
 
@@ -429,7 +424,7 @@ class PartitionLog:
             )
         except KafkaError as error:
             if is_unreadable(error):
-                self._fail(error)
+                self.fail(error)
             raise
         if found is None:
             return LogSlice(None, 0, 0, offset)
@@ -440,40 +435,13 @@ class PartitionLog:
         failure = disk_error("read", self.directory, error)
         failure.__cause__ = error
         if is_unreadable(failure):
-            self._fail(failure)
-
-    def offset_for_timestamp(self, timestamp: int, upto_offset: int) -> TimestampOffset | None:
-        """The first record below ``upto_offset`` whose timestamp is at or after ``timestamp`` (ms); None if
-        none is.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.check_usable()
-        found = find_timestamp(self.segment_list.copy(), timestamp, self.log_start_offset)
-        return None if found is None or found.offset >= upto_offset else found
-
-    def max_timestamp_offset(self, upto_offset: int | None = None) -> TimestampOffset | None:
-        """The record with the largest timestamp below ``upto_offset`` (None: the log end); None if there is
-        none.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.check_usable()
-        return largest_timestamp(
-            self.segment_list.copy(),
-            self.log_end_offset if upto_offset is None else upto_offset,
-            self.log_start_offset,
-        )
+            self.fail(failure)
 
     # Rolling and cutting
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment at the log end, unless the active one is still empty.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
         """
         active = self.segment_list.active
         if active.size == 0:
@@ -485,20 +453,16 @@ class PartitionLog:
     def leave_out_to(self, offset: int) -> None:
         """Have the log end at ``offset``, with nothing between its last record and there: what it is a copy of
         ends so.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.check_usable()
         self.segment_list.active.finish()
-        self._start_behind_gap(offset, self.segment_list.active.created_ms)
+        self.segment_list.start_behind_gap(offset, self.segment_list.active.created_ms)
         self.log_end_offset = offset
 
     def truncate_to(self, offset: int) -> None:
         """Cut the log so that it ends at ``offset``, or at the start of the batch that holds it.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
         """
         self.check_usable()
         if offset >= self.log_end_offset:
@@ -507,13 +471,13 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         segment, position, cut = self.segment_list.find_cut(offset)
-        left_end = segment.end_before(position) if self._has_gaps else cut
+        left_end = segment.end_before(position) if self.segment_list.has_gaps else cut
         with self._cutting(min(cut, left_end)):
             self._truncate(segment, position, cut)
             if left_end < cut:
                 # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
                 segment.finish()
-                self._start_behind_gap(cut, segment.created_ms)
+                self.segment_list.start_behind_gap(cut, segment.created_ms)
 
     def _truncate(self, segment: Segment, position: int, cut: int) -> None:
         self.segment_list.cut(segment, position, cut)
@@ -531,9 +495,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and continue, empty, at ``offset``.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
         """
         self.check_usable()
         now_ms = self.segment_list.active.created_ms
@@ -555,10 +517,10 @@ class PartitionLog:
             yield
         except OSError as error:
             failure = disk_error("truncate", self.directory, error)
-            self._fail(failure)
+            self.fail(failure)
             raise failure from error
         except KafkaError as error:
-            self._fail(error)
+            self.fail(error)
             raise
 
     def advance_log_start_offset(self, offset: int) -> None:
@@ -577,43 +539,6 @@ class PartitionLog:
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self.old_segments.drop_below(offset)
-
-    def replace_segments(self, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
-        """Put compacted segments in the place of adjoining inactive ones (`segment_swap` says how).
-
-        ``old`` are segments of `segments`; ``new_files`` are their successors, ``<base>.log.cleaned`` beside
-        them, flushed, with both indexes under the same suffix. The first takes the base of the first of
-        ``old``, the others that of any. Each ends where what it replaces does: what lies behind a segment that
-        ends early counts as lost with its end after a crash. Whoever reads the old ones through a slice goes on.
-
-        Raises:
-            ValueError: the log has moved on since (retention, a truncation), or the files do not fit; nothing
-                has changed, and the files are still there.
-            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, and opening it finishes or undoes the
-                swap.
-        """
-        self.check_usable()
-        self.segment_list.check_replaceable(old)
-        self._note_gaps()
-        try:
-            swap_in(self.segment_list, old, new_files)
-        except KafkaError as error:
-            self._fail(error)
-            raise
-        for segment in old[1:]:
-            snapshot_path(self.directory, segment.base_offset).unlink(missing_ok=True)
-
-    def _note_gaps(self) -> None:
-        if not self._has_gaps:
-            mark_gaps(self.directory)
-            self._has_gaps = True
-            self.segment_list.changed = True
-
-    def _start_behind_gap(self, base_offset: int, now_ms: int) -> None:
-        """Start a segment that does not continue the active one, which ends before."""
-        note_gap(self.directory, base_offset)
-        self._has_gaps = True
-        self.segment_list.start_segment(base_offset, now_ms)
 
     # Flushing and closing
 
@@ -634,22 +559,20 @@ class PartitionLog:
                 durable.sync_segments(segments)
             except KafkaError as error:
                 if not lacks_resources(error):
-                    self._fail(error)
+                    self.fail(error)
                 raise
             try:
                 durable.sync_the_rest(self.segment_list, self.leader_epochs)
             except KafkaError as error:
                 if not may_pass(error):
-                    self._fail(error)
+                    self.fail(error)
                 raise
             return durable.flushed(cuts, target, segments)
 
     def close(self, *, clean: bool) -> None:
         """Let go of all files; ``clean`` flushes first and leaves indexes and a producer snapshot that say
         all.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         try:
             if clean:

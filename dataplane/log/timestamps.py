@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...protocol.record import decode_records
 from ...protocol.record_batch import BatchHeader
 from .segments.segment import Segment
 from .storage_errors import BrokenBatch, damage, disk_error
+
+if TYPE_CHECKING:
+    from .open_log import OpenLog
 
 
 class TimestampOffset(NamedTuple):
@@ -19,6 +22,29 @@ class TimestampOffset(NamedTuple):
     timestamp: int
     offset: int
     leader_epoch: int
+
+
+def offset_for_timestamp(log: OpenLog, timestamp: int, upto_offset: int) -> TimestampOffset | None:
+    """The first record below ``upto_offset`` whose timestamp is at or after ``timestamp`` (ms); None if none is.
+
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    log.check_usable()
+    found = find_timestamp(log.segment_list.copy(), timestamp, log.log_start_offset)
+    return None if found is None or found.offset >= upto_offset else found
+
+
+def max_timestamp_offset(log: OpenLog, upto_offset: int | None = None) -> TimestampOffset | None:
+    """The record with the largest timestamp below ``upto_offset`` (None: the log end); None if there is none.
+
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    log.check_usable()
+    return largest_timestamp(
+        log.segment_list.copy(),
+        log.log_end_offset if upto_offset is None else upto_offset,
+        log.log_start_offset,
+    )
 
 
 def find_timestamp(

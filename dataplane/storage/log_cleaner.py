@@ -315,7 +315,7 @@ def _swap(
     if not partition_log.config.compacted:
         raise _Aborted("its cleanup.policy has changed")
     try:
-        partition_log.replace_segments([segments[base] for base in done.segments], [done.file])
+        partition_log.old_segments.replace([segments[base] for base in done.segments], [done.file])
     except (ValueError, KafkaError) as error:
         raise _Aborted(str(error)) from error
 

@@ -23,6 +23,7 @@ from ..producers.producer_loading import load_producers, rebuild_transaction_ind
 from ..producers.producer_state import ProducerStates
 from ..segments.batch_walk import SCAN_CHUNK, walk_file
 from ..segments.descriptors import FileCache
+from ..segments.gaps import has_gaps, noted_gaps
 from ..segments.segment import (
     DOOMED_SUFFIX,
     LOG_SUFFIX,
@@ -31,7 +32,7 @@ from ..segments.segment import (
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from ..segments.segment_swap import finish_swaps, has_gaps, noted_gaps
+from ..segments.segment_swap import finish_swaps
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .recovered_epochs import EpochFell, RecoveredEpochs
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .aborted_transaction import AbortedTransaction
 from .descriptors import FileCache
+from .gaps import mark_gaps, note_gap
 from .log_slice import LogSlice
 from .segment import Segment
 
@@ -39,10 +40,17 @@ class SegmentList:
         "changed",
         "doomed",
         "fd",
+        "has_gaps",
     )
 
     def __init__(
-        self, directory: Path, files: FileCache, segments: Sequence[Segment], log_end_offset: int
+        self,
+        directory: Path,
+        files: FileCache,
+        segments: Sequence[Segment],
+        log_end_offset: int,
+        *,
+        has_gaps: bool = False,
     ) -> None:
         self._directory = directory
         self._files = files
@@ -58,6 +66,8 @@ class SegmentList:
         """Descriptor of the active segment."""
         self.changed = True
         """Whether files were created or renamed since the directory was last flushed."""
+        self.has_gaps = has_gaps
+        """Whether offsets may be left out between batches."""
         self.doomed: list[Path] = []
         """Files renamed for deletion."""
         self.note_boundary(log_end_offset, self.active.size)
@@ -132,6 +142,25 @@ class SegmentList:
         self._bases.append(base_offset)
         self.active, self.fd = fresh, fd
         self._restart_boundaries(base_offset)
+
+    def note_gaps(self) -> None:
+        """Offsets are about to be left out between batches, which a restart must know.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if not self.has_gaps:
+            mark_gaps(self._directory)
+            self.has_gaps = True
+            self.changed = True
+
+    def start_behind_gap(self, base_offset: int, now_ms: int) -> None:
+        """Start a segment that does not continue the active one, which ends before.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        note_gap(self._directory, base_offset)
+        self.has_gaps = True
+        self.start_segment(base_offset, now_ms)
 
     def _restart_boundaries(self, offset: int) -> None:
         self._boundaries.clear()

@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..durable_files import sync_directory, write_atomically
+from ..durable_files import sync_directory
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_walk import SCAN_CHUNK, walk_file
 from .segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
@@ -27,10 +27,6 @@ from .segment_list import SegmentList
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-GAPS_MARK = "offset-gaps"
-"""A file beside the segments: the log leaves offsets out, so recovery must not take that for damage. Within segments it
-may be anywhere. Between two of them only before those whose first offsets the file names, a line for each: any other
-segment continues the one before it, or what that had at its end is lost."""
 _CLEANED_LOG = LOG_SUFFIX + CLEANED_SUFFIX
 _SWAP_LOG = LOG_SUFFIX + SWAP_SUFFIX
 # The log comes last: its name is what tells how far a swap got.
@@ -38,39 +34,6 @@ _FILES = (TRANSACTION_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_
 _OPTIONAL = (TRANSACTION_INDEX_SUFFIX,)
 
 logger = logging.getLogger(__name__)
-
-
-def mark_gaps(directory: Path) -> None:
-    """Note for good that the log in ``directory`` leaves offsets out. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-    try:
-        (directory / GAPS_MARK).touch()
-    except OSError as error:
-        raise disk_error("create", directory / GAPS_MARK, error) from error
-
-
-def note_gap(directory: Path, base_offset: int) -> None:
-    """Note for good that offsets are left out before the segment at ``base_offset``, which is about to be made. Raises
-    KafkaError: KAFKA_STORAGE_ERROR."""
-    noted = sorted({*noted_gaps(directory), base_offset})
-    write_atomically(directory / GAPS_MARK, "".join(f"{base}\n" for base in noted).encode(), sync=True)
-
-
-def has_gaps(directory: Path) -> bool:
-    """Whether `mark_gaps` or `note_gap` was called for it."""
-    return (directory / GAPS_MARK).exists()
-
-
-def noted_gaps(directory: Path) -> frozenset[int]:
-    """The offsets given to `note_gap`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-    path = directory / GAPS_MARK
-    try:
-        return frozenset(int(line) for line in path.read_text().splitlines())
-    except FileNotFoundError:
-        return frozenset()
-    except OSError as error:
-        raise disk_error("read", path, error) from error
-    except ValueError as error:
-        raise damage(path, 0, f"not an offset on every line: {error}") from error
 
 
 def swap_in(segments: SegmentList, old: Sequence[Segment], new_files: Sequence[Path]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog, is_damage
 from ottla.dataplane.log.producers.producer_state import NO_NUMBER
+from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, parse_header
 from tests.dataplane.log.batches import make_batch
@@ -62,7 +63,7 @@ def _read_committed(log: PartitionLog) -> None:
 
 
 def _look_up_by_time(log: PartitionLog) -> None:
-    log.offset_for_timestamp(1_010, log.log_end_offset)
+    offset_for_timestamp(log, 1_010, log.log_end_offset)
 
 
 @pytest.mark.parametrize("used_before", [False, True])
@@ -97,7 +98,7 @@ def test_a_cut_index_is_damage_and_the_rest_of_the_log_is_read(
 
 @pytest.mark.parametrize("harm", [_cut_within_an_entry, _emptied, _removed])
 def test_a_restart_builds_cut_indexes_anew(log: PartitionLog, harm: Callable[[Path], None]) -> None:
-    expected = log.offset_for_timestamp(1_010, log.log_end_offset)
+    expected = offset_for_timestamp(log, 1_010, log.log_end_offset)
     log.close(clean=True)
     for suffix in ("index", "timeindex"):
         harm(log.directory / f"{0:020d}.{suffix}")
@@ -106,7 +107,7 @@ def test_a_restart_builds_cut_indexes_anew(log: PartitionLog, harm: Callable[[Pa
     )
     try:
         _read(again)
-        assert again.offset_for_timestamp(1_010, again.log_end_offset) == expected
+        assert offset_for_timestamp(again, 1_010, again.log_end_offset) == expected
     finally:
         again.close(clean=False)
 
@@ -125,7 +126,7 @@ def test_an_index_that_is_cut_while_it_grows_goes_on_without_what_is_gone(tmp_pa
         piece = log.read(offset, 100, log.log_end_offset, at_least_one=True)
         assert parse_header(piece.read()).base_offset == offset
         piece.release()
-        found = log.offset_for_timestamp(1_000 + offset, log.log_end_offset)
+        found = offset_for_timestamp(log, 1_000 + offset, log.log_end_offset)
         assert found is not None
         assert found.offset == offset
     log.close(clean=False)

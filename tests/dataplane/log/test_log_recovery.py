@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog, RefusedRecords
+from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import encode_batch
@@ -139,7 +140,7 @@ def test_lost_indexes_are_rebuilt(tmp_path: Path, suffix: str) -> None:
             path.write_bytes(path.read_bytes()[:-3])
     log = _open(tmp_path / "t-0", config, clean=True, recovery_point=60)
     assert _content(log) == content
-    found = log.offset_for_timestamp(33, 60)
+    found = offset_for_timestamp(log, 33, 60)
     assert found is not None
     assert found.offset == 33
     log.close(clean=False)
@@ -343,11 +344,11 @@ def test_timestamps_are_found_within_a_batch(tmp_path: Path, compression: Compre
         (1010, (2000, 4, 4)),
         (2006, (2009, 6, 4)),
     ):
-        assert log.offset_for_timestamp(asked, 12) == expected
-    assert log.offset_for_timestamp(2010, 12) is None
-    assert log.offset_for_timestamp(2000, 4) is None
-    assert log.max_timestamp_offset() == (2009, 6, 4)
-    assert log.max_timestamp_offset(4) == (1009, 2, 4)
+        assert offset_for_timestamp(log, asked, 12) == expected
+    assert offset_for_timestamp(log, 2010, 12) is None
+    assert offset_for_timestamp(log, 2000, 4) is None
+    assert max_timestamp_offset(log) == (2009, 6, 4)
+    assert max_timestamp_offset(log, 4) == (1009, 2, 4)
     log.close(clean=False)
 
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.segments.descriptors import FileCache
 from ottla.dataplane.log.segments.segment import Segment
+from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.protocol.record_batch import parse_header, walk_batches
 from tests.dataplane.log.batches import make_batch
 
@@ -126,7 +127,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         for path in (fresh.path, fresh.offset_index.path, fresh.time_index.path):
             os.rename(path, self.log.directory / (path.name + ".cleaned"))
         aside.rmdir()
-        self.log.replace_segments(old, [self.log.directory / (fresh.path.name + ".cleaned")])
+        self.log.old_segments.replace(old, [self.log.directory / (fresh.path.name + ".cleaned")])
         self.batches = [batch for batch in self.batches if batch not in mine or batch in left]
 
     # Cutting
@@ -274,11 +275,11 @@ class LogAgainstAList(RuleBasedStateMachine):
             return  # Only decoding the batch could tell, and these hold no records.
         visible = [b for b in self.batches if b[0] >= start]
         late = [b for b in visible if b[3] >= timestamp]
-        found = self.log.offset_for_timestamp(timestamp, self.end)
+        found = offset_for_timestamp(self.log, timestamp, self.end)
         assert found == ((late[0][3], late[0][0], late[0][2]) if late else None)
         if visible:
             best = max(visible, key=lambda b: (b[3], -b[0]))
-            assert self.log.max_timestamp_offset() == (best[3], best[0], best[2])
+            assert max_timestamp_offset(self.log) == (best[3], best[0], best[2])
 
 
 TestLogAgainstAList = LogAgainstAList.TestCase

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog, RefusedRecords
+from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import NewRecord, decode_records, encode_batch
@@ -50,11 +51,11 @@ def test_the_true_largest_timestamp_is_stored(tmp_path: Path, codec: Compression
         assert result.max_timestamp == start + 5
     assert [header.max_timestamp - NOW for header in stored(log)] == [5, 15, 25]
     for asked, offset in ((0, 0), (5, 1), (6, 3), (25, 7)):
-        found = log.offset_for_timestamp(NOW + asked, log.log_end_offset)
+        found = offset_for_timestamp(log, NOW + asked, log.log_end_offset)
         assert found is not None
         assert found.offset == offset
-    assert log.offset_for_timestamp(NOW + 26, log.log_end_offset) is None
-    latest = log.max_timestamp_offset()
+    assert offset_for_timestamp(log, NOW + 26, log.log_end_offset) is None
+    latest = max_timestamp_offset(log)
     assert latest is not None
     assert (latest.offset, latest.timestamp) == (7, NOW + 25)
     log.close(clean=False)
@@ -124,10 +125,10 @@ def test_a_header_that_an_older_broker_stored_without_its_time_tells_the_first_o
         log.append_as_follower(memoryview(batch), NOW)
     log.flush()
     for _ in range(2):
-        found = log.offset_for_timestamp(NOW + 15, log.log_end_offset)
+        found = offset_for_timestamp(log, NOW + 15, log.log_end_offset)
         assert found is not None
         assert (found.offset, found.timestamp) == (3, NOW + 15)
-        latest = log.max_timestamp_offset()
+        latest = max_timestamp_offset(log)
         assert latest is not None
         assert latest.offset == 4
         assert [segment.largest_timestamp_ms() for segment in log.segments] == [NOW + 20]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.retention import segments_to_drop
+from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
@@ -115,7 +116,7 @@ def test_a_log_whose_records_are_all_over_goes_on_empty_behind_them(tmp_path: Pa
     with pytest.raises(KafkaError) as caught:
         log.read(9, 100, 10, at_least_one=True)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
-    found = log.offset_for_timestamp(0, 10), log.max_timestamp_offset()
+    found = offset_for_timestamp(log, 0, 10), max_timestamp_offset(log)
     assert found == (None, None)
     _append(log, 1)
     log.close(clean=True)

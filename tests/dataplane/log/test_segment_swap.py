@@ -11,6 +11,7 @@ import pytest
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.segments.descriptors import FileCache
 from ottla.dataplane.log.segments.segment import Segment
+from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.record_batch import walk_batches
 from tests.dataplane.log.batches import make_batch
@@ -77,12 +78,12 @@ def test_readers_see_what_is_left_and_a_slice_of_before_stays_whole(tmp_path: Pa
     assert len(inactive) >= 4
     active_base = log.segments[-1].base_offset
     before = log.read(4, 100, log.log_end_offset, at_least_one=True)
-    log.replace_segments(inactive, _compact(log, [list(inactive[:2]), list(inactive[2:])]))
+    log.old_segments.replace(inactive, _compact(log, [list(inactive[:2]), list(inactive[2:])]))
     assert [header.base_offset for _, header in walk_batches(before.read())] == [4]
     before.release()
     left = [offset for offset in KEPT if offset < active_base] + list(range(active_base, 18))
     assert _offsets(log) == left
-    found = log.offset_for_timestamp(6, log.log_end_offset)
+    found = offset_for_timestamp(log, 6, log.log_end_offset)
     assert found is not None
     assert found.offset == 9
     log.append_as_leader(memoryview(make_batch()), 2, NOW)
@@ -116,7 +117,7 @@ def test_a_crash_after_any_step_leaves_the_old_or_the_new(
     new = _compact(log, groups)
     monkeypatch.setattr(os, "rename", rename)
     monkeypatch.setattr(Path, "rename", lambda self, target: rename(self, target))
-    log.replace_segments(inactive, new)
+    log.old_segments.replace(inactive, new)
     copy()
     monkeypatch.undo()
     log.close(clean=False)
@@ -199,12 +200,12 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> Non
         ([], files),
     ):
         with pytest.raises(ValueError, match=r"\S"):
-            log.replace_segments(old, new)
+            log.old_segments.replace(old, new)
     log.advance_log_start_offset(second.base_offset)
     with pytest.raises(ValueError, match="any more"):
-        log.replace_segments([first], files)
+        log.old_segments.replace([first], files)
     assert _offsets(log) == list(range(second.base_offset, 18))
-    log.replace_segments([second], files)
+    log.old_segments.replace([second], files)
     log.close(clean=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.log.timestamps import TimestampOffset
+from ottla.dataplane.log.timestamps import TimestampOffset, max_timestamp_offset, offset_for_timestamp
 from ottla.protocol.record import encode_batch
 from tests.dataplane.log.compaction.histories import History
 from tests.poisoned import POISONS, poisoned
@@ -21,7 +21,7 @@ def test_the_header_says_that_it_is_in_the_batch(tmp_path: Path, kind: str) -> N
     log.write([(b"k", b"v")], timestamp_ms=260)
     end = log.log.log_end_offset
     in_it = TimestampOffset(300, at, 0), TimestampOffset(300, at + 1, 0)  # as far as records can be read
-    assert log.log.offset_for_timestamp(270, end) in in_it
-    assert log.log.offset_for_timestamp(301, end) is None
-    assert log.log.offset_for_timestamp(90, end) == TimestampOffset(100, 0, 0)
-    assert log.log.max_timestamp_offset(end) in in_it
+    assert offset_for_timestamp(log.log, 270, end) in in_it
+    assert offset_for_timestamp(log.log, 301, end) is None
+    assert offset_for_timestamp(log.log, 90, end) == TimestampOffset(100, 0, 0)
+    assert max_timestamp_offset(log.log, end) in in_it

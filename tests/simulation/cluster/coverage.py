@@ -128,7 +128,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 "retain",
                 lambda _arguments, dropped: "segments retained no longer" if dropped else None,
             ),
-            (PartitionLog, "replace_segments", lambda _arguments, _result: "segments compacted"),
+            (OldSegments, "replace", lambda _arguments, _result: "segments compacted"),
             (OfflineReplicas, "add", lambda _arguments, _result: "replica offline"),
             (Damage, "condemn", lambda _arguments, _result: "damaged log found in use"),
             (Damage, "_begin", lambda _arguments, _result: "damaged replica made anew"),

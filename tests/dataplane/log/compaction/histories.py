@@ -126,7 +126,7 @@ def job_for(
 def swap(log: PartitionLog, done: GroupCleaned) -> None:
     """Put one cleaned group in its place."""
     old = [segment for segment in log.segments if segment.base_offset in done.segments]
-    log.replace_segments(old, [done.file])
+    log.old_segments.replace(old, [done.file])
 
 
 def clean(log: PartitionLog, job: CleaningJob) -> LogCleaned:

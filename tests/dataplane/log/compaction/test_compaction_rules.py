@@ -12,6 +12,7 @@ from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.compaction.grouping import SegmentSizes, group
 from ottla.dataplane.log.compaction.offset_map import SLOT_BYTES, OffsetMap
 from ottla.dataplane.log.compaction.throttle import Throttle
+from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.dataplane.storage.cleaning_choice import LONG_MAX, LogFacts, SegmentFacts, dirty_range, filthiest
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -175,7 +176,7 @@ def test_reading_over_gaps(tmp_path: Path) -> None:
         piece.release()
     for timestamp in range(NOW_MS - 1, NOW_MS + 1100, 7):
         expected = next((o for o in kept if seen.records[o].timestamp_ms >= timestamp), None)
-        found = log.offset_for_timestamp(timestamp, log.log_end_offset)
+        found = offset_for_timestamp(log, timestamp, log.log_end_offset)
         assert (None if found is None else found.offset) == expected
         if found is not None:
             assert found.timestamp == seen.records[found.offset].timestamp_ms
