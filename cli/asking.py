@@ -1,4 +1,4 @@
-"""Asking a cluster from a command: an event loop for the coroutine, its failures in plain words."""
+"""Runs a command's coroutine on an event loop, and turns refusals of the cluster into plain words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ottla audit` prints: a row for each bucket, and in the last line what is missing. Pure."""
+"""What `ottla audit` prints: a row for each bucket, and the missing records in the last line. Pure."""
 
 from __future__ import annotations
 

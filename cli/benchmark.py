@@ -1,4 +1,4 @@
-"""What `ottla bench` measures, with the clients of this package."""
+"""The measurements of `ottla bench`, with the clients of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla up --combined`: one quorum node and one broker in this process, on one event loop, speaking over
+"""`ottla up --combined`: one quorum node and one broker in this process, on one event loop. They speak over
 loopback.
 """
 

@@ -1,4 +1,4 @@
-"""The question before what destroys."""
+"""The question before a command destroys something."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .terminal import note
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on after a yes on the terminal; scripts, whose standard input is none, are not asked.
+    """Ask on the terminal, and return after a yes. Scripts, whose standard input is no terminal, are not asked.
 
     Raises:
         CommandFailed: the answer was no.

@@ -4,9 +4,9 @@
 /readyz answers 200 once every node of the process takes part in the cluster, else 503 and why not.
 
 It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, and five seconds for each step.
-Of /metrics at most 8 are answered at once, for 30 seconds at most, and the others wait for their turn. At most 512
-connections are open: one more ends the one that has been silent longest. It listens where metrics.listener says, and
-nowhere without it.
+At most 8 scrapes of /metrics are answered at the same time, each for 30 seconds at most. The others wait. At most 512
+connections are open. One more ends the connection that has been silent longest. The endpoint listens at
+metrics.listener, and nowhere without that setting.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class MonitoringEndpoint:
             writer.close()
 
     def _make_room(self) -> bool:
-        """Whether one more may be served: who says nothing must not keep out who has something to ask."""
+        """Whether one more may be served. If need be, the oldest connection without a request is closed."""
         if len(self._open) < CONNECTIONS_MAX:
             return True
         silent = next((writer for writer, has_asked in self._open.items() if not has_asked), None)

@@ -4,7 +4,7 @@ DIR/layout.json        ids and ports; the same in every run on this folder
 DIR/cluster.secret     shared by the nodes, readable by the owner alone
 DIR/config/*.properties    written anew by every run
 DIR/broker-1/, DIR/quorum-101/    the data of each node
-DIR/logs/*.log         what the nodes said
+DIR/logs/*.log         log lines of the nodes
 DIR/run/*.pid          written by a node while it runs
 DIR/up.lock            held by the `ottla up` that runs the cluster
 DIR/cluster.json       the running cluster, for scripts
@@ -70,7 +70,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """What was in a folder before a run: the text of its layout, if it had one, and all names."""
+    """The content of a folder before a run: the text of its layout, if it had one, and all names."""
 
     layout: str | None
     names: frozenset[str]

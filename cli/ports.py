@@ -1,4 +1,4 @@
-"""Ports of a local cluster: chosen among those that nobody uses, or asked for and then looked at."""
+"""Ports of a local cluster: chosen among the free ones, or given and then checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks quorum nodes who leads, as a broker would: by the handshake, with the cluster secret."""
+"""Asks quorum nodes for their leader, as a broker does: by the handshake, with the cluster secret."""
 
 from __future__ import annotations
 

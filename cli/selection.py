@@ -1,4 +1,4 @@
-"""What people name on the command line: names or patterns, partitions, times, sizes, broker ids. Pure."""
+"""Reads what people name on the command line: names or patterns, partitions, times, sizes, broker ids. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What `ottla txn find-hanging` and `ottla txn abort-hanging` do. They are about transactions in partitions that no
-transactional id has open there."""
+"""`ottla txn find-hanging` and `ottla txn abort-hanging`: transactions that are open in a partition, though no
+transactional id has one open there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`ottla txn`: transactions of all producers: shown, ended, and searched for those that nobody will end; transactional
-ids are deleted."""
+"""`ottla txn`: shows and ends transactions, finds those that nobody will end, and deletes transactional ids."""
 
 from __future__ import annotations
 

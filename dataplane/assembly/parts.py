@@ -9,6 +9,7 @@ from functools import partial
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.features import finalized
+from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.fetch import FetchRequest
 from ...protocol.messages.metadata_records import BrokerListener
 from ...protocol.node_proof import NodeCredentials
@@ -19,7 +20,7 @@ from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.coordinator import GroupCoordinator
-from ..groups.dependencies import GROUP_RESOURCE, GroupDependencies
+from ..groups.dependencies import GroupDependencies
 from ..handlers.alter_configs import AlterConfigsHandlers
 from ..handlers.api_versions import ApiVersionsHandlers
 from ..handlers.authenticate_node import AuthenticateNodeHandlers
@@ -172,7 +173,7 @@ class BrokerParts:
             partitions,
             lambda: self.session.image.topics,
             GroupDependencies(
-                group_settings=lambda group: self.session.image.configs.get((GROUP_RESOURCE, group), {}),
+                group_settings=lambda group: self.session.image.configs.get((ResourceType.GROUP, group), {}),
                 wall_ms=wall_ms,
             ),
         )

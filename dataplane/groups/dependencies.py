@@ -8,9 +8,6 @@ from functools import partial
 
 from .consumer.subscriptions import TopicCatalog
 
-GROUP_RESOURCE = 32
-"""The resource type of group settings in the cluster image."""
-
 
 def _no_settings(_group_id: str) -> Mapping[str, str]:
     return {}

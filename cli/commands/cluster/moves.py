@@ -1,4 +1,4 @@
-"""Moves of replicas: read from Kafka's JSON, shown, begun with a throttle, followed to their end."""
+"""Moves of replicas: reads them from Kafka's JSON, shows them, begins them with a throttle, and waits for their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ottla group delete` does: whole groups, or what they keep of some topics."""
+"""What `ottla group delete` does: deletes whole groups, or their offsets in some topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a group is behind: its members, committed offsets and the ends of its partitions, put together."""
+"""The lag of a group, from its members, its committed offsets and the ends of its partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ottla group seek` does: works out where each partition shall continue, shows it, commits it."""
+"""What `ottla group seek` does: computes the offset at which each partition continues, shows it, and commits it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What `ottla topic create`, `alter`, `add-partitions` and `delete` do: each topic for itself, and what became
-of it.
+"""What `ottla topic create`, `alter`, `add-partitions` and `delete` do: change each topic on its own, and print the
+outcome.
 """
 
 from __future__ import annotations
