@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
-PACKAGES := ottla protocol metadata_quorum dataplane client spark_integration cli
+PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration cli
 
 TESTED := protocol metadata_quorum dataplane client spark_integration cli testing
 

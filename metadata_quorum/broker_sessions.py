@@ -7,8 +7,8 @@ passed to `SessionEvents` whoever leads, which answers NOT_LEADER where that is 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.messages.metadata_records import encode_record
@@ -19,8 +19,10 @@ from ..protocol.messages.quorum_session import (
     LeaderChanged,
     SessionHeartbeat,
     SessionMessage,
+    SettledTransaction,
     SubmitCommand,
     Subscribe,
+    TransactionsSettled,
     Unsubscribe,
     decode_session_message,
     encode_session_message,
@@ -31,6 +33,7 @@ from ..protocol.messages.transaction_questions import (
     AskTransactions,
     TransactionQuestion,
 )
+from ..protocol.transaction_table import Transaction
 from .feed import FeedSnapshot, MetadataFeed, SnapshotBuilder
 from .link import Link
 
@@ -45,26 +48,22 @@ COMMANDS_IN_FLIGHT_MAX = 1024
 SESSIONS_PER_BROKER_MAX = 4
 
 
-class SessionEvents(Protocol):
+@dataclass(frozen=True, slots=True)
+class SessionEvents:
     """Who hears what brokers say."""
 
-    def heartbeat(self, session: "BrokerSession", message: SessionHeartbeat) -> None:
-        """A sign of life."""
-
-    def asked(self, session: "BrokerSession", question: int) -> None:
-        """It wants to know how far everybody has come."""
-
-    def asked_about_transactions(self, session: "BrokerSession", question: TransactionQuestion) -> None:
-        """It wants to know what its own image does not tell."""
-
-    def subscribed(self, session: "BrokerSession", message: Subscribe) -> None:
-        """It goes on from where its image stands; tells whether that is in this node's history, if it wants to know."""
-
-    def submitted(self, session: "BrokerSession", message: SubmitCommand) -> None:
-        """A command; the answer goes to `session.reply`."""
-
-    def session_ended(self, session: "BrokerSession", closed_by_peer: bool) -> None:
-        """The connection is gone."""
+    heartbeat: Callable[["BrokerSession", SessionHeartbeat], None]
+    """A sign of life."""
+    asked: Callable[["BrokerSession", int], None]
+    """The broker asks, by number, how far everybody has come."""
+    asked_about_transactions: Callable[["BrokerSession", TransactionQuestion], None]
+    """The broker asks what its own image does not tell."""
+    subscribed: Callable[["BrokerSession", Subscribe], None]
+    """The broker goes on from where its image stands. It is told whether that is in this node's history if it asks."""
+    submitted: Callable[["BrokerSession", SubmitCommand], None]
+    """The broker submits a command. The answer goes to `BrokerSession.reply`."""
+    ended: Callable[["BrokerSession"], None]
+    """The connection is gone."""
 
 
 class SnapshotSource:
@@ -258,7 +257,19 @@ class BrokerSessions:
         """Called by the session whose link is gone."""
         self._sessions.remove(session)
         logger.info("session of broker %d ended: %s", session.broker_id, reason)
-        self.events.session_ended(session, session.link.closed_by_peer)
+        self.events.ended(session)
+
+    def tell_settled(self, transactions: Iterable[Transaction], image: ClusterImage) -> None:
+        """These have all their markers: their clients, and so the brokers they speak to, need not wait any longer."""
+        by_broker: dict[int, list[SettledTransaction]] = {}
+        for one in transactions:
+            told = SettledTransaction(transactional_id=one.transactional_id, number=one.number)
+            by_broker.setdefault(one.session[0], []).append(told)
+        for broker_id, settled in by_broker.items():
+            broker = image.brokers.get(broker_id)
+            session = None if broker is None else self.of(broker_id, broker.incarnation)
+            if session is not None and session.hears_of_settled:
+                session.send(TransactionsSettled(transactions=settled))
 
     def announce(self, term: int, leader_id: int) -> None:
         """Tells every broker who leads (-1: nobody known); leadership of this node only once it is active."""

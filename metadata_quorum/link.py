@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from ..network.dialing import connected_socket
+from ..network.tcp_timeout import bound_silence
 from ..protocol.frames import Buffer, Channel, FrameError
 from ..protocol.handshake import (
     NONCE_BYTES,
@@ -25,7 +26,6 @@ from ..protocol.handshake import (
     Role,
     ServerHandshake,
 )
-from .dialing import connected_socket
 
 logger = logging.getLogger(__name__)
 
@@ -146,13 +146,9 @@ class Link(asyncio.Protocol):
             self._transport.writelines(held)
 
     def bound_silence(self, unacknowledged_ms_max: int) -> None:
-        """Where the platform can: end the connection once what was sent is unacknowledged for so long, not after a
-        quarter of an hour of ever rarer attempts.
-        """
-        option = getattr(socket, "TCP_USER_TIMEOUT", None)
-        if option is not None and self._transport is not None:
-            sock: socket.socket = self._transport.get_extra_info("socket")
-            sock.setsockopt(socket.IPPROTO_TCP, option, unacknowledged_ms_max)
+        """End the connection once the other end has acknowledged nothing for so long, where the platform can."""
+        if self._transport is not None:
+            bound_silence(self._transport.get_extra_info("socket"), unacknowledged_ms_max)
 
     def pause_reading(self) -> None:
         """Let the other end wait: no payload arrives until :meth:`resume_reading`."""

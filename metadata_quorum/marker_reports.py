@@ -99,6 +99,11 @@ class MarkerReports:
             self._behind_last = behind
             self._propose(encoded, partial(self._came_to_its_end, done, behind))
 
+    def propose_behind(self, encoded: bytes, done: Done) -> None:
+        """Propose something else. What was reported before it comes before it in the log."""
+        self.flush()
+        self._propose(encoded, done)
+
     def once_applied(self, then: Callable[[], None]) -> None:
         """Call this when nothing is on its way of what was reported until now."""
         self.flush()

@@ -11,7 +11,16 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("protocol", "metadata_quorum", "dataplane", "client", "spark_integration", "cli", "ottla")
+FOLDERS = (
+    "network",
+    "protocol",
+    "metadata_quorum",
+    "dataplane",
+    "client",
+    "spark_integration",
+    "cli",
+    "ottla",
+)
 
 Graph = Mapping[str, Collection[str]]
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md"]
 PACKAGES = ("benchmarks", "cli", "client", "dataplane", "deploy", "docs", "metadata_quorum", "ottla")
-PACKAGES += ("protocol", "spark_integration", "tests", ".ci", ".typing")
+PACKAGES += ("network", "protocol", "spark_integration", "tests", ".ci", ".typing")
 SOURCES = (".py", ".pyi", ".c", ".h")
 
 RULES = re.compile(r"\brules?\s+((?:T?\d+)(?:(?:, | and | to |-)T?\d+)*)\b", re.IGNORECASE)

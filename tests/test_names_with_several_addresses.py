@@ -12,26 +12,13 @@ from typing import Any
 import pytest
 import uvloop
 
-import ottla.client.connections.dialing
-import ottla.dataplane.runtime.dialing
-import ottla.metadata_quorum.dialing
 from ottla.client.connections.connection import connect
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.failures import ConnectionLost, RequestTimedOut
+from ottla.network.dialing import connected_socket
 from tests.client.fake_cluster import fake_cluster
 
 NAME = "several.test"
-Dial = Callable[[str, int], Coroutine[Any, Any, socket.socket]]
-
-dials = pytest.mark.parametrize(
-    "dial",
-    [
-        ottla.client.connections.dialing.connected_socket,
-        ottla.dataplane.runtime.dialing.connected_socket,
-        ottla.metadata_quorum.dialing.connected_socket,
-    ],
-    ids=["client", "broker", "quorum"],
-)
 loops = pytest.mark.parametrize(
     "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
@@ -93,10 +80,8 @@ def run(loop: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[Any, Any,
 
 
 @loops
-@dials
 def test_the_next_address_is_tried_soon(
     loop: Callable[[], asyncio.AbstractEventLoop],
-    dial: Dial,
     listener: socket.socket,
     resolves: Callable[..., None],
 ) -> None:
@@ -104,7 +89,7 @@ def test_the_next_address_is_tried_soon(
 
     async def reach() -> None:
         async with asyncio.timeout(5):
-            with await dial(NAME, port) as sock:
+            with await connected_socket(NAME, port) as sock:
                 assert sock.getpeername() == ("127.0.0.1", port)
                 assert not sock.getblocking()
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -119,19 +104,17 @@ def test_the_next_address_is_tried_soon(
     assert run(loop, reach()) < 0.2
 
 
-@dials
-def test_what_the_last_address_failed_with_is_raised(dial: Dial, resolves: Callable[..., None]) -> None:
+def test_what_the_last_address_failed_with_is_raised(resolves: Callable[..., None]) -> None:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     resolves("127.0.0.2", "127.0.0.1")
     for name, error in ((NAME, ConnectionRefusedError), ("no such host.invalid", socket.gaierror)):
         with pytest.raises(error):
-            run(asyncio.new_event_loop, dial(name, port))
+            run(asyncio.new_event_loop, connected_socket(name, port))
 
 
-@dials
-async def test_families_alternate(dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_families_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one of the two leads nowhere, half of the attempts lead somewhere."""
     tried: list[str] = []
 
@@ -143,7 +126,7 @@ async def test_families_alternate(dial: Dial, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [six, six, six, four])
     monkeypatch.setattr(socket, "socket", refuses)
     with pytest.raises(OSError, match="refused"):
-        await dial(NAME, 1)
+        await connected_socket(NAME, 1)
     assert tried == ["AF_INET6", "AF_INET", "AF_INET6", "AF_INET6"]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = (
+    "network",
     "protocol",
     "metadata_quorum",
     "dataplane",

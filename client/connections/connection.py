@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from struct import unpack_from
 from typing import Protocol, TypeVar, cast
 
+from ...network.dialing import connected_socket
 from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,7 +24,6 @@ from ...protocol.messages.headers import decode_response, request_pieces
 from ...protocol.schema import Message, Request
 from ...version import __version__
 from ..failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
-from .dialing import connected_socket
 from .frame_reader import FrameReader, ImpossibleSize
 from .metadata import BrokerAddress
 

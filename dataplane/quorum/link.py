@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from ...network.dialing import connected_socket
+from ...network.tcp_timeout import bound_silence
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
-from ..runtime.dialing import connected_socket
-from ..runtime.tcp_timeout import bound_silence
 from .config import QuorumSessionConfig
 
 logger = logging.getLogger(__name__)

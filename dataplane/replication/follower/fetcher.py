@@ -20,8 +20,8 @@ from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
 from ottla.protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
 from ottla.protocol.primitives import MalformedMessage
 
-from ...runtime.dialing import connected_socket
-from ...runtime.tcp_timeout import bound_silence
+from ....network.dialing import connected_socket
+from ....network.tcp_timeout import bound_silence
 from ..fetch_codec import decode_answer
 from ..fetch_layout import write_fetch
 from ..fetch_values import PartitionKey

@@ -151,7 +151,7 @@ def test_a_broker_that_dies_together_with_the_leader_is_fenced_by_the_next(tmp_p
             process = await cluster.broker_process(1)
             leader = await cluster.leading()
             leader.server._on_heartbeat = lambda datagram: None
-            leader.session_ended = lambda session, closed_by_peer: None  # type: ignore[method-assign]
+            leader.probes.session_ended = lambda session: None  # type: ignore[method-assign]
             process.kill()
             await process.wait()
             await until(lambda: all(not node.sessions._sessions for node in cluster.nodes.values()))
@@ -186,7 +186,7 @@ def test_a_lost_connection_of_a_living_process_fences_nobody(tmp_path: Any) -> N
                 await until(lambda: len(node.sessions._sessions) == 0)
                 await until(lambda: len(node.sessions._sessions) == 1 and session.leader_id is not None)
                 assert not cluster.fenced(1)
-            await until(lambda: not node._probes)
+            await until(lambda: not node.probes.under_way)
             assert not cluster.fenced(1)
 
     run(scenario())

@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 NEXT_AFTER_S = 0.25
-"""So long one address is tried alone; then the next one is, too (RFC 8305's connection attempt delay)."""
+"""How long one address is tried alone before the next one is tried beside it (RFC 8305's connection attempt delay)."""
 
 _Found = tuple[int, int, int, str, Any]
 
@@ -18,10 +18,11 @@ _Found = tuple[int, int, int, str, Any]
 async def connected_socket(
     host: str, port: int, prepare: Callable[[socket.socket], None] = lambda _: None
 ) -> socket.socket:
-    """A socket that is connected to the first address of `host` that answers. One may drop packets in silence: the next
-    is tried beside it soon, and at once after a refusal. Waits as long as it takes: the caller has a timeout.
+    """Connect to the first address of `host` that answers; the socket does not block.
 
-    `prepare` is given each socket before it connects. Raises OSError: what the last address failed with.
+    An address may drop packets in silence. The next one is tried beside it after `NEXT_AFTER_S`, and at once after a
+    refusal. There is no time limit here: the caller has one. `prepare` is given each socket before it connects. Raises
+    the OSError of the last address that failed.
     """
     left = _in_turn(await _resolve(host, port))
     attempts: set[asyncio.Task[socket.socket]] = set()

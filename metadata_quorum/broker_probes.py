@@ -1,0 +1,75 @@
+"""Looks after brokers whose sessions have ended: is the process gone, or only the connection?
+
+A broker's heartbeat port knows. A port that refuses a datagram belongs to no process any more, and the broker is fenced
+at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ..protocol.cluster_image import ClusterImage
+from ..protocol.liveness_datagrams import DatagramSeal
+from .broker_sessions import BrokerSession
+from .leader_duties import LeaderDuties
+from .probe import ProbeResult, is_refused, probe
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerProbes:
+    """Remembers the last session of each broker that the broker's side has ended. Owned by the event loop.
+
+    It remembers while another node leads, too: broker and leader may have died together.
+    """
+
+    def __init__(self, seal: DatagramSeal, duties: LeaderDuties, image: Callable[[], ClusterImage]) -> None:
+        self._seal = seal
+        self._duties = duties
+        self._image = image
+        self._ended: dict[int, BrokerSession] = {}
+        self._probes: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def under_way(self) -> int:
+        """How many brokers are being probed."""
+        return len(self._probes)
+
+    def session_ended(self, session: BrokerSession) -> None:
+        """The broker's side has ended this session."""
+        if session.heartbeat_port:
+            self._ended[session.broker_id] = session
+            self._suspect(session)
+
+    def leadership_begins(self) -> None:
+        """This node leads: it looks after all brokers whose sessions had ended before."""
+        for session in self._ended.values():
+            self._suspect(session)
+
+    def stop(self) -> None:
+        """Probe no more."""
+        for task in self._probes:
+            task.cancel()
+
+    def _suspect(self, session: BrokerSession) -> None:
+        """Looks after one broker, if that is this node's business."""
+        broker = self._image().brokers.get(session.broker_id)
+        if not (self._duties.active and session.host):
+            return
+        if broker is None or broker.fenced or broker.incarnation != session.incarnation:
+            return
+        if is_refused(self._seal, session.host, session.heartbeat_port):
+            logger.info("broker %d ended its session, and its port is refused", session.broker_id)
+            self._duties.fence(session.broker_id, broker.broker_epoch)
+            return
+        task = asyncio.create_task(self._probe(session, broker.broker_epoch), name="probe of a broker")
+        self._probes[task] = None
+        task.add_done_callback(self._probes.pop)
+
+    async def _probe(self, session: BrokerSession, broker_epoch: int) -> None:
+        result = await probe(self._seal, session.host, session.heartbeat_port, session.incarnation)
+        logger.info("broker %d ended its session: %s", session.broker_id, result.value)
+        if result is ProbeResult.GONE:
+            self._duties.fence(session.broker_id, broker_epoch)

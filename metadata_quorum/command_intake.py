@@ -1,0 +1,130 @@
+"""Brokers' commands on their way into the Raft log, and the replies on their way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..protocol.codec import MalformedMessage
+from ..protocol.messages.broker_commands import RegisterBroker
+from ..protocol.messages.command import Command
+from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
+from ..protocol.messages.quorum_commands import Session, decode_command, encode_command
+from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
+from ..protocol.messages.transaction_commands import ReportMarkers
+from ..protocol.transaction_table import Transaction
+from .broker_sessions import BrokerSession
+from .feed import MetadataFeed
+from .history_check import HistoryCheck
+from .leader_duties import LeaderDuties
+from .marker_reports import MarkerReports
+from .raft.effects import NotLeader, OutcomeUnknown, Overloaded
+from .raft.node import RaftNode
+from .state.controller import Applied
+
+
+class CommandIntake:
+    """Proposes what a broker may command while this node leads, and replies to all the rest at once."""
+
+    def __init__(
+        self,
+        node_id: int,
+        raft: RaftNode,
+        feed: MetadataFeed,
+        duties: LeaderDuties,
+        reports: MarkerReports,
+        history: HistoryCheck,
+        tell_settled: Callable[[Iterable[Transaction]], None],
+    ) -> None:
+        """`tell_settled` is given decided transactions that have all their markers."""
+        self._node_id = node_id
+        self._raft = raft
+        self._feed = feed
+        self._duties = duties
+        self._reports = reports
+        self._history = history
+        self._tell_settled = tell_settled
+
+    def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
+        """Into the log with it, if the broker speaks for itself and this node leads."""
+        told = _speaks_for_itself(session, message.command)
+        if told is None:
+            session.reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
+            return
+        if not self._raft.is_leader:
+            session.reply(self._not_leader(message.sequence))
+            return
+        encoded = message.command
+        sender, command = told
+        if isinstance(command, ElectLeaders) and command.election_type == ElectionType.UNCLEAN:
+            # Brokers do not know how far the others' logs reach; this node has heard it.
+            command.progress = self._duties.leaderless_progress()
+            encoded = encode_command(sender, command)
+
+        def done(applied: object, error: Exception | None) -> None:
+            session.reply(self._reply(message.sequence, applied, error))
+
+        def compared(lacks: bool | None) -> None:
+            if lacks is None:
+                session.reply(self._not_leader(message.sequence))
+            elif lacks:
+                session.reply(self._history_lost(message.sequence))
+            else:
+                self._reports.propose_behind(encoded, done)
+
+        if isinstance(command, ReportMarkers):
+            self._tell_settled(self._reports.take(command, encoded, done))
+        elif self._history.lacks(message.reached_offset, message.reached_history):
+            self._history.compare(
+                session.broker_id, message.reached_offset, message.reached_history, compared
+            )
+        else:
+            self._reports.propose_behind(encoded, done)
+
+    def _reply(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
+        if isinstance(error, OutcomeUnknown):
+            return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
+        if isinstance(error, NotLeader | Overloaded):
+            return self._not_leader(sequence)
+        if error is not None:
+            raise error
+        assert isinstance(applied, Applied)
+        return CommandReply(
+            sequence=sequence,
+            status=applied.status,
+            leader_id=self._node_id,
+            metadata_offset=applied.metadata_offset,
+            result=applied.result,
+        )
+
+    def _not_leader(self, sequence: int) -> CommandReply:
+        leader_id = self._raft.leader_id
+        return CommandReply(
+            sequence=sequence,
+            status=CommandStatus.NOT_LEADER,
+            leader_id=-1 if leader_id is None else leader_id,
+        )
+
+    def _history_lost(self, sequence: int) -> CommandReply:
+        return CommandReply(
+            sequence=sequence,
+            status=CommandStatus.HISTORY_LOST,
+            metadata_offset=self._feed.end_offset,
+        )
+
+
+def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command[Any]] | None:
+    """The command, if it may be taken. A broker submits in its own name; outside of any session it only registers."""
+    try:
+        sender, command = decode_command(encoded)
+    except MalformedMessage:
+        return None
+    if sender is not None:
+        own = sender.broker_id == session.broker_id
+    else:
+        own = (
+            isinstance(command, RegisterBroker)
+            and command.broker_id == session.broker_id
+            and command.incarnation == session.incarnation
+        )
+    return (sender, command) if own else None

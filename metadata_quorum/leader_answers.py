@@ -1,0 +1,76 @@
+"""What the active leader answers to questions of brokers. The other nodes are silent: only the leader hears of all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from ..protocol.cluster_image import ClusterImage
+from ..protocol.messages.transaction_questions import TransactionQuestion
+from .broker_sessions import BrokerSession
+from .liveness import SessionTracker
+from .marker_reports import MarkerReports
+from .quorum_status import OffsetMarks, status
+from .raft.node import RaftNode
+from .transaction_questions import TransactionAnswers
+
+
+class LeaderAnswers:
+    """Answers what a broker's own image does not tell."""
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: Mapping[int, tuple[str, int]],
+        raft: RaftNode,
+        image: Callable[[], ClusterImage],
+        tracker: SessionTracker,
+        marks: OffsetMarks,
+        reports: MarkerReports,
+        now: Callable[[], float],
+    ) -> None:
+        """`now`: monotonic seconds."""
+        self._node_id = node_id
+        self._voters = voters
+        self._raft = raft
+        self._image = image
+        self._tracker = tracker
+        self._marks = marks
+        self._reports = reports
+        self._now = now
+        self._transactions = TransactionAnswers()
+
+    def status(self, session: BrokerSession, question: int) -> None:
+        """How far all nodes and brokers have come."""
+        replication = self._raft.replication
+        if replication is not None:
+            session.send(
+                status(
+                    question,
+                    self._node_id,
+                    self._raft.term,
+                    self._voters,
+                    replication,
+                    self._raft.abstaining,
+                    self._tracker.sightings(self._now()),
+                    self._marks,
+                    round(time.time() * 1000),
+                )
+            )
+
+    def transactions(self, session: BrokerSession, question: TransactionQuestion) -> None:
+        """About transactions. A majority has heard of this leader lately, and the answer has all of which a client may
+        have been told."""
+        if self._raft.is_leader:
+            self._reports.once_applied(lambda: self._tell(session, question))
+
+    def forget(self, broker_id: int) -> None:
+        """The session of this broker has ended."""
+        self._transactions.forget(broker_id)
+
+    def _tell(self, session: BrokerSession, question: TransactionQuestion) -> None:
+        if self._raft.is_leader:
+            image = self._image()
+            session.send(
+                self._transactions.answer(session.broker_id, question, image.transactions, image.offset)
+            )

@@ -1,0 +1,128 @@
+"""What begins and ends with this node's leadership, and the upkeep while it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
+from ..protocol.messages.cluster_commands import DeclareRestored
+from ..protocol.messages.quorum_commands import encode_command
+from .broker_probes import BrokerProbes
+from .broker_sessions import BrokerSessions
+from .leader_duties import LeaderCommand, LeaderDuties
+from .marker_reports import MarkerReports, ToldMarkers
+from .raft.effects import Done, RoleChange
+
+logger = logging.getLogger(__name__)
+
+Propose = Callable[[bytes, Done], None]
+
+
+class Leadership:
+    """Follows the role that Raft gives this node."""
+
+    def __init__(
+        self,
+        node_id: int,
+        duties: LeaderDuties,
+        reports: MarkerReports,
+        told_markers: ToldMarkers,
+        probes: BrokerProbes,
+        sessions: BrokerSessions,
+        publish: Callable[[], None],
+        now: Callable[[], float],
+        *,
+        tick_s: float,
+        declares_restored: bool,
+    ) -> None:
+        """`now`: monotonic seconds. `declares_restored`: an operator says that the quorum was restored from copies."""
+        self._node_id = node_id
+        self._duties = duties
+        self._reports = reports
+        self._told_markers = told_markers
+        self._probes = probes
+        self._sessions = sessions
+        self._publish = publish
+        self._now = now
+        self._tick_s = tick_s
+        #: nobody has put that into the log yet
+        self._declares_restored = declares_restored
+        self._upkeep: asyncio.Task[None] | None = None
+
+    def role_changed(self, change: RoleChange) -> None:
+        """This node leads, or another does, or nobody is known to."""
+        if change.leads:
+            self._begin()
+        else:
+            self._end()
+        hint = change.leader_id
+        if hint is None or (hint == self._node_id and not change.leads):
+            hint = -1
+        self._sessions.announce(change.term, hint)
+
+    def stop(self) -> None:
+        """This node takes no further part."""
+        self._duties.follow()
+        self._stop_upkeep()
+
+    def _begin(self) -> None:
+        self._publish()
+        self._duties.lead(self._now())
+        if self._upkeep is None:
+            self._upkeep = asyncio.create_task(self._keep_up(), name="leader duties")
+        self._probes.leadership_begins()
+        if self._declares_restored:
+            self._declare_restored()
+
+    def _end(self) -> None:
+        self.stop()
+        self._reports.flush()
+        self._told_markers.clear()
+
+    def _stop_upkeep(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            self._upkeep = None
+
+    def _declare_restored(self) -> None:
+        """As the first leader after an operator has restored the quorum from copies."""
+
+        def known(_: object, error: Exception | None) -> None:
+            if error is None:
+                self._declares_restored = False
+                logger.warning("the quorum was put back from copies: every partition begins a new leadership")
+
+        self._reports.propose_behind(encode_command(None, DeclareRestored()), known)
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_s)
+            self._duties.tick(self._now(), round(time.time() * 1000))
+
+
+def own_commands(propose: Propose) -> Callable[[LeaderCommand, Callable[[], None]], None]:
+    """Proposes commands of the leader's own, and logs them. The second argument is called when the outcome is known."""
+
+    def propose_own(command: LeaderCommand, done: Callable[[], None]) -> None:
+        encoded = encode_command(None, command)
+        logger.info("%s, %d bytes", _named(command), len(encoded))
+
+        def known(_: object, error: Exception | None) -> None:
+            if error is not None:
+                logger.info("%s: %s", _named(command), error)
+            done()
+
+        propose(encoded, known)
+
+    return propose_own
+
+
+def _named(command: LeaderCommand) -> str:
+    """Its kind, and which broker it is about; it may be long."""
+    kind = type(command).__name__
+    if isinstance(command, FenceBroker | UnfenceBroker | BeginControlledShutdown):
+        return f"{kind} of broker {command.broker_id}"
+    return kind

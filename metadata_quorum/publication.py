@@ -1,0 +1,73 @@
+"""What commands have changed, on its way from the machine to all who follow: the feed, the duties, the sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..protocol.messages.metadata_records import Record, encode_record
+from ..protocol.messages.transaction_records import TransactionSettledRecord
+from .broker_sessions import BrokerSessions
+from .feed import FeedEntry, MetadataFeed
+from .leader_duties import LeaderDuties
+from .marker_reports import ToldMarkers
+from .quorum_status import OffsetMarks
+from .raft.node import RaftNode
+from .state.machine import ControllerMachine
+from .state.workspace import Scope
+
+
+class Publication:
+    """Collects the records of a turn in which the machine moved, and publishes them at its end."""
+
+    def __init__(
+        self,
+        machine: ControllerMachine,
+        raft: RaftNode,
+        feed: MetadataFeed,
+        marks: OffsetMarks,
+        duties: LeaderDuties,
+        told_markers: ToldMarkers,
+        sessions: BrokerSessions,
+        now: Callable[[], float],
+    ) -> None:
+        """`now`: monotonic seconds."""
+        self._machine = machine
+        self._raft = raft
+        self._feed = feed
+        self._marks = marks
+        self._duties = duties
+        self._told_markers = told_markers
+        self._sessions = sessions
+        self._now = now
+        #: records on their way to the feed, which end at `_noted_end`
+        self._noted: list[FeedEntry] = []
+        self._noted_end = 0
+
+    def note(self, records: Sequence[tuple[Scope, Record]], history: int) -> None:
+        """A command has put these into the image."""
+        end = self._machine.image.offset
+        if end - len(records) != self._noted_end:
+            self._noted.clear()
+        self._noted += [FeedEntry(scope, encode_record(record), history) for scope, record in records]
+        self._noted_end = end
+        self._duties.noted((record for _, record in records), self._now())
+        self._told_markers.changed(
+            record.transactional_id for _, record in records if isinstance(record, TransactionSettledRecord)
+        )
+
+    def publish(self) -> None:
+        """The image moved on, or jumped: a snapshot of the Raft log was restored."""
+        offset = self._machine.image.offset
+        self._marks.note(offset, self._raft.applied_index)
+        if self._noted_end != offset:
+            self._noted.clear()
+            self._noted_end = offset
+        if offset == self._feed.end_offset:
+            return
+        start = offset - len(self._noted)
+        if start != self._feed.end_offset:
+            self._feed.restart_at(start, 0 if self._noted else self._machine.history)
+        self._feed.append(self._noted)
+        self._noted.clear()
+        self._duties.image_changed(self._now())
+        self._sessions.push()
