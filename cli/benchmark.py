@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.client.writing.options import Acks
-
 from ..client.admin import Admin, NewTopic
 from ..client.consumer import Consumer
 from ..client.producer import Producer
 from ..client.producing.deliveries import RecordDelivery
+from ..client.writing.options import Acks
 from ..protocol.errors import KafkaError
 from .asking import run_client
 from .failures import CommandFailed

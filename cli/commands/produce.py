@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from ottla.client.writing.options import Acks
-
 from ...client.producer import Producer
 from ...client.producing.deliveries import RecordDelivery
+from ...client.writing.options import Acks
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
 from ..options import CommandParser, add_bootstrap, command_parser, key_values

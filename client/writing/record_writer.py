@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from ottla.protocol.errors import KafkaError
-
+from ...protocol.errors import KafkaError
 from ..auditing.auditor import Auditor
 from ..columns.sending import ColumnsDelivery
 from ..columns.source import ColumnSource

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-
+from ...protocol.errors import ErrorCode, KafkaError
 from ..arguments import topic_name
 from ..columns.sending import ColumnsDelivery, Placement, batches, place
 from ..columns.source import ColumnSource

@@ -18,13 +18,12 @@ from typing import Any, NoReturn, TypeVar
 import pyarrow
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ottla.client.writing.record_writer import RecordWriter
-
 from ...client.admin import Admin, BegunTransaction, TransactionDescription
 from ...client.columns.sending import ColumnsDelivery
 from ...client.failures import VersionUnsupported
 from ...client.producer import Producer
 from ...client.transactions.writer import TransactionWriter
+from ...client.writing.record_writer import RecordWriter
 from ...protocol.errors import KafkaError
 from ..options import WrongOption, admin_options
 from .options import SinkOptions
