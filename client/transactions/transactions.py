@@ -15,14 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ...protocol.messages.shared_transactions import (
-    BeginTransactionRequest,
-    CommittedWriter,
-    CommitTransactionRequest,
-)
-from ...protocol.messages.transactions import (
+from ottla.protocol.messages.transaction_apis import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -32,6 +25,14 @@ from ...protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+)
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.messages.shared_transactions import (
+    BeginTransactionRequest,
+    CommittedWriter,
+    CommitTransactionRequest,
 )
 from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster

@@ -24,8 +24,7 @@ import asyncio
 import logging
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_commands import AbortTransaction
-from ottla.protocol.messages.transactions import (
+from ottla.protocol.messages.transaction_apis import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -33,6 +32,7 @@ from ottla.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.protocol.messages.transaction_commands import AbortTransaction
 from ottla.protocol.transaction_table import Phase, Transaction
 
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry

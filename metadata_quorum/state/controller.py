@@ -65,8 +65,8 @@ from . import (
     quotas,
     restoration,
     topics,
+    transaction_decisions,
     transaction_markers,
-    transactions,
 )
 from .history import History
 from .refusal import message_of
@@ -253,17 +253,17 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     RenewReplicas: offline_replicas.renew,
     AlterClientQuotas: quotas.alter_client_quotas,
     UpdateFeatures: features.update_features,
-    InitTransactionalId: transactions.init,
-    AddToTransaction: transactions.add,
-    EndTransaction: transactions.end,
-    JoinTransaction: transactions.join,
+    InitTransactionalId: transaction_decisions.init,
+    AddToTransaction: transaction_decisions.add,
+    EndTransaction: transaction_decisions.end,
+    JoinTransaction: transaction_decisions.join,
     ReportMarkers: transaction_markers.report,
-    ExpireTransactions: transactions.expire,
-    ForgetTransactionalIds: transactions.forget,
-    AbortTransaction: transactions.abort,
-    VerifyTransaction: transactions.verify,
-    DeleteTransactionalId: transactions.delete,
-    FindOrBegin: transactions.find_or_begin,
+    ExpireTransactions: transaction_decisions.expire,
+    ForgetTransactionalIds: transaction_decisions.forget,
+    AbortTransaction: transaction_decisions.abort,
+    VerifyTransaction: transaction_decisions.verify,
+    DeleteTransactionalId: transaction_decisions.delete,
+    FindOrBegin: transaction_decisions.find_or_begin,
     DeclareRestored: restoration.declare,
 }
 

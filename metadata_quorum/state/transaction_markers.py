@@ -11,7 +11,7 @@ from ...protocol.messages.transaction_commands import ReportMarkers
 from ...protocol.transaction_table import Phase, Place, Transaction
 from . import brokers
 from .transaction_audience import Telling, introduce
-from .transactions import abort_by_itself
+from .transaction_decisions import abort_by_itself
 from .workspace import Workspace
 
 

@@ -7,15 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.codec import UnsupportedField, decode, encode
-from ottla.protocol.messages.transaction_descriptions import (
-    DescribedTransaction,
-    DescribedTransactionTopic,
-    DescribeTransactionsResponse,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
-from ottla.protocol.messages.transactions import (
+from ottla.protocol.messages.transaction_apis import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -37,6 +29,14 @@ from ottla.protocol.messages.transactions import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
+)
+from ottla.protocol.messages.transaction_descriptions import (
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from ottla.protocol.schema import ZERO_UUID, Message
 

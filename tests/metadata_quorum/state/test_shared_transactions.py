@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.metadata_quorum.state import transactions
+from ottla.metadata_quorum.state import transaction_decisions
 from ottla.metadata_quorum.state.machine import new_machine
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
@@ -177,7 +177,7 @@ def test_a_writer_of_an_earlier_transaction_is_fenced_by_who_has_its_producer_id
 
 
 def test_there_is_a_limit_to_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "WRITERS_MAX", 3)
+    monkeypatch.setattr(transaction_decisions, "WRITERS_MAX", 3)
     cluster = Transactions()
     owner = cluster.begin()
     cluster.add(owner, ())

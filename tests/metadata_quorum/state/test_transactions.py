@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.metadata_quorum.state.machine import new_machine
-from ottla.metadata_quorum.state.transactions import EPOCH_LAST
+from ottla.metadata_quorum.state.transaction_decisions import EPOCH_LAST
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult

@@ -30,7 +30,7 @@ from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.raft.core import Core
-from ottla.metadata_quorum.state import election, partitions, reassignment, transactions
+from ottla.metadata_quorum.state import election, partitions, reassignment, transaction_decisions
 from ottla.metadata_quorum.transaction_deadlines import TransactionClocks
 from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -89,10 +89,14 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 "expire",
                 lambda _arguments, late: "transaction expired" if late is not None else None,
             ),
-            (transactions, "abort_and_fence", lambda _arguments, _result: "open transaction aborted"),
-            (transactions, "abort_by_itself", lambda _arguments, _result: "aborted by the cluster"),
             (
-                transactions,
+                transaction_decisions,
+                "abort_and_fence",
+                lambda _arguments, _result: "open transaction aborted",
+            ),
+            (transaction_decisions, "abort_by_itself", lambda _arguments, _result: "aborted by the cluster"),
+            (
+                transaction_decisions,
                 "_free_in_pool",
                 lambda _arguments, free: "producer id of a former writer" if free is not None else None,
             ),

@@ -12,7 +12,7 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum import transaction_questions
 from ottla.metadata_quorum.marker_reports import ToldMarkers
-from ottla.metadata_quorum.state import transactions
+from ottla.metadata_quorum.state import transaction_decisions
 from ottla.protocol.transaction_table import Place, Transaction, TransactionTable, Writer
 from tests.simulation.cluster.planting import mutant
 
@@ -80,13 +80,13 @@ def writer_epoch_not_raised() -> Iterator[None]:
     """A writer of T has sent a batch that is held up, and T is aborted. U begins, its writer is given the same
     identity. The batch arrives, passes for one of U's, and is committed with it. And what U's writer sends first has
     the number of T's first batch: it is told that this is there already."""
-    free = transactions._free_in_pool
+    free = transaction_decisions._free_in_pool
 
     def as_it_was(transaction: Transaction) -> tuple[int, int] | None:
         found = free(transaction)
         return None if found is None else (found[0], found[1] - 1)
 
-    with patch.object(transactions, "_free_in_pool", as_it_was):
+    with patch.object(transaction_decisions, "_free_in_pool", as_it_was):
         yield
 
 

@@ -15,7 +15,7 @@ from ottla.dataplane.transactions import gate, markers
 from ottla.dataplane.transactions.acceptance import Acceptance, judge
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.markers import Markers
-from ottla.metadata_quorum.state import transaction_markers, transactions
+from ottla.metadata_quorum.state import transaction_decisions, transaction_markers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.transaction_table import Transaction
 from tests.simulation.cluster.planting import mutant
@@ -149,8 +149,8 @@ def delayed_end_taken() -> Iterator[None]:
         return
 
     with (
-        patch.object(transactions, "check_session", any_connection),
-        patch.object(transactions, "check_session_of_epoch", any_connection),
+        patch.object(transaction_decisions, "check_session", any_connection),
+        patch.object(transaction_decisions, "check_session_of_epoch", any_connection),
     ):
         yield
 
@@ -166,11 +166,11 @@ def timeout_keeps_epoch() -> Iterator[None]:
     far as the quorum knows. It commits: it is told that T is committed, and half of T is."""
 
     def keeps(work: Any, transaction: Transaction) -> None:
-        transactions._decide(work, replace(transaction, last_producer_epoch=-1), False, set())
+        transaction_decisions._decide(work, replace(transaction, last_producer_epoch=-1), False, set())
 
     with (
-        patch.object(transactions, "abort_and_fence", keeps),
-        patch.object(transactions, "abort_by_itself", keeps),
+        patch.object(transaction_decisions, "abort_and_fence", keeps),
+        patch.object(transaction_decisions, "abort_by_itself", keeps),
         patch.object(transaction_markers, "abort_by_itself", keeps),
     ):
         yield
@@ -211,7 +211,7 @@ def every_writer_committed() -> Iterator[None]:
     def everyone(transaction: Transaction, _writers: object) -> set[int]:
         return set(transaction.writers)
 
-    with patch.object(transactions, "_chosen", everyone):
+    with patch.object(transaction_decisions, "_chosen", everyone):
         yield
 
 
@@ -228,7 +228,7 @@ def version_committed_again() -> Iterator[None]:
     def never(_transaction: Transaction, _command: object) -> bool:
         return False
 
-    with patch.object(transactions, "_was_committed", never):
+    with patch.object(transaction_decisions, "_was_committed", never):
         yield
 
 

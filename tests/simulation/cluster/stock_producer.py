@@ -28,7 +28,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.messages.transactions import (
+from ottla.protocol.messages.transaction_apis import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
