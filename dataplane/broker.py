@@ -18,7 +18,7 @@ from .runtime.allocator import keep_freed_memory
 
 __all__ = ["Broker", "StorageUnusable"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Broker:
@@ -58,7 +58,7 @@ class Broker:
         parts.server.start()
         parts.moves.resume()
         self._serves = True
-        log.info("broker %d serves", self.config.node_id)
+        logger.info("broker %d serves", self.config.node_id)
 
     async def stop(self) -> None:
         """Move leaderships away, stop serving, and leave the logs closed cleanly.
@@ -95,7 +95,9 @@ class Broker:
         if not session.fenced:
             timeout_s = self.config.quorum.controlled_shutdown_timeout_ms / 1000
             if not await session.shut_down_controlled(timeout_s):
-                log.warning("leaderships did not all move within %.0f s: clients will fail over", timeout_s)
+                logger.warning(
+                    "leaderships did not all move within %.0f s: clients will fail over", timeout_s
+                )
         return epoch
 
     def families(self) -> Iterator[Family]:
@@ -119,5 +121,5 @@ class Broker:
 
 def _end_process(reason: SessionLost) -> None:
     """Another process has this broker's id: leave, in good order, as if told to."""
-    log.error("stopping: %s", reason)
+    logger.error("stopping: %s", reason)
     os.kill(os.getpid(), signal.SIGTERM)

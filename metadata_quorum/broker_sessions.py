@@ -240,7 +240,7 @@ class BrokerSessions:
         if len(of_broker) >= SESSIONS_PER_BROKER_MAX:
             logger.warning("broker %d already has %d sessions: refused", broker_id, len(of_broker))
             return None
-        link.bound_silence(self._unacknowledged_ms_max)
+        link.set_tcp_timeout(self._unacknowledged_ms_max)
         session = BrokerSession(link, self)
         self._sessions.append(session)
         session.send(self._leader)

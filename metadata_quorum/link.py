@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ..network.dialing import connected_socket
-from ..network.tcp_timeout import bound_silence
+from ..network.tcp_timeout import set_tcp_timeout
 from ..protocol.frames import Buffer, Channel, FrameError
 from ..protocol.handshake import (
     NONCE_BYTES,
@@ -145,10 +145,10 @@ class Link(asyncio.Protocol):
         if held and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(held)
 
-    def bound_silence(self, unacknowledged_ms_max: int) -> None:
+    def set_tcp_timeout(self, unacknowledged_ms_max: int) -> None:
         """End the connection once the other end has acknowledged nothing for so long, where the platform can."""
         if self._transport is not None:
-            bound_silence(self._transport.get_extra_info("socket"), unacknowledged_ms_max)
+            set_tcp_timeout(self._transport.get_extra_info("socket"), unacknowledged_ms_max)
 
     def pause_reading(self) -> None:
         """Let the other end wait: no payload arrives until :meth:`resume_reading`."""

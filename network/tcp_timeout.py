@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 
-def bound_silence(sock: socket.socket, unacknowledged_ms_max: int, *, probe: bool = False) -> None:
+def set_tcp_timeout(sock: socket.socket, unacknowledged_ms_max: int, *, probe: bool = False) -> None:
     """End the connection once the other end has acknowledged nothing for `unacknowledged_ms_max`.
 
     TCP by itself tries ever more rarely, for a quarter of an hour. A connection that outlived a cut would go on only

@@ -56,7 +56,7 @@ from ..replication.follower.fetching import FetchLimits
 from ..replication.leader.isr_submission import submit_to
 from ..replication.replicas.folder_moves import FolderMoves
 from ..replication.replicas.offline import report_to
-from ..replication.replicas.rebuilding import renew_with
+from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..server.request_times import FOLLOWER_FETCH
@@ -159,7 +159,7 @@ class BrokerParts:
             submit_to(session, config.node_id),
             lambda: session.broker_epoch,
             report_to(session, config.node_id),
-            renew_with(session, config.node_id),
+            rebuild_with(session, config.node_id),
         )
 
     def _make_groups(self) -> GroupCoordinator:

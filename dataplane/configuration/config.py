@@ -21,7 +21,7 @@ from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATER
 from ..server import ConnectionLimits, ServerConfig
 from ..storage.folder_settings import CORDONED, check_cordoned
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class BrokerConfig:
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Read Kafka's properties. Raises ConfigError that names the key, the value and what is allowed."""
         for remark in check_properties(properties, Scope.BROKER):
-            log.warning("%s", remark)
+            logger.warning("%s", remark)
         read = _Reader(properties)
         roles = [role.strip() for role in read.text("process.roles", "broker").split(",")]
         if "broker" not in roles:

@@ -31,7 +31,7 @@ from ..quorum.transaction_questions import Cut
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
-from ..runtime.threads import off_loop
+from ..runtime.threads import in_thread
 from ..runtime.time_slices import in_time_slices
 from ..server.handler import ClientRequest, as_kafka_error, handles
 
@@ -165,7 +165,7 @@ class CutHandlers:
             async with self._searching:
                 if searched in self._found:
                     return self._found[searched]
-                found = await off_loop(search.find)
+                found = await in_thread(search.find)
         finally:
             search.close()
         if found is not None:

@@ -88,7 +88,7 @@ class DeleteRecordsHandlers:
                     ErrorCode.POLICY_VIOLATION,
                     f"records of {topic} are compacted, not deleted: cleanup.policy={policy.cleanup_policy}",
                 )
-            offset = partition.trims.trim(None if offset == _HIGH_WATERMARK else offset)
+            offset = partition.record_deletion.trim(None if offset == _HIGH_WATERMARK else offset)
         except Exception as error:
             result.error_code = as_kafka_error(error, f"deleting records of {topic}-{index}").code
             return _Trim(None, offset, result)
@@ -105,15 +105,15 @@ async def _followed(trim: _Trim, deadline: float) -> None:
         if not outcome.done():
             outcome.set_result(code)
 
-    partition.trims.on_low_watermark(offset, done)
+    partition.record_deletion.on_low_watermark(offset, done)
     try:
         async with asyncio.timeout_at(deadline):
             code = await outcome
     except TimeoutError:
-        partition.trims.stop_waiting(done)
+        partition.record_deletion.stop_waiting(done)
         code = ErrorCode.REQUEST_TIMED_OUT
     if partition.leader is None:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.REQUEST_TIMED_OUT else code
     else:
-        result.low_watermark = partition.trims.low_watermark()
+        result.low_watermark = partition.record_deletion.low_watermark()
     result.error_code = code

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from ...network.dialing import connected_socket
-from ...network.tcp_timeout import bound_silence
+from ...network.tcp_timeout import set_tcp_timeout
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
 from .config import QuorumSessionConfig
@@ -161,7 +161,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
-        bound_silence(transport.get_extra_info("socket"), self._unacknowledged_ms_max)
+        set_tcp_timeout(transport.get_extra_info("socket"), self._unacknowledged_ms_max)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

@@ -10,7 +10,7 @@ from typing import TypeVar
 _Result = TypeVar("_Result")
 
 
-async def off_loop(work: Callable[[], _Result], threads: Executor | None = None) -> _Result:
+async def in_thread(work: Callable[[], _Result], threads: Executor | None = None) -> _Result:
     """What `work` returns or raises, run in one of `threads`, else of the loop's own.
 
     A caller that is cancelled is so once the thread has ended, however often it is cancelled until then: with

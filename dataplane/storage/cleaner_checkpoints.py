@@ -12,13 +12,13 @@ from ottla.protocol.errors import KafkaError
 
 from ..log import PartitionLog
 from ..log.checkpoints import read_offsets, write_offsets
-from ..runtime.threads import off_loop
+from ..runtime.threads import in_thread
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 TopicPartition = tuple[str, int]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class CleanerCheckpoints:
@@ -37,7 +37,7 @@ class CleanerCheckpoints:
             try:
                 self._rows[folder] = await asyncio.to_thread(read_offsets, folder / CLEANER_OFFSETS)
             except KafkaError as error:
-                log.error("logs in %s are compacted from their start: %s", folder, error.message)
+                logger.error("logs in %s are compacted from their start: %s", folder, error.message)
 
     def get(self, key: TopicPartition, partition_log: PartitionLog) -> int | None:
         """Up to where the log is clean; None if that is not known."""
@@ -66,6 +66,8 @@ class CleanerCheckpoints:
     async def write(self, folder: Path) -> None:
         """Make the rows of a folder durable; a failure is logged, since cleaning anew does no harm."""
         try:
-            await off_loop(partial(write_offsets, folder / CLEANER_OFFSETS, dict(self._rows.get(folder, {}))))
+            await in_thread(
+                partial(write_offsets, folder / CLEANER_OFFSETS, dict(self._rows.get(folder, {})))
+            )
         except KafkaError as error:
-            log.error("up to where logs are compacted is not kept: %s", error.message)
+            logger.error("up to where logs are compacted is not kept: %s", error.message)

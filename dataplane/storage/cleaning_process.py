@@ -15,7 +15,7 @@ _WORKER = "ottla.dataplane.log.compaction.worker"
 _REPLY_BYTES_MAX = 16 << 20
 _END_TIMEOUT_S = 1.0
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class CleaningProcessDied(Exception):

@@ -24,7 +24,7 @@ from ..log.compaction.keeping import LastRecord
 from ..log.segments.segment import Segment
 from ..log.segments.segment_swap import CLEANED_SUFFIX
 from ..log.storage_errors import BrokenBatch
-from ..runtime.threads import off_loop
+from ..runtime.threads import in_thread
 from .cleaner_checkpoints import CleanerCheckpoints
 from .cleaning_choice import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest
 from .cleaning_process import CleaningProcess, CleaningProcessDied
@@ -33,7 +33,7 @@ from .replica import StoredReplica
 _IDLE_LOOKS_MAX = 20
 _CRASHES_MAX = 3
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ class LogCleaner:
             try:
                 found = await self.clean_filthiest()
             except CleaningProcessDied as died:
-                log.warning("the cleaning process is replaced: %s", died)
+                logger.warning("the cleaning process is replaced: %s", died)
             except OSError as error:
-                log.error("logs cannot be compacted now: %s", error)
+                logger.error("logs cannot be compacted now: %s", error)
             idle = 0 if found else idle + 1
             if idle == _IDLE_LOOKS_MAX:
                 await self.process.end()
@@ -216,7 +216,7 @@ class LogCleaner:
         partition_log = replica.log
         segments = {segment.base_offset: segment for segment in partition_log.segments}
         job = self._job(partition_log, facts, dirty, now_ms)
-        await off_loop(partial(_remove_leftovers, partition_log.directory))
+        await in_thread(partial(_remove_leftovers, partition_log.directory))
         cuts, before, after = partition_log.durability.cuts, 0, 0
         try:
             async for reply in self.process.run(job):
@@ -230,19 +230,19 @@ class LogCleaner:
                         self._checkpoints.set(key, partition_log, reply.clean_offset)
                     self._note_unreadable(replica, reply)
                     await self._checkpoints.write(partition_log.directory.parent)
-                    log.info(
+                    logger.info(
                         "%s-%d: compacted %d to %d bytes, clean up to offset %d",
                         *key, before, after, reply.clean_offset,
                     )  # fmt: skip
                     return True
                 elif reply.may_pass:
-                    log.warning("%r: not compacted this time: %s", partition_log, reply.reason)
+                    logger.warning("%r: not compacted this time: %s", partition_log, reply.reason)
                 else:
                     self._give_up(partition_log, reply.reason)
         except _Aborted as reason:
-            log.info("%r: not compacted this time: %s", partition_log, reason)
+            logger.info("%r: not compacted this time: %s", partition_log, reason)
             await self.process.kill()
-            await off_loop(partial(_remove_leftovers, partition_log.directory))
+            await in_thread(partial(_remove_leftovers, partition_log.directory))
         except CleaningProcessDied as error:
             self._crashed(partition_log, error)
             raise
@@ -253,7 +253,7 @@ class LogCleaner:
             self.unreadable.pop(replica.log, None)
             return
         self.unreadable[replica.log] = reply.unreadable_batches
-        log.warning(
+        logger.warning(
             "%s-%d: the records of %d batches cannot be read, the first at offset %d; they were copied as they are",
             replica.topic, replica.index, reply.unreadable_batches, reply.first_unreadable_offset,
         )  # fmt: skip
@@ -284,13 +284,13 @@ class LogCleaner:
 
     def _crashed(self, partition_log: PartitionLog, error: CleaningProcessDied) -> None:
         crashes = self._crashes[partition_log] = self._crashes.get(partition_log, 0) + 1
-        log.error("the cleaning process died over %r: %s", partition_log, error)
+        logger.error("the cleaning process died over %r: %s", partition_log, error)
         if crashes >= _CRASHES_MAX:
             self._give_up(partition_log, f"the cleaning process died over it {crashes} times")
 
     def _give_up(self, partition_log: PartitionLog, reason: str) -> None:
         self.uncleanable[partition_log] = reason
-        log.error("%r is not compacted any more until the broker restarts: %s", partition_log, reason)
+        logger.error("%r is not compacted any more until the broker restarts: %s", partition_log, reason)
 
 
 def _segment_facts(segment: Segment, *, with_first: bool, with_max: bool) -> SegmentFacts:

@@ -20,7 +20,7 @@ from ..log import LogConfig, PartitionLog
 from ..log.storage_errors import may_pass
 from .directory import LogDirectory
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 _HighWatermarks = Sequence[tuple[LogDirectory, Mapping[TopicPartition, int]]]
@@ -82,7 +82,7 @@ class LogStore:
             if not directories:
                 raise next(iter(unopened.values()))
             for path, reason in unopened.items():
-                log.critical(
+                logger.critical(
                     "data folder %s is offline, this broker goes on without it: %s", path, reason.message
                 )
             store = cls(directories, wall_ms, unopened)
@@ -116,7 +116,7 @@ class LogStore:
                 # Records that were deleted from one of them must not come back with the other.
                 one.advance_log_start_offset(min(other_one.log_start_offset, one.log_end_offset))
                 kept = worse.set_aside(*key)
-                log.warning("%s-%d is in %s: the one kept as %s is not used", *key, best.path, kept)
+                logger.warning("%s-%d is in %s: the one kept as %s is not used", *key, best.path, kept)
 
     def _take_up_wishes(self) -> None:
         for directory in self.directories:
@@ -232,7 +232,7 @@ class LogStore:
             if (topic, index) in directory.failed and directory.topic_id(topic, index) in (None, topic_id):
                 kept = directory.set_aside(topic, index)
                 self._high_watermarks.pop((topic, index), None)
-                log.warning(
+                logger.warning(
                     "%s-%d is copied anew: its damaged log is kept as %s until you delete it",
                     topic,
                     index,
@@ -243,12 +243,14 @@ class LogStore:
         try:
             kept = directory.set_aside(topic, index)
         except KafkaError as error:
-            log.error(
+            logger.error(
                 "%s-%d is not this broker's any more and cannot be set aside: %s", topic, index, error.message
             )
             return
         self._high_watermarks.pop((topic, index), None)
-        log.warning("%s-%d is not this broker's any more: kept as %s until you delete it", topic, index, kept)
+        logger.warning(
+            "%s-%d is not this broker's any more: kept as %s until you delete it", topic, index, kept
+        )
 
     def _delete_from(self, directory: LogDirectory, topic: str, index: int) -> None:
         directory.delete(topic, index)
@@ -319,7 +321,7 @@ class LogStore:
             try:
                 directory.checkpoints.write_high_watermarks(offsets)
             except KafkaError as error:
-                log.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
+                logger.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
                 self.disk_refused(directory, error)
 
     def checkpoint(self) -> Future[None]:
@@ -335,7 +337,7 @@ class LogStore:
             try:
                 directory.checkpoints.write_log_starts()
             except KafkaError as error:
-                log.error("cannot write the log start offsets of %s: %s", directory.path, error.message)
+                logger.error("cannot write the log start offsets of %s: %s", directory.path, error.message)
                 self.disk_refused(directory, error)
 
     def _checkpoint_all(self) -> None:
@@ -344,7 +346,7 @@ class LogStore:
                 directory.checkpoint()
                 directory.remove_deleted()
             except KafkaError as error:
-                log.error("cannot checkpoint %s: %s", directory.path, error.message)
+                logger.error("cannot checkpoint %s: %s", directory.path, error.message)
                 self.disk_refused(directory, error)
 
     def _failed(self, error: KafkaError) -> None:
@@ -360,7 +362,7 @@ class LogStore:
             try:
                 directory.close(clean=clean, broker_epoch=broker_epoch)
             except KafkaError as error:
-                log.error("%s was not closed cleanly: %s", directory.path, error.message)
+                logger.error("%s was not closed cleanly: %s", directory.path, error.message)
 
 
 def _opened(path: Path, cluster_id: str, node_id: int, now_ms: int, threads: int) -> LogDirectory:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from ottla.protocol.errors import KafkaError
 
-from ..runtime.threads import off_loop
+from ..runtime.threads import in_thread
 
 if TYPE_CHECKING:
     from ..log import PartitionLog
     from .replica import StoredReplica
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SLICE_S = 0.003
 _FIRST_CHECK_S = 30.0
@@ -95,10 +95,10 @@ class LogUpkeep:
         try:
             dropped = partition_log.old_segments.retain(replica.high_watermark, self._wall_ms())
         except (KafkaError, OSError) as error:
-            log.error("%r keeps what it might drop: %s", partition_log, error)
+            logger.error("%r keeps what it might drop: %s", partition_log, error)
             return 0
         if dropped:
-            log.info("%r: retention dropped %d segments", partition_log, dropped)
+            logger.info("%r: retention dropped %d segments", partition_log, dropped)
         return dropped
 
     async def _flushed_for(self, partition_log: PartitionLog) -> bool:
@@ -107,9 +107,9 @@ class LogUpkeep:
             return False
         partition_log.old_segments.awaits_flush = False
         try:
-            await off_loop(partition_log.flush)
+            await in_thread(partition_log.flush)
         except KafkaError as error:
-            log.error("%r keeps what it might drop: %s", partition_log, error)
+            logger.error("%r keeps what it might drop: %s", partition_log, error)
             return False
         return True
 
@@ -131,7 +131,7 @@ class LogUpkeep:
         while self._doomed and self._doomed[0][0] <= now_ms:
             due.append(heapq.heappop(self._doomed)[1])
         if due:
-            await off_loop(partial(_unlink, due))
+            await in_thread(partial(_unlink, due))
         if starts != self._kept_starts:
             self._kept_starts = starts
             await self._keep_log_starts()
@@ -142,4 +142,4 @@ def _unlink(paths: Sequence[Path]) -> None:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            log.warning("cannot delete %s, it goes at the next start: %s", path, error.strerror)
+            logger.warning("cannot delete %s, it goes at the next start: %s", path, error.strerror)

@@ -19,7 +19,7 @@ from ottla.protocol.errors import KafkaError
 
 from ..log.segments.batch_walk import SCAN_CHUNK, walk_file
 from ..log.storage_errors import BrokenBatch, damage
-from ..runtime.threads import off_loop
+from ..runtime.threads import in_thread
 from .replica import StoredReplica
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..log.segments.segment import Segment
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _Replica = TypeVar("_Replica", bound=StoredReplica)
 
@@ -99,7 +99,7 @@ class LogVerifier(Generic[_Replica]):
             )
             ended = False
             while not ended:
-                read, ended = await off_loop(partial(_walk_on, walk))
+                read, ended = await in_thread(partial(_walk_on, walk))
                 await asyncio.sleep(read / self._bytes_per_second)
         except BrokenBatch as broken:
             unchanged = partition.log is partition_log and partition_log.durability.cuts == cuts
@@ -108,7 +108,7 @@ class LogVerifier(Generic[_Replica]):
                 found.__cause__ = broken
                 self._condemn(partition, found)
         except OSError as error:
-            log.warning("cannot verify %s: %s", segment.path, error.strerror)
+            logger.warning("cannot verify %s: %s", segment.path, error.strerror)
         finally:
             descriptor.release()
 

@@ -17,7 +17,7 @@ from ottla.protocol.errors import KafkaError
 from ..log.durable_files import write_atomically
 from ..quorum.config import Position
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "metadata-position"
 _VERSION = 0
@@ -39,7 +39,7 @@ def _read_one(path: Path) -> Position | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s cannot be read, and is passed over: %s", path, error)
+        logger.warning("%s cannot be read, and is passed over: %s", path, error)
         return None
 
 
@@ -50,7 +50,7 @@ def write(folders: Iterable[Path], position: Position) -> None:
         try:
             write_atomically(folder / FILE_NAME, json.dumps(told).encode(), sync=True)
         except KafkaError as error:
-            log.warning("%s", error.message)
+            logger.warning("%s", error.message)
 
 
 def forget(folders: Iterable[Path]) -> None:

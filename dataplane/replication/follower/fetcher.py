@@ -21,14 +21,14 @@ from ottla.protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials,
 from ottla.protocol.primitives import MalformedMessage
 
 from ....network.dialing import connected_socket
-from ....network.tcp_timeout import bound_silence
+from ....network.tcp_timeout import set_tcp_timeout
 from ..fetch_codec import decode_answer
 from ..fetch_layout import write_fetch
 from ..fetch_values import PartitionKey
 from ..replica.partition import Partition
 from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 64 * 1024
 _BUFFER_KEPT_BYTES = 4 * 1024 * 1024
@@ -142,7 +142,7 @@ class LeaderLink:
             ):
                 sock = await connected_socket(*endpoint, self._prepare)
         except (OSError, TimeoutError) as error:
-            log.debug("cannot connect to broker %d: %s", self.peer_id, error)
+            logger.debug("cannot connect to broker %d: %s", self.peer_id, error)
             self._connecting = None
             self._reconnect_later()
             return
@@ -156,7 +156,7 @@ class LeaderLink:
 
     def _prepare(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        bound_silence(sock, round(self._settings.unacknowledged_s_max * 1000), probe=True)
+        set_tcp_timeout(sock, round(self._settings.unacknowledged_s_max * 1000), probe=True)
 
     def _reconnect_later(self) -> None:
         if self._closed or self._reconnect_timer is not None:
@@ -172,7 +172,7 @@ class LeaderLink:
         sock, self._socket = self._socket, None
         if sock is None:
             return
-        log.info("connection to broker %d lost: %s", self.peer_id, reason)
+        logger.info("connection to broker %d lost: %s", self.peer_id, reason)
         if self._proof is not None and not timed_out:
             self._note_failed_proof(reason)
         self._loop.remove_reader(sock.fileno())
@@ -228,7 +228,7 @@ class LeaderLink:
     def _note_failed_proof(self, reason: object) -> None:
         self._failed_proofs += 1
         if self._failed_proofs == _FAILED_PROOFS_UNTIL_WARNING:
-            log.warning(
+            logger.warning(
                 "broker %d cannot be followed, since its connections end before both ends have proved to be nodes of "
                 "cluster %r: %s. Is its cluster.secret.file the same as here, and its version? Its log says more",
                 self.peer_id, self._credentials.cluster_id, reason,

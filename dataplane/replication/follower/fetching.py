@@ -30,7 +30,7 @@ from ..fetch_values import (
 )
 from ..replica.partition import Partition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _OUTSTANDING_MAX = 8
 RETRY_FIRST_S = 0.001
@@ -246,7 +246,7 @@ class LeaderSession:
         """
         request = self._outstanding.popleft()
         if answer.error is not ErrorCode.NONE:
-            log.info("the leader ended the fetch session: %s", answer.error.name)
+            logger.info("the leader ended the fetch session: %s", answer.error.name)
             self._new_session()
             self._paused = True
             return False
@@ -268,7 +268,7 @@ class LeaderSession:
         key = part.key
         if part.error is ErrorCode.NONE:
             if part.diverging is not None:
-                log.info("%r diverges from its leader's log: %s", partition, part.diverging)
+                logger.info("%r diverges from its leader's log: %s", partition, part.diverging)
                 partition.truncate_diverging(part.diverging, part.log_start_offset)
                 self._changed[key] = None
                 return
@@ -286,13 +286,13 @@ class LeaderSession:
         elif part.error is ErrorCode.OFFSET_OUT_OF_RANGE and partition.restart_at_leaders_start(
             part.log_start_offset
         ):
-            log.warning(
+            logger.warning(
                 "%r starts anew at its leader's log start offset %d", partition, part.log_start_offset
             )
             self._changed[key] = None
         else:
             if part.error not in EXPECTED_ERRORS:
-                log.warning("%r cannot be fetched: %s", partition, part.error.name)
+                logger.warning("%r cannot be fetched: %s", partition, part.error.name)
             self._later(key)
 
     def _later(self, key: PartitionKey) -> None:

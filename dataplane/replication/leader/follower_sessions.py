@@ -213,7 +213,7 @@ class FollowerSession:
         watch.position = position
         watch.awaiting = False
         watch.sent_from = -1
-        partition.trims.trimmed_by(self.broker_id, position.log_start_offset)
+        partition.record_deletion.trimmed_by(self.broker_id, position.log_start_offset)
         self._ready.pop(watch, None)
         self._held.pop(watch, None)
         watch.diverged = not self._agrees(watch, leader)

@@ -14,7 +14,7 @@ from ..replica.partition import Partition
 from ..roles.in_sync import Proposal
 from ..roles.leader import Refusal
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class IsrUpdates:
                 try:
                     outcomes = await self._submit(batch)
                 except KafkaError as error:
-                    log.warning(
+                    logger.warning(
                         "the quorum did not answer about %d ISR changes: %s", len(batch), error.message
                     )
                     outcomes = [Refusal.UNKNOWN] * len(batch)

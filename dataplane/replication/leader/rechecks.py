@@ -16,7 +16,7 @@ from ottla.protocol.errors import KafkaError
 
 from ...log import is_damage
 from ...log.verification import check_slice
-from ...runtime.threads import off_loop
+from ...runtime.threads import in_thread
 from ..fetch_values import PartitionKey
 from ..replica.partition import Partition
 
@@ -26,7 +26,7 @@ _AGAIN_AFTER_S = 2.0
 """There are other reasons to ask again, and each look reads from the disk."""
 
 
-class Doubts:
+class Rechecks:
     """Looks, one at a time for each partition; `condemn` is called when a log proves to be damaged."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Doubts:
             found = error if is_damage(error) else None
         else:
             try:
-                found = await off_loop(
+                found = await in_thread(
                     partial(
                         check_slice,
                         piece,

@@ -1,4 +1,4 @@
-"""What stands around a replica: who watches it, what its topic asks of it, and what it needs of its broker."""
+"""Who watches a replica, and what it needs of its broker."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Reader(Protocol):
     def wake(self) -> None: ...
 
 
-class Surroundings(Protocol[_Replica]):
-    """What a replica needs of the broker around it."""
+class HostBroker(Protocol[_Replica]):
+    """The broker on which a replica is, as far as the replica needs it."""
 
     @property
     def broker_id(self) -> int: ...

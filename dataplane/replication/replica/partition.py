@@ -30,14 +30,14 @@ from ..roles.follower import (
 from ..roles.leader import LeaderState
 from .acknowledgements import Acknowledged, Acknowledgements
 from .flushing import Flushing
-from .record_deletion import Trims
+from .record_deletion import RecordDeletion
 from .traffic import Traffic
 
 if TYPE_CHECKING:
     from ottla.protocol.cluster_image import PartitionState
 
     from ...log import AppendResult, PartitionLog
-    from .dependencies import Reader, Surroundings, Watcher
+    from .dependencies import HostBroker, Reader, Watcher
     from .settings import ReplicationSettings
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Partition:
 
     __slots__ = (
         "_acknowledgements",
-        "_around",
+        "_broker",
         "_flushing",
         "_follower_watermark",
         "_readers",
@@ -56,11 +56,11 @@ class Partition:
         "index",
         "leader",
         "log",
+        "record_deletion",
         "settings",
         "topic",
         "topic_id",
         "traffic",
-        "trims",
         "watchers",
     )
 
@@ -70,7 +70,7 @@ class Partition:
         topic_id: bytes,
         index: int,
         log: PartitionLog,
-        around: Surroundings[Partition],
+        broker: HostBroker[Partition],
         settings: ReplicationSettings,
         high_watermark: int,
     ) -> None:
@@ -83,13 +83,13 @@ class Partition:
         self.follower: FollowerState | None = None
         self.watchers: dict[int, Watcher] = {}
         self.traffic = Traffic()
-        self.trims = Trims(self)
-        self._around = around
+        self.record_deletion = RecordDeletion(self)
+        self._broker = broker
         self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self._acknowledgements = Acknowledgements()
         self._readers: dict[Reader, None] = {}
         self._flushing = Flushing(
-            log, settings, partial(around.flush, self), partial(around.flush_later, self)
+            log, settings, partial(broker.flush, self), partial(broker.flush_later, self)
         )
 
     def __repr__(self) -> str:
@@ -139,7 +139,7 @@ class Partition:
         if leader is None:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {self._around.broker_id} does not lead {self.topic}-{self.index}",
+                f"broker {self._broker.broker_id} does not lead {self.topic}-{self.index}",
             )
         return leader
 
@@ -170,7 +170,7 @@ class Partition:
         if flushed > log.log_end_offset:
             raise AssertionError(f"{self!r}: flushed to {flushed}, past the log end {log.log_end_offset}")
         if leader is None:
-            if self._acknowledgements or self.trims.waiting:
+            if self._acknowledgements or self.record_deletion.waiting:
                 raise AssertionError(f"{self!r} does not lead, and somebody waits for its leader")
             if follower is not None and log.leader_epochs.latest_epoch > follower.leader_epoch:
                 raise AssertionError(
@@ -200,7 +200,7 @@ class Partition:
 
         The epoch is in the log before the first record of it. True if a new leadership began.
         """
-        now_ms = self._around.monotonic_ms()
+        now_ms = self._broker.monotonic_ms()
         leader = self.leader
         if leader is not None and leader.leader_epoch == state.leader_epoch:
             if leader.update(state.partition_epoch, state.isr, state.replicas, now_ms):
@@ -216,12 +216,12 @@ class Partition:
         # whoever waits for an acknowledgement goes on waiting.
         self.follower = None
         self.leader = leader = LeaderState(
-            broker_id=self._around.broker_id,
+            broker_id=self._broker.broker_id,
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
             replicas=state.replicas,
             isr=state.isr,
-            brokers=self._around.brokers,
+            brokers=self._broker.brokers,
             log_end_offset=log.log_end_offset,
             durable_offset=self.acknowledged_offset,
             high_watermark=watermark,
@@ -284,7 +284,7 @@ class Partition:
     def _leave_role(self, error: ErrorCode) -> None:
         self.leader = self.follower = None
         self._acknowledgements.failed(error)
-        self.trims.failed(error)
+        self.record_deletion.failed(error)
 
     def _role_changed(self) -> None:
         for watcher in list(self.watchers.values()):
@@ -302,7 +302,7 @@ class Partition:
             leader.min_in_sync = settings.min_in_sync
             leader.lag_time_max_ms = settings.lag_time_max_ms
             leader.durable_offset = self.acknowledged_offset
-            self._membership_changed(leader, self._around.monotonic_ms())
+            self._membership_changed(leader, self._broker.monotonic_ms())
 
     def tighten(self, min_in_sync: int) -> None:
         """Take a min.insync.replicas of the topic that is higher than the one before."""
@@ -319,7 +319,7 @@ class Partition:
 
     def wall_ms(self) -> int:
         """The time, in ms since 1970, by which producers' timestamps are judged."""
-        return self._around.wall_ms()
+        return self._broker.wall_ms()
 
     def append(
         self, batches: memoryview, *, required_acks: int, max_timestamp: int | None = None
@@ -341,7 +341,7 @@ class Partition:
             self.log.refused_for_now(batches)
             raise self._too_few_in_sync(leader)
         result = self.log.append_as_leader(
-            batches, leader.leader_epoch, self._around.wall_ms(), max_timestamp
+            batches, leader.leader_epoch, self._broker.wall_ms(), max_timestamp
         )
         if not result.duplicate:
             self._appended(leader)
@@ -355,7 +355,7 @@ class Partition:
         leader = self.leading()
         if leader.under_min_in_sync:
             raise self._too_few_in_sync(leader)
-        result = self.log.append_unsequenced(batches, leader.leader_epoch, self._around.wall_ms())
+        result = self.log.append_unsequenced(batches, leader.leader_epoch, self._broker.wall_ms())
         self._appended(leader)
         return result.last_offset + 1
 
@@ -382,14 +382,14 @@ class Partition:
             number=number,
             commit_index=commit_index,
             leader_epoch=leader.leader_epoch,
-            now_ms=self._around.wall_ms(),
+            now_ms=self._broker.wall_ms(),
         )
         self._appended(leader)
         return result.last_offset + 1
 
     def _appended(self, leader: LeaderState) -> None:
         """Something is at the end of the log: flush it, offer it to followers, look at the high watermark."""
-        flushing, end, now_ms = self._flushing, self.log.log_end_offset, self._around.monotonic_ms()
+        flushing, end, now_ms = self._flushing, self.log.log_end_offset, self._broker.monotonic_ms()
         if self.settings.durable_before_acknowledged:
             moved = leader.appended(end, flushing.flushed_offset, now_ms)
             flushing.flush()
@@ -424,7 +424,7 @@ class Partition:
         """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""
         leader = self.leader
         if leader is not None and leader.fetched(
-            broker_id, broker_epoch, offset, self._around.monotonic_ms()
+            broker_id, broker_epoch, offset, self._broker.monotonic_ms()
         ):
             self._watermark_moved()
 
@@ -432,9 +432,9 @@ class Partition:
         """Look again whether the high watermark may move: time passed or a broker's state changed."""
         leader = self.leader
         if leader is not None:
-            if leader.advance(self._around.monotonic_ms()):
+            if leader.advance(self._broker.monotonic_ms()):
                 self._watermark_moved()
-            self.trims.look()
+            self.record_deletion.look()
 
     def log_start_moved(self) -> None:
         """The leader's log starts later now: followers and readers hear of it."""
@@ -448,8 +448,8 @@ class Partition:
         leader = self.leader
         if leader is None or leader.leader_epoch != leader_epoch:
             return
-        now_ms = self._around.monotonic_ms()
-        replicas = [self._around.broker_id, *leader.followers]
+        now_ms = self._broker.monotonic_ms()
+        replicas = [self._broker.broker_id, *leader.followers]
         if leader.update(partition_epoch, isr, replicas, now_ms):
             self._membership_changed(leader, now_ms)
 
@@ -461,13 +461,13 @@ class Partition:
             and leader is not None
             and self.settings.durable_before_acknowledged
             and leader.appended(
-                self.log.log_end_offset, self._flushing.flushed_offset, self._around.monotonic_ms()
+                self.log.log_end_offset, self._flushing.flushed_offset, self._broker.monotonic_ms()
             )
         ):
             self._watermark_moved()
 
     def flush_time_over(self) -> None:
-        """flush.ms have passed since `Surroundings.flush_later` was called."""
+        """flush.ms have passed since `HostBroker.flush_later` was called."""
         self._flushing.time_over()
 
     def _watermark_moved(self) -> None:
@@ -509,7 +509,7 @@ class Partition:
                 # The leader's log starts within its first batch, which can only be had as a whole.
                 self._start_anew_at(leader_log_start_offset)
             assert self.follower is not None
-            self.log.append_as_follower(records, self._around.wall_ms(), self.follower.leader_epoch)
+            self.log.append_as_follower(records, self._broker.wall_ms(), self.follower.leader_epoch)
             self._flushing.grown()
         log = self.log
         watermark = follower_high_watermark(

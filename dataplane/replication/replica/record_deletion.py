@@ -29,7 +29,7 @@ class Replica(Protocol):
         """The leader's log starts later now."""
 
 
-class Trims:
+class RecordDeletion:
     """Of one replica. Whoever waits is called once, in the leadership in which it began to wait; a deadline is the
     caller's, who may come and go."""
 

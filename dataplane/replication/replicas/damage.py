@@ -10,16 +10,16 @@ from ottla.protocol.cluster_image import NO_LEADER
 from ottla.protocol.errors import KafkaError
 
 from ..fetch_values import PartitionKey
-from ..leader.rechecks import Doubts
+from ..leader.rechecks import Rechecks
 from ..replica.partition import Partition
 from .offline import OfflineReplicas
-from .rebuilding import Renew, Renewal
-from .replica_making import LogStore
+from .rebuilding import Rebuild, Rebuilding
+from .replica_making import ReplicaLogs
 
 if TYPE_CHECKING:
     from ottla.protocol.cluster_image import ClusterImage
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
@@ -38,40 +38,40 @@ class Owner(Protocol):
 class Damage:
     """Takes damaged replicas offline and, where others have the data, has them made anew."""
 
-    def __init__(self, owner: Owner, logs: LogStore, renew: Renew) -> None:
+    def __init__(self, owner: Owner, logs: ReplicaLogs, renew: Rebuild) -> None:
         self._owner = owner
         self._logs = logs
-        self.renewal = Renewal(renew, self._is_renewable, self._begin, owner.look_again)
-        self.doubts = Doubts(owner.holds, self.condemn)
+        self.rebuilding = Rebuilding(renew, self._is_renewable, self._begin, owner.look_again)
+        self.rechecks = Rechecks(owner.holds, self.condemn)
         self._made_anew: set[PartitionKey] = set()
 
     def found(self, key: PartitionKey) -> None:
         """This replica is offline since its log is damaged. Once in a process's life it is made anew: a disk that
         damages the copy as well would be filled with what is set aside."""
         if key in self._made_anew:
-            log.error(
+            logger.error(
                 "a replica of topic %s, partition %d, is damaged again: it stays offline",
                 key[0].hex(),
                 key[1],
             )
             return
-        self.renewal.add(key)
+        self.rebuilding.add(key)
 
     def condemn(self, partition: Partition, error: KafkaError) -> None:
         """The log is damaged: the replica goes offline and is made anew, unless it may be all there is."""
         leader, follower = partition.leader, partition.follower
         others = leader is not None and len(leader.in_sync.committed) > 1
         if not others and (follower is None or follower.leader_id == NO_LEADER):
-            log.error(
+            logger.error(
                 "%r is damaged, and nobody else is known to have all of it: %s", partition, error.message
             )
             return
-        log.error("%r is damaged and goes offline: %s", partition, error.message)
+        logger.error("%r is damaged and goes offline: %s", partition, error.message)
         key = (partition.topic_id, partition.index)
         self._owner.take_offline([key])
         self._logs.condemn(partition.topic, partition.topic_id, partition.index, error)
         self.found(key)
-        self.renewal.look()
+        self.rebuilding.look()
 
     def _is_renewable(self, key: PartitionKey) -> bool:
         topic = self._owner.image.topics_by_id.get(key[0])
@@ -92,7 +92,7 @@ class Damage:
         try:
             self._logs.set_damaged_aside(topic.name, topic.id, key[1])
         except KafkaError as error:
-            log.error("%s-%d stays offline, its log cannot be set aside: %s", topic.name, key[1], error)
+            logger.error("%s-%d stays offline, its log cannot be set aside: %s", topic.name, key[1], error)
             self._owner.offline.again(key)
             return
         self._made_anew.add(key)
@@ -101,5 +101,5 @@ class Damage:
 
     async def close(self) -> None:
         """Look at nothing more; returns once the disk has answered."""
-        self.renewal.close()
-        await self.doubts.close()
+        self.rebuilding.close()
+        await self.rechecks.close()

@@ -19,7 +19,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import parse_header
 
 from ...log import LogSlice, PartitionLog
-from ...runtime.threads import off_loop
+from ...runtime.threads import in_thread
 from ...storage.directory import LogDirectory
 from ...storage.log_store import LogStore, TopicPartition
 from ..follower.log_copy import CopyFrom, CutTo, StartAt, next_step
@@ -192,7 +192,7 @@ class FolderMoves:
         await self._let_go(move, original, copy)
 
     async def _in_thread(self, move: _Move, work: Callable[[], _Result]) -> _Result:
-        result = await off_loop(work, self._threads)
+        result = await in_thread(work, self._threads)
         self._check(move)
         return result
 
@@ -266,7 +266,7 @@ class FolderMoves:
                 move.target.checkpoint()
 
         try:
-            await off_loop(make_durable, self._threads)
+            await in_thread(make_durable, self._threads)
             if move.source.failure is None:
                 move.source.discard(original)
                 self._logs.free_later(move.source)

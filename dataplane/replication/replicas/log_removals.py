@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ottla.protocol.errors import KafkaError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PER_TURN = 16
 
@@ -63,4 +63,4 @@ class LogRemovals:
         try:
             self._logs.delete(topic, topic_id, index)
         except KafkaError as error:
-            log.error("%s-%d is left behind, to be deleted at the next start: %s", topic, index, error)
+            logger.error("%s-%d is left behind, to be deleted at the next start: %s", topic, index, error)

@@ -21,13 +21,13 @@ from ..fetch_values import PartitionKey
 
 logger = logging.getLogger(__name__)
 
-Renew = Callable[[Sequence[PartitionKey]], Awaitable[Sequence[PartitionKey]]]
+Rebuild = Callable[[Sequence[PartitionKey]], Awaitable[Sequence[PartitionKey]]]
 """Asks the quorum to take these back as replicas that have nothing; which it did. KafkaError if that is not known."""
 
 _AT_ONCE_MAX = 1000
 
 
-class Renewal:
+class Rebuilding:
     """Which damaged replicas wait to be made anew. Owned by the event loop.
 
     `renewable` says whether the cluster image has the replica offline and led by another; `begin` is called, in the
@@ -37,7 +37,7 @@ class Renewal:
 
     def __init__(
         self,
-        renew: Renew,
+        renew: Rebuild,
         renewable: Callable[[PartitionKey], bool],
         begin: Callable[[PartitionKey], None],
         uncertain: Callable[[PartitionKey], None],
@@ -104,12 +104,12 @@ class Renewal:
             self._asking.cancel()
 
 
-async def renew_nothing(_keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]:
+async def rebuild_nothing(_keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]:
     """Where there is no quorum."""
     return ()
 
 
-def renew_with(quorum: Quorum, broker_id: int) -> Renew:
+def rebuild_with(quorum: Quorum, broker_id: int) -> Rebuild:
     """Have replicas of this broker taken back by `quorum`."""
 
     async def renew(keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ottla.protocol.cluster_image import TopicState
 
     from ...log import LogConfig, PartitionLog
-    from ..replica.dependencies import Surroundings
+    from ..replica.dependencies import HostBroker
     from ..replica.settings import TopicSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PER_TURN = 16
 
 
-class LogStore(Protocol):
+class ReplicaLogs(Protocol):
     """The logs of this broker, over all its data directories."""
 
     def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
@@ -53,8 +53,8 @@ class ReplicaMaking:
 
     def __init__(
         self,
-        logs: LogStore,
-        around: Surroundings[Partition],
+        logs: ReplicaLogs,
+        broker: HostBroker[Partition],
         settings_of: Callable[[str], TopicSettings],
         offline: OfflineReplicas,
         damaged: Callable[[PartitionKey], None],
@@ -62,7 +62,7 @@ class ReplicaMaking:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._logs = logs
-        self._around = around
+        self._broker = broker
         self._settings_of = settings_of
         self._offline = offline
         self._damaged = damaged
@@ -103,7 +103,7 @@ class ReplicaMaking:
                 raise partition_log.failure
             partition_log.config = settings.log
         except (OSError, KafkaError) as error:
-            log.error("no log for %s-%d, this replica is offline: %s", topic.name, index, error)
+            logger.error("no log for %s-%d, this replica is offline: %s", topic.name, index, error)
             if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
                 self._without_log.add(key)
             else:
@@ -116,7 +116,7 @@ class ReplicaMaking:
             topic.id,
             index,
             partition_log,
-            self._around,
+            self._broker,
             settings.replication,
             self._logs.high_watermark(topic.name, index),
         )

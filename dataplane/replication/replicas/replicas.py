@@ -28,13 +28,13 @@ from ..roles.leader import KnownBroker
 from .catch_up import CatchUpThrottles
 from .damage import Damage
 from .offline import OfflineReplicas, Report, tell_nobody
-from .rebuilding import Renew, renew_nothing
-from .replica_making import LogStore, ReplicaMaking
+from .rebuilding import Rebuild, rebuild_nothing
+from .replica_making import ReplicaLogs, ReplicaMaking
 
 if TYPE_CHECKING:
     from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MISSING_LOGS_INTERVAL_S = 5.0
 
@@ -81,13 +81,13 @@ class Replicas:
     def __init__(
         self,
         config: ReplicasConfig,
-        logs: LogStore,
+        logs: ReplicaLogs,
         image: ClusterImage,
         settings_of: Callable[[str], TopicSettings],
         submit_isr: Submit,
         broker_epoch: Callable[[], int],
         report_offline: Report = tell_nobody,
-        renew: Renew = renew_nothing,
+        renew: Rebuild = rebuild_nothing,
     ) -> None:
         self.config = config
         self.image = image
@@ -191,7 +191,7 @@ class Replicas:
             if state is not None:
                 check_role(partition, state, self.broker_id)
 
-    # Surroundings of a partition, and what sessions need
+    # What a partition needs of its broker, and what sessions need
 
     @property
     def broker_id(self) -> int:
@@ -292,7 +292,7 @@ class Replicas:
                     self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 self._not_offline((topic_id, index))
             elif (topic_id, index) in self.offline:
-                if self.broker_id not in state.offline_replicas and not self.damage.renewal.is_asked(
+                if self.broker_id not in state.offline_replicas and not self.damage.rebuilding.is_asked(
                     (topic_id, index)
                 ):
                     self.offline.again((topic_id, index))
@@ -307,7 +307,7 @@ class Replicas:
         if delta.configs:
             self._throttles.reconfigure()
             self._reconfigure(reconfigured)
-        self.damage.renewal.look()
+        self.damage.rebuilding.look()
 
     def _reconfigured(self, configs: Collection[tuple[int, str]]) -> list[Partition]:
         """The partitions whose settings have changed: of a topic, or all if those of brokers have."""
@@ -342,7 +342,7 @@ class Replicas:
             return
         self._fetchers.forget(partition)
         if partition.become_leader(state):
-            log.info("%r: leader in epoch %d", partition, state.leader_epoch)
+            logger.info("%r: leader in epoch %d", partition, state.leader_epoch)
             for listener in self._listeners:
                 listener.elected(partition)
         else:
@@ -386,11 +386,11 @@ class Replicas:
         """The partition's log could not take what it was given: the replica goes offline if the log did. All
         else may pass: a full disk, or a disagreement with the leader that the next fetch settles."""
         if partition.log.failure is None:
-            log.error("%r could not follow: %s", partition, error)
+            logger.error("%r could not follow: %s", partition, error)
             return
         if self._by_key.get((partition.topic_id, partition.index)) is not partition:
             return  # Deleted, which closed the log under a flush.
-        log.error("%r goes offline: %s", partition, error)
+        logger.error("%r goes offline: %s", partition, error)
         self.take_offline([(partition.topic_id, partition.index)])
 
     def take_offline(self, keys: Iterable[PartitionKey]) -> None:
@@ -398,7 +398,7 @@ class Replicas:
         lost = list(keys)
         for key in lost:
             self.making.lost(key)
-            self.damage.renewal.discard(key)
+            self.damage.rebuilding.discard(key)
             partition = self._by_key.pop(key, None)
             if partition is not None:
                 self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -406,15 +406,15 @@ class Replicas:
 
     def _not_offline(self, key: PartitionKey) -> None:
         self.offline.discard(key)
-        self.damage.renewal.discard(key)
+        self.damage.rebuilding.discard(key)
 
     def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
         """What this broker read at `offset`, as the leader, was of no use: is the log damaged?"""
-        self.damage.doubts.raised(partition, offset, max_bytes)
+        self.damage.rechecks.raised(partition, offset, max_bytes)
 
     def found_damaged(self, partition: Partition, error: KafkaError) -> None:
         """A file of this replica is damaged: `error` says which and where."""
-        self.damage.doubts.confirmed(partition, error)
+        self.damage.rechecks.confirmed(partition, error)
 
     def look_again(self, key: PartitionKey) -> None:
         """Something about this replica that the image does not tell has changed."""
@@ -460,7 +460,7 @@ class Replicas:
         """Start the periodic work."""
         self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
         self._every(_MISSING_LOGS_INTERVAL_S, self.making.look_for_missing_logs)
-        self._every(_MISSING_LOGS_INTERVAL_S, self.damage.renewal.look)
+        self._every(_MISSING_LOGS_INTERVAL_S, self.damage.rebuilding.look)
         self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
 
     def _every(self, interval_s: float, work: Callable[[], None]) -> None:
@@ -482,7 +482,7 @@ class Replicas:
                 continue
             proposal = leader.propose_shrink(now_ms)
             if proposal is not None:
-                log.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
+                logger.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
                 self._isr_updates.propose(partition, proposal)
             self._look_at_isr(partition)
 

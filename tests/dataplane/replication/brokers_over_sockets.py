@@ -23,7 +23,7 @@ from ottla.dataplane.replication.leader.isr_submission import submit_to
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replica.settings import ReplicationSettings, TopicSettings
 from ottla.dataplane.replication.replicas.offline import report_to
-from ottla.dataplane.replication.replicas.rebuilding import renew_with
+from ottla.dataplane.replication.replicas.rebuilding import rebuild_with
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.server.handler import HandlerTable
@@ -171,7 +171,7 @@ class Broker:
             submit_to(self, broker_id),
             lambda: self.broker_epoch,
             report_to(self, broker_id),
-            renew_with(self, broker_id),
+            rebuild_with(self, broker_id),
         )
         table = HandlerTable()
         self.server = Server(table)

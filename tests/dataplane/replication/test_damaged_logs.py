@@ -104,7 +104,7 @@ async def test_a_disk_that_damages_the_copy_as_well_is_given_up(tmp_path: Path, 
             await until(lambda: len(kept(tmp_path, 2)) == 1, "the damaged log set aside")
             await all_in_sync(cluster)
     await until(lambda: cluster.quorum.state.offline_replicas == (2,), "an offline replica")
-    cluster[2].replicas.damage.renewal.look()
+    cluster[2].replicas.damage.rebuilding.look()
     await cluster[2].replicas.offline.reported()
     assert cluster.quorum.state.offline_replicas == (2,)
     assert len(kept(tmp_path, 2)) == 1

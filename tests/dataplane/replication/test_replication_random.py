@@ -76,7 +76,7 @@ class History:
     def delete_records(self, node: Node) -> None:
         """Up to anywhere below the high watermark, even within a batch."""
         partition = node.partition
-        offset = partition.trims.trim(self.chance.randint(0, partition.high_watermark))
+        offset = partition.record_deletion.trim(self.chance.randint(0, partition.high_watermark))
         self.trimmed_to = max(self.trimmed_to, offset)
 
         def done(outcome: ErrorCode) -> None:
@@ -86,7 +86,7 @@ class History:
                     log, before = self.cluster[replica].log, self.starts.get(replica, 0)
                     assert max(log.log_start_offset, before) >= min(offset, log.log_end_offset)
 
-        partition.trims.on_low_watermark(offset, done)
+        partition.record_deletion.on_low_watermark(offset, done)
 
     def retain(self, node: Node) -> None:
         """Retention is each replica's own affair."""

@@ -60,7 +60,7 @@ def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_pa
     parked = leader.serve(follower.ask(), wait=True)
     long_poll_s = 0.5
     assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S]
-    leader.partition.trims.trim(1)
+    leader.partition.record_deletion.trim(1)
     assert leader.scheduler.waits() == [long_poll_s, LOG_START_DELAY_S]
     assert parked == []
     leader.scheduler.fire_timers()
@@ -506,7 +506,7 @@ def test_a_follower_cut_where_its_leaders_log_starts_within_a_batch_goes_on(tmp_
     cluster[2].produce(b"b", acks=1, count=3)
     cluster.now_ms += LAG_MS + 1
     cluster[2].partition.advance()
-    cluster[2].partition.trims.trim(2)
+    cluster[2].partition.record_deletion.trim(2)
     cluster.sync(2, 1)
     assert cluster[1].failures == []
     assert_identical(cluster, 2, 1)
@@ -524,7 +524,7 @@ def test_what_diverged_below_the_leaders_log_start_does_not_stay(tmp_path: Path)
         cluster[2].produce(value, acks=1)
     cluster.now_ms += LAG_MS + 1
     cluster[2].partition.advance()
-    cluster[2].partition.trims.trim(3)
+    cluster[2].partition.record_deletion.trim(3)
     cluster.sync(2, 1)
     cluster[1].crash()
     cluster[1].hear()
@@ -540,17 +540,17 @@ def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
         cluster[1].produce(value)
     cluster.sync(1, 2, 3)
     partition = cluster[1].partition
-    assert partition.trims.low_watermark() == 0
+    assert partition.record_deletion.low_watermark() == 0
     cluster[1].produce(b"e")
     for refused in (5, -2):
         with pytest.raises(KafkaError) as caught:
-            partition.trims.trim(refused)
+            partition.record_deletion.trim(refused)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     outcomes: list[tuple[int, ErrorCode]] = []
 
     def wait(offset: int | None) -> None:
-        reached = partition.trims.trim(offset)
-        partition.trims.on_low_watermark(reached, lambda code: outcomes.append((reached, code)))
+        reached = partition.record_deletion.trim(offset)
+        partition.record_deletion.on_low_watermark(reached, lambda code: outcomes.append((reached, code)))
 
     wait(2)
     wait(None)
@@ -568,7 +568,7 @@ def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
     cluster.sync(1, 3)
     assert outcomes == [(1, ErrorCode.NONE)]
     cluster.sync(1, 2, 3)
-    assert partition.trims.low_watermark() == 4
+    assert partition.record_deletion.low_watermark() == 4
     cluster[1].produce(b"f")
     cluster.sync(1, 2, 3)
     outcomes.clear()
@@ -578,7 +578,7 @@ def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
     cluster.sync(2, 1, 3)
     assert [cluster[broker].log.log_start_offset for broker in (1, 2, 3)] == [5, 4, 4], "as it was answered"
     with pytest.raises(KafkaError):
-        partition.trims.trim(5)
+        partition.record_deletion.trim(5)
 
 
 def test_a_follower_that_trimmed_by_itself_says_so_when_asked_to(tmp_path: Path) -> None:
@@ -590,7 +590,7 @@ def test_a_follower_that_trimmed_by_itself_says_so_when_asked_to(tmp_path: Path)
     cluster[2].log.advance_log_start_offset(2)  # Its own retention.
     outcomes: list[ErrorCode] = []
     partition = cluster[1].partition
-    partition.trims.on_low_watermark(partition.trims.trim(2), outcomes.append)
+    partition.record_deletion.on_low_watermark(partition.record_deletion.trim(2), outcomes.append)
     cluster.sync(1, 2, 3)
     assert outcomes == [ErrorCode.NONE]
 

@@ -51,7 +51,7 @@ async def test_what_does_not_fit_goes_the_long_way(tmp_path: Path) -> None:
     shelf.tell(shelf.state(ID, 0, epoch=1))
     assert error(current_leader_epoch=0) == ErrorCode.FENCED_LEADER_EPOCH
     assert error(current_leader_epoch=1) == error(current_leader_epoch=1) == 0
-    shelf.replica("t").trims.trim(1)
+    shelf.replica("t").record_deletion.trim(1)
     assert error(current_leader_epoch=1) == ErrorCode.OFFSET_OUT_OF_RANGE
     shelf.tell(shelf.state(ID, 0, leader=OTHER_ID, epoch=2, isr=[OTHER_ID, OWN_ID]))
     assert error() == ErrorCode.OFFSET_OUT_OF_RANGE, "a follower with this log start"

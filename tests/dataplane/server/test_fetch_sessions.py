@@ -116,7 +116,7 @@ def test_incremental_answers_tell_what_full_ones_would(
             if action == "append" and replica.leader is not None:
                 shelf.append("t", index, b"v" * 50)
             elif action == "trim" and replica.leader is not None:
-                replica.trims.trim(min(number, replica.high_watermark))
+                replica.record_deletion.trim(min(number, replica.high_watermark))
             elif action == "role":
                 turn(index, OWN_ID if replica.leader is None else OTHER_ID)
             elif action == "follow" and replica.leader is None:
@@ -189,7 +189,7 @@ def test_an_idle_session_costs_nothing_and_wakes_when_something_moves() -> None:
         assert not polled(3, (3, 1))
         assert not session.active
         replica = shelf.replica("t", 3)
-        replica.trims.trim(1)
+        replica.record_deletion.trim(1)
         assert [(key[1], part.log_start_offset) for key, part in polled(4).items()] == [(3, 1)]
         assert not polled(5)
         shelf.tell(shelf.state(ID, 3, leader=OTHER_ID, epoch=1, isr=[OTHER_ID]))

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.replication.leader.rechecks import Doubts
-from ottla.dataplane.runtime.threads import off_loop
+from ottla.dataplane.replication.leader.rechecks import Rechecks
+from ottla.dataplane.runtime.threads import in_thread
 from ottla.dataplane.storage.log_verifier import LogVerifier
 from ottla.protocol.record import encode_batch
 
@@ -45,10 +45,10 @@ def fail() -> None:
 @pytest.mark.parametrize("in_own_pool", [True, False])
 async def test_the_caller_gets_what_the_work_returns_or_raises(in_own_pool: bool) -> None:
     pool = ThreadPoolExecutor(1, "own") if in_own_pool else None
-    name = await off_loop(lambda: threading.current_thread().name, pool)
+    name = await in_thread(lambda: threading.current_thread().name, pool)
     assert name.startswith("own") is in_own_pool
     with pytest.raises(OSError, match="refused"):
-        await off_loop(fail, pool)
+        await in_thread(fail, pool)
     if pool is not None:
         pool.shutdown()
 
@@ -56,7 +56,7 @@ async def test_the_caller_gets_what_the_work_returns_or_raises(in_own_pool: bool
 @pytest.mark.parametrize("then", [int, fail])
 async def test_a_cancelled_caller_waits_for_the_thread(then: Callable[[], Any]) -> None:
     gate = Gate()
-    task = asyncio.create_task(off_loop(partial(gate.work, then)))
+    task = asyncio.create_task(in_thread(partial(gate.work, then)))
     await gate.reached.wait()
     for _ in range(3):
         task.cancel()
@@ -81,7 +81,7 @@ def _verifying(replica: Any) -> Callable[[], Awaitable[None]]:
 
 
 def _doubting(replica: Any) -> Callable[[], Awaitable[None]]:
-    doubts = Doubts(lambda _: True, lambda *_: None)
+    doubts = Rechecks(lambda _: True, lambda *_: None)
     doubts.raised(replica, 0, 1000)
     return doubts.close
 
