@@ -99,6 +99,7 @@ class LogUpkeep:
             return 0
         if dropped:
             logger.info("%r: retention dropped %d segments", partition_log, dropped)
+            replica.log_start_moved()
         return dropped
 
     async def _flushed_for(self, partition_log: PartitionLog) -> bool:

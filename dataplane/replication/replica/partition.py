@@ -437,7 +437,7 @@ class Partition:
             self.record_deletion.look()
 
     def log_start_moved(self) -> None:
-        """The leader's log starts later now: followers and readers hear of it."""
+        """The log starts later now: readers hear of it, and followers if this replica leads."""
         for watcher in self.watchers.values():
             watcher.log_start_moved()
         self._wake_readers()

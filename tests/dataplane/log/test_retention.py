@@ -198,6 +198,10 @@ def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> N
     class Replica:
         log: PartitionLog
         high_watermark: int
+        told: int = 0
+
+        def log_start_moved(self) -> None:
+            self.told += 1
 
     log = _log(tmp_path / "t-0", LogConfig(segment_bytes=250, retention_ms=1000))
     for sequence in range(9):
@@ -220,6 +224,10 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
     class Replica:
         log: PartitionLog
         high_watermark: int
+        told: int = 0
+
+        def log_start_moved(self) -> None:
+            self.told += 1
 
     config = LogConfig(segment_bytes=250, retention_bytes=300, file_delete_delay_ms=1000)
     replicas = []
@@ -241,6 +249,7 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
     async def scenario() -> None:
         await upkeep.check()
         assert {replica.log.log_start_offset for replica in replicas} == {96}
+        assert all(replica.told for replica in replicas)
         assert {len(replica.log.segments) for replica in replicas} == {2}
         before = doomed()
         assert before >= 3 * 48

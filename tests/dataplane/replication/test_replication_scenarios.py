@@ -11,6 +11,7 @@ import pytest
 from ottla.dataplane.replication.leader.follower_sessions import LOG_START_DELAY_S, WATERMARK_DELAY_S
 from ottla.dataplane.replication.roles.in_sync import Committed, PendingExpand
 from ottla.dataplane.replication.roles.leader import Refusal
+from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 from .harness import KEY, LAG_MS, Cluster, batch
@@ -72,6 +73,29 @@ def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_pa
     leader.scheduler.timers.clear()
     leader.serve(follower.ask(), wait=True)
     assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S], "the log start has been told"
+
+
+async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_path: Path) -> None:
+    """Else one of them would lead with records that were gone."""
+    cluster = Cluster(tmp_path, brokers=(1, 2), segment_bytes=100)
+    cluster.elect(1)
+    leader, follower = cluster[1], cluster[2]
+    for value in (b"a", b"b", b"c"):
+        leader.produce(value)
+        cluster.sync(1, 2)
+    parked = leader.serve(follower.ask(), wait=True)
+    assert (parked, follower.partition.high_watermark) == ([], 3)
+    leader.log.config = replace(leader.log.config, retention_bytes=1)
+
+    async def keep() -> None:
+        """Nothing to write down."""
+
+    await LogUpkeep(lambda: [leader.partition], keep, 1000, lambda: cluster.now_ms).check()
+    assert leader.log.log_start_offset == 2
+    assert LOG_START_DELAY_S in leader.scheduler.waits()
+    leader.scheduler.fire_timers()
+    follower.take(parked[0])
+    assert follower.log.log_start_offset == 2
 
 
 def test_an_idle_session_names_nothing(tmp_path: Path) -> None:
