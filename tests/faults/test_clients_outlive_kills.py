@@ -2,25 +2,31 @@
 
 librdkafka takes a broker out of its list that Metadata does not name any more, and forgets a request that waits for
 it: `send_offsets_to_transaction` never returns, and a member never joins its group.
+
+franz-go and Sarama have neither habit. Each copies a topic exactly once here, in a group of two members.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.cluster import Node, RunningCluster, wait_until
 from tests.faults.actors import SETTLE_S
 from tests.faults.faults import HEAL_S, Faults
+from tests.faults.go_copiers import GoCopiers
 from tests.faults.group_copiers import Copier, Feeder, Joiner
 from tests.faults.workload import make_topic
+from tests.integration.foreign_builds import franz, needs_go, sarama
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 PARTITIONS = 3
-RUN_S = 40.0
+RUN_S, GO_RUN_S = 40.0, 10.0
 AWAY_S = (2.0, 8.0)
 """How long a broker that was killed is away."""
 BACK_S = (0.5, 3.0)
@@ -39,7 +45,7 @@ def test_transactional_copiers_and_joining_members_of_librdkafka(cluster: Runnin
             for actor in actors:
                 actor.start()
             wait_for_more(copiers, joiners, 1)
-            kill_leaders(faults, (source, target), copiers[0].group, random.Random(seed))
+            kill_leaders(faults, (source, target), copiers[0].group, random.Random(seed), RUN_S)
             faults.heal()
             wait_for_more(copiers, joiners, 2)
         finally:
@@ -50,9 +56,28 @@ def test_transactional_copiers_and_joining_members_of_librdkafka(cluster: Runnin
             actor.join()
 
 
-def kill_leaders(faults: Faults, topics: tuple[str, ...], group: str, chance: random.Random) -> None:
+@needs_go
+@pytest.mark.parametrize("program", [franz, sarama])
+def test_transactional_copiers_of_go_clients(
+    cluster: RunningCluster, seed: int, tmp_path: Path, program: Callable[[], str]
+) -> None:
+    source, target = f"{program.__name__}-{seed}", f"{program.__name__}-copies-{seed}"
+    for topic in (source, target):
+        make_topic(cluster.bootstrap, topic, PARTITIONS)
+    argv = [program(), "outlive", cluster.bootstrap, source, target, f"g-{source}", str(PARTITIONS)]
+    with Faults(cluster, (source, target), seed=seed) as faults, GoCopiers(argv, tmp_path) as copiers:
+        copiers.wait_for_more(1)
+        kill_leaders(faults, (source, target), f"g-{source}", random.Random(seed), GO_RUN_S)
+        faults.heal()
+        copiers.wait_for_more(2)
+        copiers.check(cluster.bootstrap, source, target, PARTITIONS)
+
+
+def kill_leaders(
+    faults: Faults, topics: tuple[str, ...], group: str, chance: random.Random, duration_s: float
+) -> None:
     """One after the other: that of a partition, or the coordinator of the group."""
-    until = time.monotonic() + RUN_S
+    until = time.monotonic() + duration_s
     while time.monotonic() < until:
         victim = choose(faults, topics, group, chance)
         faults.kill(victim)

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,12 @@ needs_node = pytest.mark.skipif(
 
 def franz() -> str:
     """The program in go/, which drives franz-go."""
-    return str(_once("go", HERE / "go", _build) / "franz")
+    return str(_once("go", HERE / "go", partial(_build, "franz")) / "franz")
+
+
+def sarama() -> str:
+    """The program in sarama/, which drives Sarama."""
+    return str(_once("sarama", HERE / "sarama", partial(_build, "sarama")) / "sarama")
 
 
 def node_folder() -> Path:
@@ -70,8 +76,8 @@ def _once(kind: str, sources: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _build(folder: Path) -> None:
-    _run(["go", "build", "-mod=readonly", "-buildvcs=false", "-o", "franz", "."], folder)
+def _build(program: str, folder: Path) -> None:
+    _run(["go", "build", "-mod=readonly", "-buildvcs=false", "-o", program, "."], folder)
 
 
 def _install(folder: Path) -> None:

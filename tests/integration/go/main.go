@@ -22,6 +22,7 @@ var scenarios = map[string]func(context.Context, arguments){
 	"group":   group,
 	"admin":   administer,
 	"load":    load,
+	"outlive": outlive,
 }
 
 type arguments struct {
@@ -32,7 +33,7 @@ type arguments struct {
 
 func main() {
 	if len(os.Args) < 4 || scenarios[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: franz records|group|admin|load <bootstrap> <topic> [argument ...]")
+		fmt.Fprintln(os.Stderr, "usage: franz records|group|admin|load|outlive <bootstrap> <topic> [argument ...]")
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

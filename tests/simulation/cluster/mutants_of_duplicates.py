@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 from ottla.dataplane.log.partition_log import PartitionLog
-from ottla.dataplane.log.producers.producer_state import ProducerEntry
+from ottla.dataplane.log.producers.producer_state import ProducedBatch, ProducerEntry, ProducerStates
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.record_batch import BatchHeader
 from tests.simulation.cluster.planting import mutant
 
 
@@ -86,9 +87,34 @@ def duplicate_of_a_deposed_leader() -> Iterator[None]:
         yield
 
 
+@mutant(
+    "duplicate-of-a-former-epoch",
+    "a batch is a duplicate of one with its sequences, whichever epoch of their producer that is of",
+    history="KIP-360: a producer that raises its epoch by itself counts from 0 again",
+    needs="An idempotent producer that raises its epoch soon: Java's, after a batch that is refused for good.",
+)
+def duplicate_of_a_former_epoch() -> Iterator[None]:
+    """A batch with sequence 0 is acknowledged, and the next one refused for its timestamp. Its producer raises its
+    epoch, and numbers what it has not sent yet from 0. The leader answers with the offset of the first batch, and the
+    record is nowhere."""
+    original_of = ProducerStates.original_of
+
+    def of_any_epoch(self: ProducerStates, header: BatchHeader) -> ProducedBatch | None:
+        entry = self.get(header.producer_id)
+        if entry is not None and header.producer_epoch > entry.producer_epoch:
+            original = entry.original_of(header)
+            if original is not None:
+                return original
+        return original_of(self, header)
+
+    with patch.object(ProducerStates, "original_of", of_any_epoch):
+        yield
+
+
 ALL = (
     appended_batch_refused,
     waiting_given_up_below_min_isr,
     duplicate_of_an_ended_transaction,
     duplicate_of_a_deposed_leader,
+    duplicate_of_a_former_epoch,
 )

@@ -26,6 +26,7 @@ from tests.simulation.cluster.exact_reader import ExactReader
 from tests.simulation.cluster.faults import Faults
 from tests.simulation.cluster.forgetting import watching_new_starts
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
+from tests.simulation.cluster.java_producer import JavaProducer, has_java_producer
 from tests.simulation.cluster.losses import Losses
 from tests.simulation.cluster.plans import WEIGHTS, Fault, draw_plan
 from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader, InSyncHaveWhatIsCommitted
@@ -152,6 +153,9 @@ class Scenario:
         self._wait(lambda: workload.ended.get("creator", False), FORM_S, "the cluster forms and makes topics")
         for number, acks in enumerate(producers_of(self.seed)):
             name = f"producer-{number}"
+            if number == 0 and has_java_producer(self.seed):
+                self._client(name, JavaProducer(workload, name, SENDS_PER_S).run)
+                continue
             self._client(name, partial(clients.produce, workload, name, acks, SENDS_PER_S))
         self._client("reader", lambda: clients.consume(workload, "reader"))
         if is_transactional(self.seed):

@@ -42,6 +42,15 @@ def who_waits_is_sent_away(folder: Path) -> bool:
     return told is not None
 
 
+@shows("duplicate-of-a-former-epoch")
+def a_new_epoch_counts_from_0_and_is_not_listened_to(folder: Path) -> bool:
+    cluster = Cluster(folder)
+    cluster.elect(1)
+    cluster.sync(1, 2, 3)
+    cluster[1].produce(b"a", producer=(7, 0, 0))
+    return cluster[1].produce(b"b", producer=(7, 1, 0)).duplicate
+
+
 async def with_an_aborted_batch(one: Beside) -> Identity:
     """What the quorum has decided, the broker has not heard yet."""
     who = one.quorum.begin()

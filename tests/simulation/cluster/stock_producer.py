@@ -3,7 +3,8 @@
 It adds partitions before it writes to them, keeps its epoch from one transaction to the next, waits for all answers
 before it ends one, and asks again for whatever may help. So nothing on the wire tells which transaction a late request
 of it means. Like librdkafka it purges what it would have to send again when it aborts, and gives the sequences of that
-to its next transaction, under the same epoch. Like the Java client it begins a new epoch for what it has given up.
+to its next transaction, under the same epoch. Like the Java client it begins a new epoch for what it has given up, and
+lowers the sequences of what was sent behind a batch that is refused for good.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ IN_DOUBT_AFTER_MS = 1
 GIVEN_UP_AFTER_S = 3.0
 """A batch that is not acknowledged by then: its transaction is aborted."""
 PAUSE_S = 0.03
+YEARS_MS = 10 * 365 * 86_400_000
+"""So far in the future a timestamp is refused."""
 FIND_VERSION, INIT_VERSION, ADD_VERSION, END_VERSION, PRODUCE_VERSION = 3, 4, 3, 3, 11
 LIST_VERSION = 7
 OF_TRANSACTION = 1
@@ -166,6 +169,38 @@ class StockProducer:
         elif not code.retriable:
             raise KafkaError(code)
 
+    async def produce_behind_refused(
+        self, place: TopicPartition, count: int, transaction: Transaction
+    ) -> None:
+        """A record that is refused for what it is, and so many right behind it. Those get the sequence of the refused
+        one, and come again under it. Always raises KafkaError: the transaction is to be aborted."""
+        sequence = self._sequences.get(place, 0)
+        refused, behind = self._new_sends(place, 1, transaction), self._new_sends(place, count, transaction)
+        first = self._encoded(place, [one.value for one in refused], ahead_ms=YEARS_MS)
+        second = self._encoded(place, [one.value for one in behind], sequence=sequence + 1)
+        codes = await self._answers(place, refused, first, behind, second)
+        if codes == (ErrorCode.INVALID_TIMESTAMP, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            lowered, begun_s = self._encoded(place, [one.value for one in behind]), self._workload.now()
+            while self._workload.now() < begun_s + GIVEN_UP_AFTER_S:
+                code = await self._attempt(place, lowered, behind, tried_before=True)
+                if not code.retriable:
+                    break
+                await asyncio.sleep(PAUSE_S)
+                with suppress(KafkaError):
+                    await self._cluster.refresh()
+        raise KafkaError(codes[0])
+
+    async def _answers(
+        self, place: TopicPartition, refused: list[Send], first: bytes, behind: list[Send], second: bytes
+    ) -> tuple[ErrorCode, ErrorCode]:
+        """Of two batches that are sent one right behind the other."""
+        return (
+            *await asyncio.gather(
+                self._attempt(place, first, refused, tried_before=False),
+                self._attempt(place, second, behind, tried_before=False),
+            ),
+        )
+
     def late_batch(self, place: TopicPartition, transaction: Transaction) -> LateBatch:
         """The next batch of a transaction, on its way for so long that it is over when it arrives."""
         value = self._new_value()
@@ -249,12 +284,16 @@ class StockProducer:
         self.waiting = [one for one in self.waiting if one.completed_s is None] + [send]
         return send
 
-    def _encoded(self, place: TopicPartition, values: list[bytes]) -> bytes:
+    def _encoded(
+        self, place: TopicPartition, values: list[bytes], *, sequence: int | None = None, ahead_ms: int = 0
+    ) -> bytes:
+        """`sequence`: instead of the next one. `ahead_ms`: so far in the future its timestamps are."""
+        timestamp_ms = int(time.time() * 1000) + ahead_ms
         return encode_batch(
-            [(self._workload.key(place.topic, value), value, int(time.time() * 1000)) for value in values],
+            [(self._workload.key(place.topic, value), value, timestamp_ms) for value in values],
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
-            base_sequence=self._sequences.get(place, 0),
+            base_sequence=self._sequences.get(place, 0) if sequence is None else sequence,
             transactional=True,
         )
 

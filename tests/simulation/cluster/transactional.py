@@ -23,9 +23,10 @@ transactions instead of one of what is committed, and transactions in the topic 
 SOURCE, TARGET = "accounts", "copies"
 TOPICS = {SOURCE: 2, "events": 1}
 """And their partitions; the first by name is the one which faults befall most."""
-HELD, STRAYS, LOOKS, PURGES = 0.25, 0.12, 0.4, 0.2
-"""How often an EndTxn is held up on its way, and a batch; how often somebody looks right after the end of one; and how
-often a producer aborts with batches that it has no good answer for, and purges them."""
+HELD, STRAYS, LOOKS, PURGES, LOWERS = 0.25, 0.12, 0.4, 0.2, 0.1
+"""How often an EndTxn is held up on its way, and a batch. How often somebody looks right after the end of one. How
+often a producer aborts with batches that it has no good answer for, and purges them. How often it aborts after a batch
+was refused for good, whose sequence it gave to the next one."""
 
 
 def is_transactional(seed: int) -> bool:
@@ -131,6 +132,8 @@ class StockWriter:
         if not last and chance.random() < ABANDONED:
             await self._abandon(transaction, places)
         purges = not last and not workload.over and chance.random() < PURGES
+        if not last and not workload.over and chance.random() < LOWERS:
+            await producer.produce_behind_refused(chance.choice(places), chance.randint(1, 3), transaction)
         if purges:
             for place in chance.sample(places, chance.randint(1, len(places))):
                 await producer.produce_and_purge(place, chance.randint(1, 3), transaction)

@@ -1,0 +1,193 @@
+"""What the Java client's idempotent producer does with sequences, by its own rules: no requests, no clock.
+
+A batch gets its sequence when it is first sent. At most five are on their way to a partition. Of batches that have to
+be sent again only the first one goes. What is refused for good leaves a gap: the producer raises its epoch by itself
+(KIP-360), and numbers all batches of the partition that have no good answer yet from 0, also those on their way. A
+batch that it gave up, and may have sent, keeps new ones back until those behind it have their answers.
+
+Transactions are not played here: after an error they abort, and their coordinator raises the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.client.records import TopicPartition
+from ottla.protocol.errors import ErrorCode
+from tests.histories.operations import Send
+
+UNDER_WAY_MAX = 5
+NONE_ACKNOWLEDGED = -1
+NOT_APPENDED = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+"""Answers that say that this attempt has not appended the batch. After any other error it may be there."""
+
+
+class Number(NamedTuple):
+    """What a broker knows a batch by."""
+
+    epoch: int
+    base_sequence: int
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """Records for one partition, with all attempts."""
+
+    sends: list[Send]
+    created_s: float
+    timestamp_ms: int
+    number: Number | None = None
+    under_way: bool = False
+    retried: bool = False
+    renumbered: bool = False
+    """Since it was last sent."""
+    is_over: bool = False
+    in_doubt: set[Number] = field(default_factory=set)
+    """Under these it was sent, and may be in the log."""
+
+    @property
+    def end(self) -> int:
+        """The sequence behind its last one."""
+        assert self.number is not None
+        return self.number.base_sequence + len(self.sends)
+
+
+@dataclass(eq=False, slots=True)
+class PartitionSequences:
+    """Of one partition. Invariant: `numbered` is in the order of sequences, and ends before `next_sequence`."""
+
+    epoch: int
+    next_sequence: int = 0
+    last_acknowledged: int = NONE_ACKNOWLEDGED
+    numbered: list[Batch] = field(default_factory=list)
+    """Those with a sequence that are not over."""
+    queue: list[Batch] = field(default_factory=list)
+    """Those without."""
+    unresolved: int | None = None
+    """The sequence behind the last batch that was given up and may have been sent."""
+
+    def begin_anew(self, epoch: int) -> None:
+        """Under another epoch every batch without a good answer is numbered from 0."""
+        self.epoch, self.last_acknowledged, sequence = epoch, NONE_ACKNOWLEDGED, 0
+        for batch in self.numbered:
+            batch.number, batch.renumbered = Number(epoch, sequence), True
+            sequence = batch.end
+        self.next_sequence = sequence
+
+
+class JavaSequences:
+    """Of one producer."""
+
+    def __init__(self, places: list[TopicPartition]) -> None:
+        self.epoch = 0
+        self.partitions = {place: PartitionSequences(0) for place in places}
+        self._anew: set[TopicPartition] = set()
+
+    def tend(self) -> None:
+        """Before anything is sent: resolve what can be, and raise the epoch where that is due."""
+        for place, partition in self.partitions.items():
+            if partition.unresolved is not None and not partition.numbered:
+                if partition.next_sequence != partition.last_acknowledged + 1:
+                    self._anew.add(place)
+                partition.unresolved = None
+        if self._anew:
+            self.epoch += 1
+            for place in self._anew:
+                self.partitions[place].begin_anew(self.epoch)
+                self.partitions[place].unresolved = None
+            self._anew.clear()
+
+    def next_batch(self, place: TopicPartition) -> Batch | None:
+        """What may be sent now, with its sequence."""
+        partition = self.partitions[place]
+        if sum(batch.under_way for batch in partition.numbered) >= UNDER_WAY_MAX:
+            return None
+        waiting = [batch for batch in partition.numbered if not batch.under_way]
+        if waiting:
+            return waiting[0] if waiting[0] is partition.numbered[0] else None
+        if not partition.queue or partition.unresolved is not None:
+            return None
+        if partition.epoch != self.epoch:
+            if partition.numbered:
+                return None
+            partition.begin_anew(self.epoch)
+        batch = partition.queue.pop(0)
+        batch.number = Number(self.epoch, partition.next_sequence)
+        partition.next_sequence = batch.end
+        partition.numbered.append(batch)
+        return batch
+
+    def sent(self, batch: Batch) -> None:
+        """One more attempt. Under a new number Java may write again what it wrote under another one: no promise of the
+        cluster covers that."""
+        assert batch.number is not None
+        batch.under_way, batch.renumbered = True, False
+        if batch.in_doubt - {batch.number}:
+            for send in batch.sends:
+                send.idempotent = False
+        batch.in_doubt.add(batch.number)
+
+    def acknowledged(self, place: TopicPartition, batch: Batch) -> None:
+        """It is in the log."""
+        partition = self.partitions[place]
+        partition.last_acknowledged = max(partition.last_acknowledged, batch.end - 1)
+        self._over(partition, batch)
+
+    def is_tried_again(
+        self, place: TopicPartition, batch: Batch, sent_as: Number, code: ErrorCode, *, expired: bool
+    ) -> bool:
+        """After an error: whether it is to be sent again; else it is over."""
+        partition = self.partitions[place]
+        assert batch.number is not None
+        batch.under_way = False
+        if code in NOT_APPENDED:
+            batch.in_doubt.discard(sent_as)
+        if expired or not self._may_help(place, partition, batch, code):
+            self._over(partition, batch)
+            self._anew.add(place)
+            return False
+        batch.retried = True
+        return True
+
+    def _may_help(
+        self, place: TopicPartition, partition: PartitionSequences, batch: Batch, code: ErrorCode
+    ) -> bool:
+        assert batch.number is not None
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            if not batch.renumbered:
+                self._anew.add(place)
+            return True
+        if code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return code.retriable
+        base = batch.number.base_sequence
+        is_next = base == partition.last_acknowledged + 1
+        if partition.unresolved is None:
+            if is_next and not batch.renumbered:
+                self._anew.add(place)
+        elif base == partition.unresolved:
+            self._anew.add(place)
+        return True
+
+    def given_up(self, place: TopicPartition, batch: Batch) -> None:
+        """It took too long; nobody knows what became of it."""
+        partition = self.partitions[place]
+        if batch.number is None:
+            partition.queue.remove(batch)
+            batch.is_over = True
+            return
+        self._over(partition, batch)
+        if batch.retried:
+            partition.unresolved = max(partition.unresolved or 0, batch.end)
+
+    @staticmethod
+    def _over(partition: PartitionSequences, batch: Batch) -> None:
+        batch.is_over, batch.under_way = True, False
+        partition.numbered.remove(batch)
