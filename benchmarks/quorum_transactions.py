@@ -80,7 +80,7 @@ class Broker:
 
     def changed(self, names: Iterable[str]) -> None:
         """Some of these may have been decided."""
-        known = self.session.image.transactions.transactions
+        known = self.session.image.transactions.by_id
         topics = self.session.image.topics_by_id
         written = [
             WrittenMarkers(

@@ -150,7 +150,7 @@ class LeaderDuties:
         """A command has put these into the image."""
         if not self.active:
             return
-        transactions = self._image().transactions.transactions
+        transactions = self._image().transactions.by_id
         for record in records:
             if isinstance(record, TransactionRecord | TransactionalIdRemovedRecord):
                 transaction = transactions.get(record.transactional_id)

@@ -53,7 +53,7 @@ class TransactionClocks:
         """This node leads from now on: every clock starts anew."""
         self._open = {
             name: _Open(one.number, one.started_ms, now + one.timeout_ms / 1000)
-            for name, one in table.transactions.items()
+            for name, one in table.by_id.items()
             if one.phase is Phase.ONGOING
         }
         self._looks = {name: one.due for name, one in self._open.items()}
@@ -117,7 +117,7 @@ class UnusedIds:
     def begin(self, table: TransactionTable, now: float) -> None:
         """This node leads from now on; the first check is due after an interval."""
         self._next_check = now + self._check_interval_s
-        self._newest_ms = max((one.updated_ms for one in table.transactions.values()), default=-1)
+        self._newest_ms = max((one.updated_ms for one in table.by_id.values()), default=-1)
         self._left = []
 
     def changed(self, transaction: Transaction | None) -> None:
@@ -132,13 +132,13 @@ class UnusedIds:
             if now < self._next_check:
                 return None
             self._next_check = now + self._check_interval_s
-            self._left = list(table.transactions)
+            self._left = list(table.by_id)
         since_ms = min(wall_ms, self._newest_ms) - self._expiration_ms
         batch = _Batch()
         for _ in range(LOOKS_MAX):
             if batch.is_full or not self._left:
                 break
-            one = table.transactions.get(self._left.pop())
+            one = table.by_id.get(self._left.pop())
             if (
                 one is not None
                 and one.phase.is_over

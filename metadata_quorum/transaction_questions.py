@@ -46,7 +46,7 @@ def largest_cut(table: TransactionTable, places: Iterable[Place]) -> int:
     at worst, which is a cut as well, only an older one.
     """
     wanted = frozenset(places)
-    decided = [table.transactions[name] for name in table.decided]
+    decided = [table.by_id[name] for name in table.decided]
     here = [table.at(place) for place in wanted]
     least = table.next_commit_index
     if wanted and sum(map(len, here)) <= len(decided) * _EASIER_TO_LOOK_AT:
@@ -97,13 +97,13 @@ class TransactionAnswers:
         if question.producer_ids:
             return _by_producer(question, table)
         if question.listing == question.question:
-            self._listings[broker_id] = _Listing(question.listing, list(table.transactions))
+            self._listings[broker_id] = _Listing(question.listing, list(table.by_id))
         listing = self._listings.get(broker_id)
         if listing is None or listing.number != question.listing:
             return TransactionIdsTold(question=question.question, began_elsewhere=True)
         page = _Page(question)
         for name in islice(listing.names, page.position, page.position + LOOKED_AT_MAX):
-            transaction = table.transactions.get(name)
+            transaction = table.by_id.get(name)
             if not page.take(transaction, -1 if transaction is None else transaction.producer_id):
                 break
         told = page.told(len(listing.names))
@@ -171,7 +171,7 @@ def _described(question: AskTransactions, table: TransactionTable) -> Transactio
     room, places = ANSWER_BYTES_MAX, LOOKED_AT_MAX
     answered = 0
     for name in question.transactional_ids[:LISTED_MAX]:
-        transaction = table.transactions.get(name)
+        transaction = table.by_id.get(name)
         if transaction is not None:
             room -= _room_for(transaction)
             if told and (room < 0 or places <= 0):

@@ -293,7 +293,7 @@ class ImageDelta:
         delta.brokers = _differing(before.brokers, after.brokers)
         delta.configs = _differing(before.configs, after.configs)
         delta.client_quotas = before.client_quotas != after.client_quotas
-        delta.transactions = _differing(before.transactions.transactions, after.transactions.transactions)
+        delta.transactions = _differing(before.transactions.by_id, after.transactions.by_id)
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
         delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
         for topic_id, topic in after.topics_by_id.items():

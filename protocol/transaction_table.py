@@ -159,7 +159,8 @@ class TransactionTable:
     """All transactions that are known here."""
 
     def __init__(self) -> None:
-        self.transactions: dict[str, Transaction] = {}
+        #: by transactional id
+        self.by_id: dict[str, Transaction] = {}
         #: producer ids of owners and of writers in open and decided transactions
         self.by_producer: dict[int, Transaction] = {}
         #: open and decided transactions with a partition outstanding, by producer id of the writer
@@ -171,7 +172,7 @@ class TransactionTable:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, TransactionTable)
-            and self.transactions == other.transactions
+            and self.by_id == other.by_id
             and self.next_commit_index == other.next_commit_index
         )
 
@@ -209,16 +210,16 @@ class TransactionTable:
 
     def forget(self, transactional_id: str) -> None:
         """It is not known any more, if it was."""
-        transaction = self.transactions.pop(transactional_id, None)
+        transaction = self.by_id.pop(transactional_id, None)
         if transaction is not None:
             self._forget_writers(transaction)
             self.by_producer.pop(transaction.producer_id, None)
             self.decided.discard(transactional_id)
 
     def _take(self, record: TransactionRecord) -> None:
-        transaction = self.transactions.get(record.transactional_id)
+        transaction = self.by_id.get(record.transactional_id)
         if transaction is None:
-            transaction = self.transactions[record.transactional_id] = Transaction(record.transactional_id)
+            transaction = self.by_id[record.transactional_id] = Transaction(record.transactional_id)
         if record.replaces:
             self._forget_writers(transaction)
         if transaction.producer_id != record.producer_id:
@@ -313,7 +314,7 @@ class TransactionTable:
             del self._at_place[place]
 
     def _known(self, transactional_id: str) -> Transaction:
-        transaction = self.transactions.get(transactional_id)
+        transaction = self.by_id.get(transactional_id)
         if transaction is None:
             raise TransactionInconsistent(f"a record is about {transactional_id!r}, which is not known")
         return transaction
@@ -325,9 +326,9 @@ class TransactionTable:
         copy = TransactionTable()
         copy.next_commit_index = self.next_commit_index
         copy.decided = set(self.decided)
-        for name, one in self.transactions.items():
+        for name, one in self.by_id.items():
             writers = {number: writer.copy() for number, writer in one.writers.items()}
-            copied = copy.transactions[name] = replace(
+            copied = copy.by_id[name] = replace(
                 one,
                 writers=writers,
                 lacking=dict(one.lacking),
@@ -344,19 +345,19 @@ class TransactionTable:
         """Records that rebuild this table."""
         if self.next_commit_index:
             yield CommitIndexRecord(next_commit_index=self.next_commit_index)
-        for _, transaction in sorted(self.transactions.items()):
+        for _, transaction in sorted(self.by_id.items()):
             yield from records_of(transaction)
 
     def check(self) -> None:
         """Raises TransactionInconsistent if an invariant is broken."""
         outstanding: dict[Place, set[int]] = {}
-        for name, transaction in self.transactions.items():
+        for name, transaction in self.by_id.items():
             self._check_one(name, transaction)
             for writer, place in transaction.outstanding:
                 outstanding.setdefault(place, set()).add(writer.producer_id)
         if outstanding != {place: set(here) for place, here in self._at_place.items()}:
             raise TransactionInconsistent("what is outstanding by partition and by transaction differs")
-        if self.decided != {name for name, one in self.transactions.items() if one.phase.is_decided}:
+        if self.decided != {name for name, one in self.by_id.items() if one.phase.is_decided}:
             raise TransactionInconsistent(f"{self.decided} are not the decided ones")
 
     def _check_one(self, name: str, transaction: Transaction) -> None:

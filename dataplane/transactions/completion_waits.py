@@ -71,11 +71,11 @@ class CompletionWaits:
                 told.set_result(None)
 
     def _is_decided(self, transactional_id: str, number: int) -> bool:
-        transaction = self._image().transactions.transactions.get(transactional_id)
+        transaction = self._image().transactions.by_id.get(transactional_id)
         return transaction is not None and transaction.number == number and transaction.phase.is_decided
 
     def _is_over(self, transactional_id: str, number: int) -> bool:
-        transaction = self._image().transactions.transactions.get(transactional_id)
+        transaction = self._image().transactions.by_id.get(transactional_id)
         if transaction is None or transaction.number != number or transaction.phase.is_over:
             return True
         if self._settled.get(transactional_id) == number:

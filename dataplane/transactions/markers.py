@@ -90,7 +90,7 @@ class Markers:
 
     def image_changed(self, transactional_ids: Iterable[str]) -> None:
         """Some of these may have been decided."""
-        known = self._image().transactions.transactions
+        known = self._image().transactions.by_id
         found = [known[name] for name in transactional_ids if name in known]
         decided = sorted(
             (one for one in found if one.phase.is_decided), key=lambda transaction: transaction.commit_index
@@ -151,7 +151,7 @@ class Markers:
         """If it is still owed, by this broker."""
         name, number, producer_id, place = owed
         partition = self._replicas.find_by_id(*place)
-        transaction = self._image().transactions.transactions.get(name)
+        transaction = self._image().transactions.by_id.get(name)
         if partition is None or partition.leader is None or transaction is None:
             return
         writer = transaction.writers.get(producer_id)

@@ -67,7 +67,7 @@ class Telling:
         self._work = work
         self._id = transactional_id
         self._origin = origin if origin is not None and origin.is_client else None
-        transaction = work.image.transactions.transactions.get(transactional_id)
+        transaction = work.image.transactions.by_id.get(transactional_id)
         self._known = audience(work, transaction)
         self._wanted = self._known | audience(work, None, new_places)
         if self._origin is not None:
@@ -85,7 +85,7 @@ class Telling:
     @property
     def transaction(self) -> Transaction:
         """As it is now."""
-        return self._work.image.transactions.transactions[self._id]
+        return self._work.image.transactions.by_id[self._id]
 
     def state(self, changed: Transaction, *, replaces: bool = False) -> None:
         """It is like this now, but for its writers; with `replaces` it has none any more. Who has not known it learns
@@ -95,7 +95,7 @@ class Telling:
         record = transaction_record(changed, replaces=replaces)
         if replaces:
             self._known = self._wanted  # All that they knew is of an earlier one.
-            before = self._work.image.transactions.transactions.get(self._id)
+            before = self._work.image.transactions.by_id.get(self._id)
             if before is not None and (before.producer_id, before.producer_epoch) == (
                 changed.producer_id,
                 changed.producer_epoch,

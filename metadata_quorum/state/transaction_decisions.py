@@ -69,7 +69,7 @@ WRITERS_MAX = 10_000
 
 def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdResult:
     """A producer id and the next epoch. Whoever had an earlier one is fenced from here on."""
-    transaction = work.image.transactions.transactions.get(command.transactional_id)
+    transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
         fresh = Transaction(
             command.transactional_id,
@@ -270,7 +270,7 @@ def _decide_as_asked(
     if command.bumps_epoch:
         changed = _next_epoch(work, changed, transaction.producer_epoch)
     _decide(work, changed, commits, chosen if commits else set(), command.origin)
-    decided = work.image.transactions.transactions[transaction.transactional_id]
+    decided = work.image.transactions.by_id[transaction.transactional_id]
     return _ended(decided, was_committed=was_committed)
 
 
@@ -325,7 +325,7 @@ def _ended(transaction: Transaction, *, was_committed: bool) -> EndTransactionRe
 def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
     """The open transaction of a transactional id, begun if there is none; nothing if its application version was
     committed before. Whoever finds it counts its time anew, as the clocks of nodes do by `started_ms`."""
-    transaction = work.image.transactions.transactions.get(command.transactional_id)
+    transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
         transaction = Transaction(command.transactional_id, next_producer_id(work), 0)
     elif 0 <= command.app_version <= transaction.app_version:
@@ -399,7 +399,7 @@ def verify(work: Workspace, command: VerifyTransaction) -> PlainResult:
 def expire(work: Workspace, command: ExpireTransactions) -> PlainResult:
     """Those that are still open are aborted."""
     for one in command.transactions:
-        transaction = work.image.transactions.transactions.get(one.transactional_id)
+        transaction = work.image.transactions.by_id.get(one.transactional_id)
         if transaction is not None and (transaction.number, transaction.phase) == (one.number, Phase.ONGOING):
             abort_by_itself(work, transaction)
     return PlainResult()
@@ -425,7 +425,7 @@ def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
     """Those that nobody has used since. One that has an application version is kept: who commits it again, however much
     later, has to be told."""
     for one in command.transactions:
-        transaction = work.image.transactions.transactions.get(one.transactional_id)
+        transaction = work.image.transactions.by_id.get(one.transactional_id)
         if (
             transaction is not None
             and (
@@ -440,7 +440,7 @@ def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
 def delete(work: Workspace, command: DeleteTransactionalId) -> PlainResult:
     """As if it had never been: its application version is forgotten, too, and whoever writes under its producer ids is
     in no transaction any more, for none of them is given out again."""
-    transaction = work.image.transactions.transactions.get(command.transactional_id)
+    transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {command.transactional_id!r}"
@@ -488,7 +488,7 @@ def abort_and_fence(work: Workspace, transaction: Transaction) -> None:
 
 
 def _known(work: Workspace, transactional_id: str) -> Transaction:
-    transaction = work.image.transactions.transactions.get(transactional_id)
+    transaction = work.image.transactions.by_id.get(transactional_id)
     if transaction is None:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody uses the transactional id {transactional_id!r}"

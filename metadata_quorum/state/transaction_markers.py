@@ -79,7 +79,7 @@ def _elected_uncleanly(work: Workspace, place: Place) -> None:
         if transaction.phase is Phase.ONGOING:
             abort_by_itself(work, transaction)
     for name in sorted(work.image.transactions.decided):
-        transaction = work.image.transactions.transactions[name]
+        transaction = work.image.transactions.by_id[name]
         for writer in list(transaction.writers.values()):
             if place in writer.places and place not in writer.outstanding:
                 with Telling(work, name, new_places=(place,)) as telling:

@@ -154,4 +154,4 @@ def test_with_a_replica_goes_what_a_broker_was_not_told_of(broker: int, kept: st
     encoded = [encode_record(record) for record in records]
     follower.records(FeedRecords(first_offset=0, end_offset=len(records), records=encoded))
     follower.image.transactions.check()
-    assert follower.image.transactions.transactions.keys() == set(kept)
+    assert follower.image.transactions.by_id.keys() == set(kept)

@@ -239,7 +239,7 @@ async def test_the_first_offsets_of_all_make_the_topic_for_them(tmp_path: Path) 
         assert answer.error_code == ErrorCode.NONE
         topic = one.image.topics[OFFSETS_TOPIC]
         place = (topic.id, partition_for("g", len(topic.partitions)))
-        assert one.image.transactions.transactions["x"].writers[producer_id].outstanding == {place}
+        assert one.image.transactions.by_id["x"].writers[producer_id].outstanding == {place}
         client.close()
 
 

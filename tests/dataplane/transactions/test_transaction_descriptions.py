@@ -188,7 +188,7 @@ def some_of_each() -> Asked:
     asked.opened("open-2", 1)
     decided = asked.opened("aborted", 1)
     asked.quorum.end(decided, commits=False, name="aborted")
-    for transaction in asked.quorum.machine.image.transactions.transactions.values():
+    for transaction in asked.quorum.machine.image.transactions.by_id.values():
         if transaction.started_ms >= 0:
             transaction.started_ms = 1_000 if transaction.transactional_id == "over" else 9_000
     return asked

@@ -248,7 +248,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         self.cluster.check()
-        assert self.cluster.machine.image.transactions.transactions.keys() == self.models.keys()
+        assert self.cluster.machine.image.transactions.by_id.keys() == self.models.keys()
         for name, model in self.models.items():
             state = self.cluster.state(name)
             assert (state.producer_id, state.producer_epoch) == model.who

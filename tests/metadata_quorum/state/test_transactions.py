@@ -91,7 +91,7 @@ def test_who_asks_for_the_end_again_by_way_of_another_broker_finds_that_one_info
         if settled:
             cluster.write_markers(cluster.places(2))
         assert cluster.end(who, bumps=bumps, broker=2) == ended
-        known = cluster.images[2].transactions.transactions["x"]
+        known = cluster.images[2].transactions.by_id["x"]
         assert (known.phase, known.lacking) == (cluster.state().phase, cluster.state().lacking)
         assert known.phase.is_over == settled
     cluster.check()
@@ -299,15 +299,15 @@ def test_an_id_that_nobody_uses_is_forgotten_unless_it_is_busy() -> None:
     )
     cluster.add(who, cluster.places(0))
     cluster.do(forget, PlainResult)
-    assert "x" in cluster.machine.image.transactions.transactions
+    assert "x" in cluster.machine.image.transactions.by_id
     cluster.end(who, commits=False)
     cluster.write_markers()
     forget.transactions[0].number = 1
     cluster.do(forget, PlainResult)
-    assert "x" in cluster.machine.image.transactions.transactions, "its client has spoken since"
+    assert "x" in cluster.machine.image.transactions.by_id, "its client has spoken since"
     forget.unused_since_ms = cluster.state().updated_ms
     cluster.do(forget, PlainResult)
-    assert "x" not in cluster.machine.image.transactions.transactions
+    assert "x" not in cluster.machine.image.transactions.by_id
     assert cluster.machine.image.transactions.next_commit_index == 1, "an index is used once"
     cluster.check()
 
@@ -334,7 +334,7 @@ def test_a_deleted_id_is_as_if_it_had_never_been(version: int) -> None:
     cluster.write_markers()
     assert deleted(cluster) == ErrorCode.NONE
     for image in (cluster.machine.image, *cluster.images.values()):
-        assert not image.transactions.transactions
+        assert not image.transactions.by_id
         assert not image.transactions.by_producer
     for who in (owner, writer):
         assert cluster.add(who, cluster.places(0)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -474,7 +474,7 @@ def test_a_replica_that_came_in_between_learns_of_earlier_aborts_with_the_next_t
     cluster.move(0, [1, 3])
     cluster.add(who, cluster.places(0))
     (place,) = cluster.places(0)
-    assert cluster.images[3].transactions.transactions["x"].aborted == {place: 1}
+    assert cluster.images[3].transactions.by_id["x"].aborted == {place: 1}
     cluster.check()
 
 
@@ -482,9 +482,9 @@ def test_only_those_are_told_whom_it_concerns() -> None:
     cluster = Transactions()
     who = cluster.begin(broker=1)
     cluster.add(who, cluster.places(0), broker=1)
-    assert "x" not in cluster.images[3].transactions.transactions
+    assert "x" not in cluster.images[3].transactions.by_id
     cluster.add(who, cluster.places(1), broker=1)
-    assert cluster.images[3].transactions.transactions["x"] == cluster.state()
+    assert cluster.images[3].transactions.by_id["x"] == cluster.state()
     cluster.check()
 
 

@@ -67,7 +67,7 @@ class Transactions(Cluster):
         return {(self.topic_id(topic), index) for index in indexes}
 
     def state(self, name: str = "x") -> Transaction:
-        return self.machine.image.transactions.transactions[name]
+        return self.machine.image.transactions.by_id[name]
 
     # Commands of a client that makes a connection for each, to a broker that has seen everything
 

@@ -238,9 +238,7 @@ class Scenario:
     def _no_transaction_is_open(self) -> bool:
         """As far as the quorum knows, and markers are where readers see them."""
         image = self.cluster.decided_image()
-        return image is not None and all(
-            one.phase.is_over for one in image.transactions.transactions.values()
-        )
+        return image is not None and all(one.phase.is_over for one in image.transactions.by_id.values())
 
     def _observe(self, thread: Thread) -> None:
         """A process has had a turn: look at what it may have changed."""
