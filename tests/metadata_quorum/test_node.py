@@ -116,7 +116,7 @@ def test_the_leader_ends_a_transaction_that_is_open_for_too_long_and_forgets_an_
 
         table = node.machine.image.transactions
         await do(begins("busy", 10_000))
-        owner = table.transactions["busy"]
+        owner = table.by_id["busy"]
         await do(
             AddToTransaction(
                 transactional_id="busy",
@@ -126,8 +126,8 @@ def test_the_leader_ends_a_transaction_that_is_open_for_too_long_and_forgets_an_
         )
         assert owner.phase is Phase.ONGOING
         await do(begins("unused", 8_000))
-        await until(lambda: owner.phase is Phase.COMPLETE_ABORT and "unused" not in table.transactions)
-        assert (owner.producer_epoch, table.transactions["busy"]) == (1, owner)
+        await until(lambda: owner.phase is Phase.COMPLETE_ABORT and "unused" not in table.by_id)
+        assert (owner.producer_epoch, table.by_id["busy"]) == (1, owner)
         await node.stop()
 
     uvloop.run(scenario())

@@ -30,7 +30,7 @@ TICK_S = 0.25
 
 def table_of(*transactions: Transaction) -> TransactionTable:
     table = TransactionTable()
-    table.transactions = {one.transactional_id: one for one in transactions}
+    table.by_id = {one.transactional_id: one for one in transactions}
     return table
 
 
@@ -66,7 +66,7 @@ class Watched:
     due: dict[str, float] = field(default_factory=dict)
 
     def step(self, what: str, name: str, timeout_ms: int) -> None:
-        one = self.table.transactions.setdefault(name, Transaction(name))
+        one = self.table.by_id.setdefault(name, Transaction(name))
         is_open = one.phase is Phase.ONGOING
         match what:
             case "begin" if not is_open:
@@ -79,14 +79,14 @@ class Watched:
                 one.phase = Phase.COMPLETE_COMMIT
                 del self.due[name]
             case "forget" if not is_open:
-                del self.table.transactions[name]
+                del self.table.by_id[name]
             case "lead":
                 self.clocks.begin(self.table, self.now)
                 for open_id in self.due:
-                    self.due[open_id] = self.now + self.table.transactions[open_id].timeout_ms / 1000
+                    self.due[open_id] = self.now + self.table.by_id[open_id].timeout_ms / 1000
             case "tick":
                 self.tick()
-        self.clocks.changed(name, self.table.transactions.get(name), self.now)
+        self.clocks.changed(name, self.table.by_id.get(name), self.now)
 
     def tick(self) -> None:
         self.now += TICK_S
@@ -95,7 +95,7 @@ class Watched:
         told = command.transactions if command else []
         assert {one.transactional_id for one in told} == expected.keys(), "not before, and with the next tick"
         for one in told:
-            assert one.number == self.table.transactions[one.transactional_id].number
+            assert one.number == self.table.by_id[one.transactional_id].number
             self.due[one.transactional_id] = self.now + PROPOSED_AGAIN_S
 
 
@@ -122,7 +122,7 @@ def test_more_than_one_command_takes_are_ended_by_several() -> None:
     clocks.begin(table, 0.0)
     told = [names(clocks.expire(at)) for at in (1.0, 1.1, 1.2)]
     assert [len(one) for one in told] == [COMMAND_IDS_MAX, 1, 0]
-    assert sorted(told[0] + told[1]) == sorted(table.transactions)
+    assert sorted(told[0] + told[1]) == sorted(table.by_id)
 
 
 def test_long_names_go_in_smaller_commands() -> None:
@@ -190,9 +190,7 @@ def test_a_check_of_many_ids_takes_many_ticks_and_the_next_one_an_interval() -> 
     told = names(first)
     for _ in range(100):
         told += names(unused.forget(table, 61.0, 100 * DAY_MS))
-    assert sorted(told) == sorted(table.transactions.keys() - {"new"}), (
-        "each once, though none is forgotten yet"
-    )
+    assert sorted(told) == sorted(table.by_id.keys() - {"new"}), "each once, though none is forgotten yet"
     assert names(unused.forget(table, 120.0, 100 * DAY_MS))
 
 
@@ -267,6 +265,6 @@ def test_the_leader_forgets_what_nobody_uses_unless_it_is_used_just_then() -> No
     assert {"a", "b"} <= {*names(command)} <= {*"abcd"}
     back = cluster.begin("a")
     leader.settle()
-    assert "b" not in leader.table.transactions
+    assert "b" not in leader.table.by_id
     assert cluster.add(back, cluster.places(0), "a").error_code == 0
     cluster.check()

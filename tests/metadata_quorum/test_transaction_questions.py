@@ -87,7 +87,7 @@ class Leader:
 def brute_cut(table: TransactionTable, places: set[Place]) -> int:
     owed = [
         one.commit_index
-        for one in table.transactions.values()
+        for one in table.by_id.values()
         if one.phase.is_decided and any(not places or place in places for _, place in one.outstanding)
     ]
     return min(owed, default=table.next_commit_index) - 1

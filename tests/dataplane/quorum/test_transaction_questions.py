@@ -116,13 +116,13 @@ async def test_listings_at_the_same_time_do_not_disturb_each_other() -> None:
 async def test_parts_of_descriptions_are_put_together() -> None:
     table = table_of(25, writers=40)
     leader = AtHand(table)
-    names = [*table.transactions, "unknown", "id-3"]
+    names = [*table.by_id, "unknown", "id-3"]
     found = await TransactionQuestions(leader.ask).describe(names, TIMEOUT_S)
     assert found is not None
-    assert found.keys() == table.transactions.keys()
+    assert found.keys() == table.by_id.keys()
     assert leader.asked > 10
     for name, told in found.items():
-        known = {one.producer_id: one.places for one in table.transactions[name].writers.values()}
+        known = {one.producer_id: one.places for one in table.by_id[name].writers.values()}
         assert {one.producer_id: one.topics for one in told.writers} == {
             producer_id: by_topic(places) for producer_id, places in known.items()
         }

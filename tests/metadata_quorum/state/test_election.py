@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state import election
@@ -41,8 +41,11 @@ def expected_leader(
     elif not {*last} <= electorate.usable:
         last = ()
     anyone = state.replicas if electorate.unclean_allowed else ()
-    # Of several last known members and whoever is no less far along than they, a member is preferred.
-    others = [broker for broker in state.replicas if broker not in last] if len(last) > 1 else []
+    # Of several last known members, and of those that have more of the same leader's records, a member is preferred.
+    epoch = max((progress[broker][0] for broker in last), default=-1) if len(last) > 1 else -1
+    others = [
+        broker for broker in state.replicas if broker not in last and progress.get(broker, (-2,))[0] == epoch
+    ]
     groups = {"isr": state.isr, "elr": state.elr, "last": (*last, *others), "any": anyone}
     for name, group in groups.items():
         order = group if name == "last" else state.replicas
@@ -70,6 +73,11 @@ def check_epochs(old: PartitionState, new: PartitionState) -> None:
 
 
 @given(partitions(), ELECTORATES, PROGRESS)
+@example(  # 4 has records of a later leader than the last known members: it may lack some of theirs
+    PartitionState((1, 2, 3, 4), (), (), (2, 3), -1, 5, 9, False),
+    Electorate(frozenset({1, 2, 3, 4})),
+    {1: (0, 0), 2: (0, 0), 3: (0, 0), 4: (1, 0)},
+)
 def test_an_election_takes_the_best_of_the_safest_group(
     state: PartitionState, electorate: Electorate, progress: dict[int, LogEnd]
 ) -> None:

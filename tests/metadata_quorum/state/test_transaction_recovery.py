@@ -199,5 +199,5 @@ def test_what_was_written_before_there_was_a_way_to_recover_is_read() -> None:
     read = decode_record(old)
     assert isinstance(read, TransactionRecord)
     table.apply(read)
-    assert table.transactions["x"].recovery is Recovery.NEVER
-    assert not table.transactions["x"].may_recover(record.producer_id, 0)
+    assert table.by_id["x"].recovery is Recovery.NEVER
+    assert not table.by_id["x"].may_recover(record.producer_id, 0)

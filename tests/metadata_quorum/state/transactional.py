@@ -161,7 +161,7 @@ class Transactions(Cluster):
     ) -> None:
         """The leaders of these partitions, or all, report the markers they owe, those of all writers."""
         table = self.machine.image.transactions
-        owed = {place for name in table.decided for _, place in table.transactions[name].outstanding}
+        owed = {place for name in table.decided for _, place in table.by_id[name].outstanding}
         for topic_id, index in sorted(owed if places is None else owed & set(places)):
             state = self.machine.image.topics_by_id[topic_id].partitions[index]
             if state.leader < 0:
@@ -207,9 +207,7 @@ class Transactions(Cluster):
                     if broker in partition.replicas:
                         self._check_place(broker, image, (topic.id, index))
         assert all(image.offset == self.machine.image.offset for image in self.images.values())
-        assert table.next_commit_index >= max(
-            (one.commit_index for one in table.transactions.values()), default=0
-        )
+        assert table.next_commit_index >= max((one.commit_index for one in table.by_id.values()), default=0)
 
     def _check_place(self, broker: int, image: ClusterImage, place: Place) -> None:
         ours, theirs = self.machine.image.transactions.at(place), image.transactions.at(place)
