@@ -34,7 +34,7 @@ DELIVERY_S = 30.0
 RETRY_MS_MAX = 1_000
 BUFFER_BYTES = 1 << 20
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LOST = "the counts of %d records are lost to the audit: the last reports to %r were not acknowledged (%s)"
 Collect = Callable[[], None]
 
@@ -136,7 +136,7 @@ class Auditor:
         try:
             partitions = await self._partitions()
         except KafkaError as error:
-            _log.warning(_LOST, self._ledger.undecided, self._settings.topic, error)
+            logger.warning(_LOST, self._ledger.undecided, self._settings.topic, error)
             self._ledger.transaction_ended(committed=False)
             return []
         self._ledger.transaction_ended(committed=True)
@@ -155,7 +155,7 @@ class Auditor:
             if not self._stopping.is_set():
                 failure = await self._report()
                 if failure is not None and self._failure is None:
-                    _log.warning(
+                    logger.warning(
                         "audit reports to %r fail, and are sent again; %d records are counted in them: %s",
                         self._settings.topic,
                         self._ledger.unreported,
@@ -242,9 +242,9 @@ class Auditor:
 
     def _say_what_is_lost(self) -> None:
         if lost := self._ledger.unreported:
-            _log.warning(_LOST, lost, self._settings.topic, self._failure or "no answer in time")
+            logger.warning(_LOST, lost, self._settings.topic, self._failure or "no answer in time")
         if undecided := self._ledger.undecided:
-            _log.warning(
+            logger.warning(
                 "%d records of a transaction of which it is not known whether it was committed are in no audit report",
                 undecided,
             )

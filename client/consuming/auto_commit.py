@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from ...protocol.errors import KafkaError
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class AutoCommit:
@@ -32,7 +32,7 @@ class AutoCommit:
         try:
             await self._commit()
         except KafkaError as error:
-            _log.warning(
+            logger.warning(
                 "the last automatic commit failed; who reads on may begin with records read here: %s", error
             )
 
@@ -41,7 +41,7 @@ class AutoCommit:
         try:
             await self._commit()
         except KafkaError as error:
-            _log.info("an automatic commit failed: %s", error)
+            logger.info("an automatic commit failed: %s", error)
 
     async def _every_interval(self) -> None:
         while True:

@@ -16,7 +16,7 @@ from ..producing.transaction_state import Phase
 from ..records import TopicPartition
 from ..transactions.transactions import CLOSE_S
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CURED_BY_ABORTING: Final = frozenset(
     {
@@ -79,7 +79,7 @@ class Output:
             except RequestTimedOut as error:
                 if not patient():
                     raise
-                _log.warning("whether a transaction is committed is not known yet, asking again: %s", error)
+                logger.warning("whether a transaction is committed is not known yet, asking again: %s", error)
                 continue
             self._replaced = False
             return
@@ -124,7 +124,7 @@ class Output:
     async def _replace(self) -> None:
         if self._replaced or not self._replaceable:
             await self.producer.begin_transaction()  # which tells why it cannot
-        _log.warning("a transactional producer that is of no more use is replaced")
+        logger.warning("a transactional producer that is of no more use is replaced")
         await self.producer.stop()
         successor = self._make()
         await successor.start()

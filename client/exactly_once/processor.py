@@ -28,7 +28,7 @@ from .output import Output
 from .source import Source
 from .work import Work
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @checks_options(ExactlyOnceOptions)
@@ -129,7 +129,7 @@ class ExactlyOnce:
                     break
                 if not error.code.retriable:
                     raise
-                _log.warning("reading goes on when this is over: %s", error)
+                logger.warning("reading goes on when this is over: %s", error)
                 await self._work.pause()
                 continue
             if records := self._source.take(self._max_batch_records):
@@ -218,7 +218,7 @@ class ExactlyOnce:
                 error.add_note(f"The record is {where}.")
                 raise
             if on_error == "skip":
-                _log.warning("a record is skipped (%s)", where, exc_info=error)
+                logger.warning("a record is skipped (%s)", where, exc_info=error)
                 return []
             return await collected(on_error(record, error))
 

@@ -15,7 +15,7 @@ from .batch import INSIDE, ConsumedBatch
 from .output import Output, cured_by_aborting
 from .source import Source
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Work:
@@ -94,7 +94,7 @@ class Work:
             self.idle.set()
             self._source.end_work()
             INSIDE.set(None)
-        _log.warning("%d records are worked on again: %s", len(batch.records), error)
+        logger.warning("%d records are worked on again: %s", len(batch.records), error)
         await self.pause()
         return True
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .assembly import Assembly, AssemblyOptions, GivenUp, LargeMessageStats
 
-_log = logging.getLogger("ottla.client.consumer")
+logger = logging.getLogger("ottla.client.consumer")
 
 
 class Assemblies:
@@ -31,7 +31,7 @@ class Assemblies:
 
 
 def _warn(lost: GivenUp) -> None:
-    _log.warning(
+    logger.warning(
         "a large message is given up: topic=%s partition=%d first_offset=%d last_offset=%d reason=%s",
         *lost.partition,
         lost.first_offset,

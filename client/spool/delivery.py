@@ -36,7 +36,7 @@ CLOSE_S: Final = 2.0
 TELL_AGAIN_S: Final = 60.0
 P = ParamSpec("P")
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Courier(Protocol):
@@ -144,7 +144,7 @@ class Delivery:
                 except Exception as error:
                     if self.dead:
                         self.error = error
-                        _log.error("spool %s: delivery has ended: %s", self._folder.path, error)
+                        logger.error("spool %s: delivery has ended: %s", self._folder.path, error)
                         return
                     self._tell(error)
                     await asyncio.sleep(self._backoff.next_s())
@@ -393,7 +393,7 @@ class Delivery:
             return
         await in_thread(self._rejected.add, records)
         first, reason = records[0]
-        _log.warning(
+        logger.warning(
             "spool %s: %d records were rejected and stand in the file 'rejected', the first of them for topic %r: %s",
             self._folder.path, len(records), first.topic, reason,
         )  # fmt: skip
@@ -427,7 +427,7 @@ class Delivery:
         if other or now - self._warned_s >= TELL_AGAIN_S:
             self._warned_s = now
             fault = None if isinstance(error, (KafkaError, OSError)) else error
-            _log.warning(
+            logger.warning(
                 "spool %s: records wait, and will be sent again: %s", self._folder.path, error, exc_info=fault
             )
 

@@ -26,7 +26,7 @@ from .frames import (
 )
 
 _REASON: Final = "ottla.rejected"
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class RejectedRecord(NamedTuple):
@@ -72,7 +72,7 @@ class Rejected:
                 if found.position >= position:
                     self._positions.add(found.position)
             elif found.end < len(content):
-                _log.error("%s is damaged from byte %d to %d", self._path, found.start, found.end)
+                logger.error("%s is damaged from byte %d to %d", self._path, found.start, found.end)
         if self._path.exists():
             os.truncate(self._path, self.bytes)  # what follows was not written whole
 

@@ -27,7 +27,7 @@ YIELD_BYTES: Final = 64 << 10
 """After so many bytes `send` lets others have the event loop."""
 RECORDS_PER_LIMIT: Final = 4
 """So many of the largest records fit into the smallest spool."""
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Spooled(NamedTuple):
@@ -209,7 +209,7 @@ class Spool:
             self._folder.close()
             self._left = left._replace(bytes=log.bytes + self._rejected.bytes)
         if left.records:
-            _log.warning(
+            logger.warning(
                 "spool %s: %d records were not delivered and stay there for the next producer (%d bytes; %s)",
                 self.path, left.records, left.bytes, left.error or "there was no time",
             )  # fmt: skip

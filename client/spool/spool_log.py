@@ -32,7 +32,7 @@ from .frames import (
 
 SUFFIX: Final = ".spool"
 DAMAGED: Final = "damaged-"
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Chunk(NamedTuple):
@@ -280,7 +280,7 @@ class SpoolLog:
                 segment.end = found.position + 1
                 segment.records += 1
             elif found.torn and newest:
-                _log.warning(
+                logger.warning(
                     "%s ends in the middle of a record, at byte %d: cut off there", path, found.start
                 )
                 os.truncate(path, found.start)
@@ -298,7 +298,7 @@ class SpoolLog:
         path.rename(path.with_name(DAMAGED + path.name))
         self.bytes += len(content)
         self.damaged += 1
-        _log.error("%s cannot be read: %s. It was renamed to %s%s, and its records are not delivered", path, error,
+        logger.error("%s cannot be read: %s. It was renamed to %s%s, and its records are not delivered", path, error,
                    DAMAGED, path.name)  # fmt: skip
 
     def _set_aside(self, path: Path, offset: int, content: bytes) -> None:
@@ -309,7 +309,7 @@ class SpoolLog:
         aside.write_bytes(content)
         self.bytes += len(content)
         self.damaged += 1
-        _log.error(
+        logger.error(
             "%s is damaged at byte %d: %d bytes are no record. They were copied to %s, the records around them are "
             "delivered",
             path, offset, len(content), aside.name,

@@ -35,7 +35,7 @@ class Delivery(Future[RecordMetadata]):
             try:
                 fn(future)
             except BaseException:
-                _log.exception("the callback of a record's future failed")
+                logger.exception("the callback of a record's future failed")
 
         super().add_done_callback(contained)
 
@@ -83,7 +83,7 @@ class Sent(NamedTuple):
     delivery: Delivery
 
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 Take = Callable[[Sent], Coroutine[None, None, None]]
 Mark = asyncio.Future[None]
 

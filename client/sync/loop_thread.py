@@ -23,7 +23,7 @@ EXIT_GRACE_S = 5.0
 """How long clients that were not stopped may hold up the end of the interpreter."""
 T = TypeVar("T")
 Stop = Callable[[], Coroutine[Any, Any, object]]
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class _Call(Generic[T]):
@@ -189,7 +189,7 @@ class LoopThread:
         except RequestTimedOut:
             ends = [f"that took longer than {EXIT_GRACE_S:g} s"]
         for failure in filter(None, ends):
-            _log.warning(
+            logger.warning(
                 "clients were left to the end of the interpreter; records may not be sent: %s", failure
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class DataLost(RuntimeError):
@@ -24,4 +24,4 @@ class DataLoss:
                 f"{what}. Some records may have been lost, so the query ends here, as failOnDataLoss is true; to go on "
                 "with what is left set it to false"
             )
-        _log.warning("%s; going on with what is left, as failOnDataLoss is false", what)
+        logger.warning("%s; going on with what is left, as failOnDataLoss is false", what)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PROGRESS_TIMEOUT_S = 5.0
 """No micro-batch waits longer for offsets that only tools look at."""
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -138,9 +138,9 @@ class _Driver:
             async with asyncio.timeout(PROGRESS_TIMEOUT_S):
                 refused = await self.view.admin.alter_offsets(self._group, offsets)
         except (KafkaError, TimeoutError) as error:
-            _log.warning("offsets of progressGroup %r were not committed: %r", self._group, error)
+            logger.warning("offsets of progressGroup %r were not committed: %r", self._group, error)
             return
         for one, failure in refused.items():
             if failure is not None:
-                _log.warning("offset of progressGroup %r for %s-%d: %s", self._group, *one, failure)
+                logger.warning("offset of progressGroup %r for %s-%d: %s", self._group, *one, failure)
         self._told = offsets

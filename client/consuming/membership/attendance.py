@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ..unread import Unread
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Attendance:
@@ -54,7 +54,7 @@ class Attendance:
 
     def warn(self, group_id: str) -> None:
         """Tell what follows, and what to do about it."""
-        _log.warning(
+        logger.warning(
             "group %r: nothing was read for longer than max_poll_interval_ms (%d ms), so this consumer leaves the "
             "group and others get its partitions; the next read joins again. Read more often, fewer records at a time "
             "(max_poll_records), or raise max_poll_interval_ms",
