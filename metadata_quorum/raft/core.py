@@ -24,7 +24,7 @@ from .formation import Formation
 from .installation import Installer
 from .leader import Replicator
 from .machine import Machine
-from .membership import Membership
+from .membership import QuorumMembership
 from .messages import (
     Append,
     AppendReply,
@@ -110,7 +110,7 @@ class Core:
             effects.writable,
             clock,
         )
-        self.membership = Membership(
+        self.membership = QuorumMembership(
             settings,
             peers,
             parts,
@@ -232,7 +232,7 @@ class Core:
         return wait
 
     def receive(self, peer: int, directory_id: bytes, payload: bytes) -> None:
-        """One message. Raises :class:`.messages.MalformedMessage`: close the connection."""
+        """One message. Raises :class:`.messages.MalformedRaftMessage`: close the connection."""
         message = messages.decode(payload)
         if isinstance(message, Hello):
             self.membership.on_hello(peer, directory_id, message)

@@ -1,7 +1,7 @@
 """The Raft log of one node, on disk and in memory.
 
 On disk it is a row of append-only files of :mod:`.records`. Nothing is ever overwritten: dropping a tail is a
-record, dropping a prefix is removing whole files. Writing and syncing happen in :meth:`Ticket.run`, which may
+record, dropping a prefix is removing whole files. Writing and syncing happen in :meth:`JournalTicket.run`, which may
 block and is meant for another thread; what it made durable counts once :meth:`Journal.complete` is called.
 
 In memory the log is a list of ``(payload, index, term)``. Its first element is the *base*: the entry before the
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from .disk import Disk
-from .journal_recovery import Entry, Segment, recover
-from .records import Kind, pack
+from .journal_recovery import Entry, JournalSegment, recover
+from .records import JournalRecordKind, pack
 
 SEGMENT_BYTES = 8 << 20
 _CHECKED_ENTRIES = 16
@@ -27,12 +27,12 @@ FIRST_BASE = (b"", 1, 0)
 
 
 @dataclass(slots=True)
-class Ticket:
+class JournalTicket:
     """One batch of writes to make durable. ``run`` blocks; call it anywhere, one at a time."""
 
     disk: Disk
     ordinal: int
-    writes: list[tuple[Segment, list[bytes]]]
+    writes: list[tuple[JournalSegment, list[bytes]]]
 
     def run(self) -> None:
         """Write and sync, oldest file first, so that what survives is a prefix."""
@@ -53,7 +53,7 @@ class Removal:
     """Files to close and remove. ``run`` blocks; run it after every earlier ticket."""
 
     disk: Disk
-    segments: list[Segment]
+    segments: list[JournalSegment]
 
     def run(self) -> None:
         """Remove the oldest first, each durable before the next: what is left has no gap."""
@@ -71,7 +71,7 @@ class Journal:
     disk: Disk
     salt: int
     entries: list[Entry]
-    segments: list[Segment]
+    segments: list[JournalSegment]
     next_ordinal: int
     segment_bytes: int = SEGMENT_BYTES
     durable_index: int = 0
@@ -80,11 +80,11 @@ class Journal:
     """Payload bytes in memory."""
     unsynced_bytes: int = 0
     """Bytes of records that no completed ticket covers."""
-    _unwritten: list[tuple[Segment, list[bytes]]] = field(default_factory=list)
+    _unwritten: list[tuple[JournalSegment, list[bytes]]] = field(default_factory=list)
     _unsynced: deque[tuple[int, int, int]] = field(default_factory=deque)
-    _ticket: Ticket | None = None
+    _ticket: JournalTicket | None = None
     _ticket_bytes: int = 0
-    _last_kind: Kind = Kind.MARK
+    _last_kind: JournalRecordKind = JournalRecordKind.MARK
 
     @property
     def base_index(self) -> int:
@@ -145,7 +145,7 @@ class Journal:
         self._make_room()
         self.entries.append((payload, index, term))
         self.held_bytes += len(payload)
-        self._write(Kind.ENTRY, index, term, payload)
+        self._write(JournalRecordKind.ENTRY, index, term, payload)
         self._unsynced.append((self.next_ordinal - 1, index, term))
 
     def cut_behind(self, index: int) -> None:
@@ -161,7 +161,7 @@ class Journal:
         while self._unsynced and self._unsynced[-1][1] > index:
             self._unsynced.pop()
         self.durable_index = min(self.durable_index, index)
-        self._write(Kind.CUT, index, self.last_term, b"")
+        self._write(JournalRecordKind.CUT, index, self.last_term, b"")
 
     def reset(self, index: int, term: int) -> None:
         """Forget every entry: the log continues behind a durable snapshot of (index, term)."""
@@ -169,7 +169,7 @@ class Journal:
         self.held_bytes = 0
         self._unsynced.clear()
         self.durable_index = index
-        self._begin_segment(Kind.RESET)
+        self._begin_segment(JournalRecordKind.RESET)
 
     def drop_prefix(self, index: int) -> Removal | None:
         """Forget the entries up to ``index``, which a durable snapshot covers; maybe files to remove."""
@@ -189,19 +189,19 @@ class Journal:
 
     def mark(self) -> None:
         """When all is durable, say so in the journal: damage to it is told from a torn tail ever after."""
-        if self.durable_ordinal == self.next_ordinal - 1 and self._last_kind is not Kind.MARK:
-            self._write(Kind.MARK, self.last_index, self.last_term, b"")
+        if self.durable_ordinal == self.next_ordinal - 1 and self._last_kind is not JournalRecordKind.MARK:
+            self._write(JournalRecordKind.MARK, self.last_index, self.last_term, b"")
 
-    def take_ticket(self) -> Ticket:
+    def take_ticket(self) -> JournalTicket:
         """What is to be written and synced now. One ticket is out at a time."""
         if self._ticket is not None:
             raise RuntimeError("the journal is being synced")
-        self._ticket = Ticket(self.disk, self.next_ordinal - 1, self._unwritten)
+        self._ticket = JournalTicket(self.disk, self.next_ordinal - 1, self._unwritten)
         self._unwritten = []
         self._ticket_bytes = self.unsynced_bytes
         return self._ticket
 
-    def complete(self, ticket: Ticket) -> None:
+    def complete(self, ticket: JournalTicket) -> None:
         """``ticket`` has run: what it covers is durable, as far as it is still in the log."""
         if ticket is not self._ticket:
             raise RuntimeError("not the ticket that is out")
@@ -232,14 +232,14 @@ class Journal:
 
     def _make_room(self) -> None:
         if self.segments[-1].size >= self.segment_bytes:
-            self._begin_segment(Kind.BASE)
+            self._begin_segment(JournalRecordKind.BASE)
 
-    def _begin_segment(self, kind: Kind) -> None:
+    def _begin_segment(self, kind: JournalRecordKind) -> None:
         number = self.segments[-1].number + 1 if self.segments else 1
-        self.segments.append(Segment(number, self.last_index, reset=kind is Kind.RESET))
+        self.segments.append(JournalSegment(number, self.last_index, reset=kind is JournalRecordKind.RESET))
         self._write(kind, self.last_index, self.last_term, b"")
 
-    def _write(self, kind: Kind, index: int, term: int, payload: bytes) -> None:
+    def _write(self, kind: JournalRecordKind, index: int, term: int, payload: bytes) -> None:
         data = pack(self.salt, kind, self.next_ordinal, self.durable_ordinal, index, term, payload)
         self.next_ordinal += 1
         self._last_kind = kind
@@ -268,7 +268,7 @@ def open_journal(disk: Disk, salt: int, segment_bytes: int = SEGMENT_BYTES) -> J
     )
     journal.held_bytes = sum(len(entry[0]) for entry in journal.entries)
     if not recovered.segments:
-        journal._begin_segment(Kind.BASE)
+        journal._begin_segment(JournalRecordKind.BASE)
         journal.sync()
     journal.durable_index = journal.last_index
     journal.durable_ordinal = journal.next_ordinal - 1

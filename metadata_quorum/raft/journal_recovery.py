@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .disk import CorruptFile, Disk, File
-from .records import Kind, Record, find_all, unpack
+from .records import JournalRecord, JournalRecordKind, find_all, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"journal-(\d{10})\.log")
 
 
 @dataclass(slots=True)
-class Segment:
+class JournalSegment:
     """One file of the journal. ``size`` counts what was handed to it, ``written`` what its file holds."""
 
     number: int
@@ -45,7 +45,7 @@ class Recovered:
     """``entries`` is empty for a journal that does not exist yet."""
 
     entries: list[Entry] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[JournalSegment] = field(default_factory=list)
     next_ordinal: int = 1
 
 
@@ -79,18 +79,18 @@ def read_entries(disk: Disk, salt: int) -> list[Entry]:
     return replay.recovered.entries
 
 
-def _read_files(disk: Disk) -> Iterator[tuple[Segment, bytes]]:
+def _read_files(disk: Disk) -> Iterator[tuple[JournalSegment, bytes]]:
     for name in disk.names():
         if match := _NAME.fullmatch(name):
             file = disk.open(name)
-            yield Segment(int(match[1]), 0, file=file), file.read(0, file.size())
+            yield JournalSegment(int(match[1]), 0, file=file), file.read(0, file.size())
 
 
-def _after(salt: int, content: bytes, position: int) -> Iterator[Record]:
+def _after(salt: int, content: bytes, position: int) -> Iterator[JournalRecord]:
     return find_all(salt, content, position)
 
 
-def _in_all(salt: int, contents: list[tuple[Segment, bytes]]) -> Iterator[Record]:
+def _in_all(salt: int, contents: list[tuple[JournalSegment, bytes]]) -> Iterator[JournalRecord]:
     for _, content in contents:
         yield from find_all(salt, content, 0)
 
@@ -103,7 +103,7 @@ class _Replay:
         self.recovered = Recovered()
         self._begun = False
 
-    def take(self, segment: Segment, content: bytes) -> bool:
+    def take(self, segment: JournalSegment, content: bytes) -> bool:
         """Replay one file. False when it holds something that is not the next record."""
         recovered = self.recovered
         while segment.written < len(content):
@@ -112,7 +112,7 @@ class _Replay:
                 return False
             if segment.written == 0:
                 segment.base_index = record.index
-                segment.reset = record.kind is Kind.RESET
+                segment.reset = record.kind is JournalRecordKind.RESET
                 recovered.segments.append(segment)
             self._apply(record, segment)
             self._begun = True
@@ -120,30 +120,30 @@ class _Replay:
             segment.written = segment.size = record.end
         return bool(content)
 
-    def _apply(self, record: Record, segment: Segment) -> None:
+    def _apply(self, record: JournalRecord, segment: JournalSegment) -> None:
         entries = self.recovered.entries
         position = record.index - entries[0][1] if entries else -1
         match record.kind:
-            case Kind.ENTRY:
+            case JournalRecordKind.ENTRY:
                 if not entries or record.index != entries[-1][1] + 1 or record.term < entries[-1][2]:
                     raise CorruptFile(
                         f"{segment.name}: entry ({record.index}, term {record.term}) does not continue the log"
                     )
                 entries.append((record.payload, record.index, record.term))
-            case Kind.RESET:
+            case JournalRecordKind.RESET:
                 entries[:] = [(b"", record.index, record.term)]
-            case Kind.CUT if position >= 0:
+            case JournalRecordKind.CUT if position >= 0:
                 del entries[position + 1 :]
-            case Kind.BASE if entries:
+            case JournalRecordKind.BASE if entries:
                 if entries[-1][1:] != (record.index, record.term):
                     raise CorruptFile(f"{segment.name} does not continue the file before it")
-            case Kind.BASE | Kind.CUT:
+            case JournalRecordKind.BASE | JournalRecordKind.CUT:
                 # The files before this one are gone: a snapshot covers them.
                 entries[:] = [(b"", record.index, record.term)]
-            case Kind.MARK:
+            case JournalRecordKind.MARK:
                 pass
 
-    def refuse_damage(self, segment: Segment, later: list[Record]) -> None:
+    def refuse_damage(self, segment: JournalSegment, later: list[JournalRecord]) -> None:
         """Raise when a later record says that the unreadable one had been durable."""
         lost = self.recovered.next_ordinal
         witness = max((record.durable for record in later), default=0)
@@ -156,7 +156,7 @@ class _Replay:
 
 
 def _cut_off(
-    disk: Disk, segment: Segment, content: bytes, later: list[Segment], recovered: Recovered
+    disk: Disk, segment: JournalSegment, content: bytes, later: list[JournalSegment], recovered: Recovered
 ) -> None:
     """Remove what nothing was promised about, newest first."""
     for gone in reversed(later):

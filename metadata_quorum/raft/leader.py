@@ -15,7 +15,7 @@ from .disk import Disk, File
 from .journal import Journal
 from .journal_recovery import Entry
 from .messages import ENTRY_OVERHEAD_BYTES, Append, AppendReply, Message, SnapshotChunk, SnapshotReply
-from .progress import Mode, Progress
+from .progress import Mode, ReplicationProgress
 from .settings import Settings
 from .sightings import Replication, Sightings
 from .snapshots import Snapshot, SnapshotStore
@@ -72,7 +72,7 @@ class Replicator:
         self._clock = clock
         self._sightings = Sightings()
         self._connected: set[int] = set()
-        self._followers: dict[int, Progress] = {}
+        self._followers: dict[int, ReplicationProgress] = {}
         self._transfers: dict[int, _Transfer] = {}
         #: how far each has come in this leadership, whether it is still connected or not
         self._acknowledged: dict[int, int] = {}
@@ -107,7 +107,7 @@ class Replicator:
         """Forget what was known in another term; followers are probed at the end of the log."""
         self.leadership_ends()
         for peer in self._connected:
-            self._followers[peer] = Progress(self._journal.last_index + 1)
+            self._followers[peer] = ReplicationProgress(self._journal.last_index + 1)
 
     def leadership_ends(self) -> None:
         """Nobody follows this node."""
@@ -121,7 +121,7 @@ class Replicator:
         """What ``peer`` has must be asked anew: it may have restarted."""
         self._connected.add(peer)
         if self._consensus.leads:
-            self._followers[peer] = Progress(self._journal.last_index + 1)
+            self._followers[peer] = ReplicationProgress(self._journal.last_index + 1)
             self._feed(peer, heartbeat=True)
 
     def disconnected(self, peer: int) -> None:
@@ -178,7 +178,7 @@ class Replicator:
         for peer, follower in self._followers.items():
             self._tell_library(peer, follower)
 
-    def _tell_library(self, peer: int, follower: Progress) -> None:
+    def _tell_library(self, peer: int, follower: ReplicationProgress) -> None:
         durable = min(follower.durable_index, self._journal.durable_index)
         self._consensus.deliver(peer, syncobj.confirm(durable + 1))
 
@@ -202,25 +202,27 @@ class Replicator:
         if heartbeat and not said_something:
             self._send_heartbeat(peer, follower)
 
-    def _may_stream(self, peer: int, follower: Progress) -> bool:
+    def _may_stream(self, peer: int, follower: ReplicationProgress) -> bool:
         return (
             follower.next_index <= self._journal.last_index
             and follower.in_flight_bytes < self._settings.window_bytes
             and self._writable(peer)
         )
 
-    def _send_entries(self, peer: int, follower: Progress) -> None:
+    def _send_entries(self, peer: int, follower: ReplicationProgress) -> None:
         entries, size = self._batch(follower.next_index)
         self._append(peer, follower, follower.next_index - 1, tuple(entries))
         follower.sent(follower.next_index - 1 + len(entries), size)
 
-    def _send_heartbeat(self, peer: int, follower: Progress) -> None:
+    def _send_heartbeat(self, peer: int, follower: ReplicationProgress) -> None:
         previous = follower.next_index - 1
         if follower.mode is Mode.SNAPSHOT:
             previous = self._journal.base_index
         self._append(peer, follower, previous, ())
 
-    def _append(self, peer: int, follower: Progress, previous: int, entries: tuple[Entry, ...]) -> None:
+    def _append(
+        self, peer: int, follower: ReplicationProgress, previous: int, entries: tuple[Entry, ...]
+    ) -> None:
         previous_term = self._journal.term_at(previous)
         assert previous_term is not None
         consensus = self._consensus
@@ -243,7 +245,7 @@ class Replicator:
                 break
         return entries, size
 
-    def _begin_transfer(self, peer: int, follower: Progress) -> None:
+    def _begin_transfer(self, peer: int, follower: ReplicationProgress) -> None:
         snapshot = self._store.latest
         assert snapshot is not None, "a log without its beginning has a snapshot"
         follower.begin_snapshot()

@@ -30,7 +30,7 @@ from .syncobj import Consensus
 logger = logging.getLogger(__name__)
 
 
-class Membership:
+class QuorumMembership:
     """This node's place in the quorum."""
 
     def __init__(

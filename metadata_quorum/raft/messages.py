@@ -12,7 +12,7 @@ from typing import Any
 from .journal_recovery import Entry
 
 
-class MalformedMessage(Exception):
+class MalformedRaftMessage(Exception):
     """Bytes that no node of this version sends."""
 
 
@@ -207,18 +207,20 @@ def encode(message: Message) -> list[bytes]:
 
 
 def decode(payload: bytes) -> Message:
-    """The message in one payload. Raises :class:`MalformedMessage`."""
+    """The message in one payload. Raises :class:`MalformedRaftMessage`."""
     kind = payload[0] if payload else 0
     layout = _LAYOUT.get(kind)
     if layout is None:
-        raise MalformedMessage(f"unknown message type {kind}")
+        raise MalformedRaftMessage(f"unknown message type {kind}")
     if len(payload) < layout.size:
-        raise MalformedMessage(
+        raise MalformedRaftMessage(
             f"message of type {kind} with {len(payload)} bytes, at least {layout.size} needed"
         )
     fields: Any = layout.unpack_from(payload)[1:]
     if kind not in _WITH_TAIL and len(payload) != layout.size:
-        raise MalformedMessage(f"message of type {kind} with {len(payload)} bytes, expected {layout.size}")
+        raise MalformedRaftMessage(
+            f"message of type {kind} with {len(payload)} bytes, expected {layout.size}"
+        )
     if kind == _APPEND:
         term, generation, commit, previous_index, previous_term, count = fields
         entries = _decode_entries(payload, layout.size, previous_index, count)
@@ -248,23 +250,23 @@ _PLAIN: dict[int, type] = {
 
 def _decode_entries(payload: bytes, position: int, previous_index: int, count: int) -> tuple[Entry, ...]:
     if count * _ENTRY.size > len(payload) - position:
-        raise MalformedMessage(f"{count} entries cannot fit in {len(payload)} bytes")
+        raise MalformedRaftMessage(f"{count} entries cannot fit in {len(payload)} bytes")
     entries = []
     for index in range(previous_index + 1, previous_index + 1 + count):
         start = position + _ENTRY.size
         if start > len(payload):
-            raise MalformedMessage("an entry is cut off")
+            raise MalformedRaftMessage("an entry is cut off")
         term, length = _ENTRY.unpack_from(payload, position)
         position = start + length
         if position > len(payload):
-            raise MalformedMessage(f"an entry of {length} bytes is cut off")
+            raise MalformedRaftMessage(f"an entry of {length} bytes is cut off")
         entries.append((payload[start:position], index, term))
     if position != len(payload):
-        raise MalformedMessage(f"{len(payload) - position} bytes behind the last entry")
+        raise MalformedRaftMessage(f"{len(payload) - position} bytes behind the last entry")
     return tuple(entries)
 
 
 def _decode_founders(payload: bytes, position: int, count: int) -> tuple[tuple[int, bytes], ...]:
     if len(payload) != position + count * _FOUNDER.size:
-        raise MalformedMessage(f"{count} founders do not fit in {len(payload)} bytes")
+        raise MalformedRaftMessage(f"{count} founders do not fit in {len(payload)} bytes")
     return tuple(_FOUNDER.unpack_from(payload, position + number * _FOUNDER.size) for number in range(count))

@@ -24,7 +24,7 @@ from .disk import CorruptFile, Directory
 from .effects import Done, FoldRequest, RoleChange
 from .formation import Formation, WrongFolder, prepare
 from .machine import Machine, load_factory
-from .messages import MalformedMessage
+from .messages import MalformedRaftMessage
 from .settings import Settings
 from .sightings import Replication
 from .startup import journal_salt, open_parts, restore
@@ -290,7 +290,7 @@ class _Guard:
         """Nothing to prepare."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, MalformedMessage):
+        if isinstance(error, Exception) and not isinstance(error, MalformedRaftMessage):
             failstop.fail_stop(f"{type(error).__name__}: {error}")
 
 

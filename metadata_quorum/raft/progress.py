@@ -20,7 +20,7 @@ class Mode(Enum):
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicationProgress:
     """One follower, for as long as its connection and this leadership last.
 
     Invariant: ``durable_index < next_index``. ``generation`` rises whenever the leader goes back, so that

@@ -22,7 +22,7 @@ _REST = struct.Struct(">IBQQQQ")
 HEADER_BYTES = _HEADER.size
 
 
-class Kind(IntEnum):
+class JournalRecordKind(IntEnum):
     """What a record does to the log that is being rebuilt."""
 
     ENTRY = 1
@@ -38,10 +38,10 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """A decoded record and where it ends."""
 
-    kind: Kind
+    kind: JournalRecordKind
     ordinal: int
     durable: int
     index: int
@@ -50,14 +50,16 @@ class Record:
     end: int
 
 
-def pack(salt: int, kind: Kind, ordinal: int, durable: int, index: int, term: int, payload: bytes) -> bytes:
+def pack(
+    salt: int, kind: JournalRecordKind, ordinal: int, durable: int, index: int, term: int, payload: bytes
+) -> bytes:
     """The bytes of one record. ``salt`` seeds its checksum."""
     rest = _REST.pack(len(payload), kind, ordinal, durable, index, term)
     checksum = zlib.crc32(payload, zlib.crc32(rest, salt))
     return b"".join((MAGIC, checksum.to_bytes(4, "big"), rest, payload))
 
 
-def unpack(salt: int, content: bytes, position: int) -> Record | None:
+def unpack(salt: int, content: bytes, position: int) -> JournalRecord | None:
     """The record at ``position``; None if there is none that is whole and undamaged."""
     start = position + HEADER_BYTES
     if start > len(content):
@@ -70,10 +72,10 @@ def unpack(salt: int, content: bytes, position: int) -> Record | None:
     seed = zlib.crc32(content[position + _CHECKED_FROM : start], salt)
     if zlib.crc32(payload, seed) != checksum:
         return None
-    return Record(Kind(kind), ordinal, durable, index, term, payload, end)
+    return JournalRecord(JournalRecordKind(kind), ordinal, durable, index, term, payload, end)
 
 
-def find_all(salt: int, content: bytes, position: int) -> Iterator[Record]:
+def find_all(salt: int, content: bytes, position: int) -> Iterator[JournalRecord]:
     """Every undamaged record at or behind ``position``, wherever it starts."""
     while (position := content.find(MAGIC, position)) >= 0:
         record = unpack(salt, content, position)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...protocol.handshake import Identity, Role
 from ..link import Link, LinkLimits, dial
-from .messages import MalformedMessage
+from .messages import MalformedRaftMessage
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class PeerLinks:
         if payload and self._links.get(link.peer.node_id) is link:
             try:
                 self._listener.received(link.peer.node_id, link.peer.directory_id, payload)
-            except MalformedMessage as error:
+            except MalformedRaftMessage as error:
                 link.close(f"node {link.peer.node_id} sent an unreadable message: {error}", abort=True)
 
     def link_writable(self, link: Link) -> None:

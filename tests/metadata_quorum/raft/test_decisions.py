@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.raft.election import Ask, Election, Stand, Wait
 from ottla.metadata_quorum.raft.messages import Append
-from ottla.metadata_quorum.raft.progress import Mode, Progress
+from ottla.metadata_quorum.raft.progress import Mode, ReplicationProgress
 from ottla.metadata_quorum.raft.safety import Accepted, Mismatch, reconcile
 from ottla.metadata_quorum.raft.settings import Timing
 
@@ -86,7 +86,7 @@ def test_what_a_snapshot_covers_needs_no_comparing() -> None:
 
 
 def test_an_outdated_refusal_changes_nothing() -> None:
-    follower = Progress(100)
+    follower = ReplicationProgress(100)
     assert follower.refused(50, generation=1)
     assert (follower.next_index, follower.generation) == (50, 2)
     assert not follower.refused(3, generation=1)
@@ -94,7 +94,7 @@ def test_an_outdated_refusal_changes_nothing() -> None:
 
 
 def test_a_confirmation_never_moves_the_stream_back() -> None:
-    follower = Progress(10)
+    follower = ReplicationProgress(10)
     follower.confirmed(10)
     assert follower.mode is Mode.STREAM
     follower.sent(20, 500)

@@ -51,7 +51,7 @@ def test_hole_9_nothing_of_ours_unpickles() -> None:
     root = Path(messages.__file__).parent
     sources = "".join(path.read_text() for path in root.glob("*.py"))
     assert "import pickle" not in sources
-    with pytest.raises(messages.MalformedMessage):
+    with pytest.raises(messages.MalformedRaftMessage):
         messages.decode(pickle.dumps(_Dangerous("/nonexistent")))
 
 

@@ -11,7 +11,7 @@ from ottla.metadata_quorum.raft.messages import (
     AppendReply,
     GrantVote,
     Hello,
-    MalformedMessage,
+    MalformedRaftMessage,
     Message,
     PreVote,
     PreVoteReply,
@@ -70,7 +70,7 @@ def test_cut_off_or_extended_is_refused_or_another_message(message: Message, dat
     for broken in (cut, payload + b"x"):
         try:
             assert decode(broken) != message
-        except MalformedMessage:
+        except MalformedRaftMessage:
             pass
 
 
@@ -78,14 +78,14 @@ def test_cut_off_or_extended_is_refused_or_another_message(message: Message, dat
 def test_noise_raises_nothing_else(noise: bytes) -> None:
     try:
         decode(noise)
-    except MalformedMessage:
+    except MalformedRaftMessage:
         pass
 
 
 def test_a_count_that_cannot_fit_is_refused_before_anything_is_built() -> None:
     payload = bytearray(b"".join(encode(Append(1, 1, 1, 1, 1))))
     payload[-4:] = b"\xff\xff\xff\xff"
-    with pytest.raises(MalformedMessage, match="cannot fit"):
+    with pytest.raises(MalformedRaftMessage, match="cannot fit"):
         decode(bytes(payload))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.metadata_quorum.raft import core, follower, startup
-from ottla.metadata_quorum.raft.journal import Journal, Ticket
-from ottla.metadata_quorum.raft.membership import Membership
+from ottla.metadata_quorum.raft.journal import Journal, JournalTicket
+from ottla.metadata_quorum.raft.membership import QuorumMembership
 from ottla.metadata_quorum.raft.messages import Append, AppendReply, Promised
 from ottla.metadata_quorum.raft.safety import Accepted, LogView, Mismatch
 from ottla.metadata_quorum.raft.snapshots import Snapshot
@@ -48,7 +48,7 @@ def replies_of_any_term() -> Iterator[None]:
         yield
 
 
-def _write_only(self: Ticket) -> None:
+def _write_only(self: JournalTicket) -> None:
     for segment, buffers in self.writes:
         if segment.file is None:
             segment.file = self.disk.create(segment.name)
@@ -60,7 +60,7 @@ def _write_only(self: Ticket) -> None:
 @contextmanager
 def nothing_is_synced() -> Iterator[None]:
     """Hole 3: the journal is written and never synced."""
-    with patch.object(Ticket, "run", _write_only):
+    with patch.object(JournalTicket, "run", _write_only):
         yield
 
 
@@ -124,10 +124,10 @@ def snapshot_moves_commit() -> Iterator[None]:
 def restored_nodes_vote() -> Iterator[None]:
     """A node that comes back with an old copy of its disk votes, whatever its peers remember of it."""
 
-    def ignore(self: Membership, peer: int, message: Promised) -> None:
+    def ignore(self: QuorumMembership, peer: int, message: Promised) -> None:
         self.unheard.discard(peer)
 
-    with patch.object(Membership, "on_promised", ignore):
+    with patch.object(QuorumMembership, "on_promised", ignore):
         yield
 
 
