@@ -25,7 +25,7 @@ from rich.table import Table
 
 import ottla
 from ottla.client.columns.arrow import record_batch
-from ottla.client.columns.sending import Placement, batches, place
+from ottla.client.columns.sending import RowPlacement, batches, place
 from ottla.client.columns.source import ColumnSource
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.producing.appending import TopicBatches
@@ -93,7 +93,7 @@ def encoding(*, keys: bool) -> Reading:
 
     def encode() -> None:
         choice = StickyChoice(BATCH_BYTES, random.randrange)
-        placement = Placement(12, range(12), TopicBatches(12), choice)
+        placement = RowPlacement(12, range(12), TopicBatches(12), choice)
         source = ColumnSource(data, key="key", value="value", partition=None, timestamp=None, headers=None)
         for block in source.blocks():
             block.rows.first_above(1 << 20)

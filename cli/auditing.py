@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..client.admin import Admin
-from ..client.auditing.comparison import NothingToCompare, Row, Tally, Window, tiers_to_compare
+from ..client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
 from ..client.auditing.counts import DAY_MS, Counts, bucket_start
 from ..client.auditing.handed_out import stamped
 from ..client.auditing.reports import NoReport, parse_report
@@ -33,7 +33,7 @@ class AuditQuestion:
     topics: Sequence[str]
     tiers: Sequence[str]
     log: bool
-    window: Window
+    window: AuditWindow
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ from .consuming.membership.subscriber import Selection, Subscriber
 from .consuming.offsets import CommittedOffsets
 from .consuming.options import CONSUMER_GROUPS, ConsumerOptions, ConsumerSettings, check_topics
 from .consuming.positions import Positions
-from .consuming.questions import Questions
+from .consuming.questions import ConsumerQuestions
 from .consuming.reading import Reading
 from .failures import ClientClosed, UnreadableRecords
 from .large_messages.assembly import LargeMessageStats
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @checks_options(*CONSUMER_GROUPS)
-class Consumer(Positions, Questions):
+class Consumer(Positions, ConsumerQuestions):
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign`
     names.
 

@@ -22,7 +22,7 @@ from .writing.options import WRITER_GROUPS, WriterOptions
 from .writing.record_writer import RecordWriter
 
 
-class GroupMember(Protocol):
+class GroupConsumer(Protocol):
     """A Consumer with a group."""
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -194,7 +194,7 @@ class Producer(RecordWriter):
     async def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, Committable],
-        group: GroupMember | ConsumerGroupMetadata | str,
+        group: GroupConsumer | ConsumerGroupMetadata | str,
     ) -> None:
         """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447).
 
@@ -249,7 +249,7 @@ class Producer(RecordWriter):
 
 
 def who_and_where(
-    group: GroupMember | ConsumerGroupMetadata | str, offsets: Mapping[TopicPartition, Committable]
+    group: GroupConsumer | ConsumerGroupMetadata | str, offsets: Mapping[TopicPartition, Committable]
 ) -> tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
     """Who commits, and what. A member is asked; what else is given stands for itself."""
     places = {one: where for one, where in offsets.items() if isinstance(where, OffsetAndMetadata)}

@@ -64,14 +64,14 @@ def parser(name: str) -> CommandParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each bucket, and in the last one what is missing; 1 if something is."""
-    from ...client.auditing.comparison import Window
+    from ...client.auditing.comparison import AuditWindow
     from ..asking import run_client
     from ..audit_output import as_json, columns_and_rows, has_gaps, remarks, verdict
     from ..auditing import AuditQuestion, audit
     from ..output import print_json, print_table
 
     now_ms = int(time.time() * 1000)
-    window = Window(
+    window = AuditWindow(
         from_ms=0 if arguments.first is None else timestamp_ms(arguments.first, now_ms),
         to_ms=NO_END_MS if arguments.last is None else timestamp_ms(arguments.last, now_ms),
         closed_ms=now_ms - milliseconds_of(arguments.grace, "--grace"),

@@ -10,12 +10,12 @@ from ..arguments import topic_partitions
 from ..connections.metadata import ClusterMetadata, TopicInfo
 from ..records import TopicPartition
 from ..transactions.cuts import cut_offsets, cut_topics
-from .of_leaders import LeaderSession
+from .of_leaders import LeaderAdminSession
 from .session import check
 from .values import Cut, CutOffset
 
 
-class CutAdmin(LeaderSession):
+class CutAdmin(LeaderAdminSession):
     """Finds cuts, for readers that take transactions as a whole."""
 
     async def find_cut(self, partitions: Iterable[TopicPartition]) -> Cut:

@@ -17,7 +17,7 @@ PATIENCE_S = 3.0
 T = TypeVar("T")
 
 
-class LeaderSession(AdminSession):
+class LeaderAdminSession(AdminSession):
     """Asks the leader of each partition."""
 
     async def _of_leaders(

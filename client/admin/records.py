@@ -12,7 +12,7 @@ from ...protocol.messages.delete_records import (
 )
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..records import TopicPartition
-from .of_leaders import LeaderSession
+from .of_leaders import LeaderAdminSession
 from .session import error_of
 
 EARLIEST, LATEST = -2, -1
@@ -21,7 +21,7 @@ TO_THE_END = -1
 Found = dict[TopicPartition, int | KafkaError]
 
 
-class RecordAdmin(LeaderSession):
+class RecordAdmin(LeaderAdminSession):
     """Looks offsets up and deletes records."""
 
     async def list_offsets(

@@ -25,7 +25,7 @@ from ...protocol.messages.transactional_ids import DeleteTransactionalIdRequest
 from ..connections.metadata import BrokerAddress
 from ..connections.operator_proof import prove_operator
 from ..records import TopicPartition
-from .of_leaders import LeaderSession
+from .of_leaders import LeaderAdminSession
 from .session import check, error_of
 from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing
 
@@ -42,7 +42,7 @@ Producers = dict[TopicPartition, Sequence[ProducerDescription] | KafkaError]
 Progress = Callable[[int, int], None]
 
 
-class TransactionAdmin(LeaderSession):
+class TransactionAdmin(LeaderAdminSession):
     """Shows and ends transactions, and deletes transactional ids."""
 
     async def list_transactions(

@@ -22,7 +22,7 @@ from ..records import ConsumerRecord, TopicPartition
 from .counts import Stamped
 from .handed_out import stamped
 from .ledger import Ledger
-from .reports import Report, Source, encode_report, printable, report_key
+from .reports import Report, ReportSource, encode_report, printable, report_key
 from .settings import AuditSettings
 
 TOPIC_S = 5.0
@@ -66,7 +66,9 @@ class Auditor:
         self._settings = settings
         self._transactional = transactional
         self._collect = collect
-        self._ledger = Ledger(Source(settings.tier, printable(client_id), uuid4().hex), settings.bucket_ms)
+        self._ledger = Ledger(
+            ReportSource(settings.tier, printable(client_id), uuid4().hex), settings.bucket_ms
+        )
         self._sender: Sender | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

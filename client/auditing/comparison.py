@@ -76,7 +76,7 @@ class Row:
         return "expired" if self.expired and LOG_TIER in self.amounts else "ok"
 
 
-class Window(NamedTuple):
+class AuditWindow(NamedTuple):
     """Buckets of which some lies between these times, and that are closed if they end at `closed_ms` or before."""
 
     from_ms: int
@@ -126,13 +126,15 @@ class Tally:
         """How long the buckets of a topic are; of one that nobody reported on, 1."""
         return lcm(*(length for _, _, length in self._amounts.get(topic, ())))
 
-    def starts(self, topic: str, window: Window) -> list[int]:
+    def starts(self, topic: str, window: AuditWindow) -> list[int]:
         """When the buckets begin that are of interest, and in which somebody counted."""
         length = self.bucket_ms(topic)
         starts = {bucket_start(start, length) for _, start, _ in self._amounts.get(topic, ())}
         return sorted(start for start in starts if window.shows(start, length))
 
-    def rows(self, topic: str, tiers: Sequence[str], window: Window, expired_before_ms: int = 0) -> list[Row]:
+    def rows(
+        self, topic: str, tiers: Sequence[str], window: AuditWindow, expired_before_ms: int = 0
+    ) -> list[Row]:
         """The buckets of a topic, for these tiers. Before `expired_before_ms` the log may not have all any more."""
         length = self.bucket_ms(topic)
         sums: defaultdict[int, dict[str, Amount]] = defaultdict(lambda: dict.fromkeys(tiers, NOTHING))

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from .counts import Bucket, Counts, Stamped
-from .reports import Report, Source
+from .reports import Report, ReportSource
 
 
 class Ledger:
     """Of one client."""
 
-    def __init__(self, source: Source, bucket_ms: int) -> None:
+    def __init__(self, source: ReportSource, bucket_ms: int) -> None:
         self._source = source
         self._counted = Counts(bucket_ms)
         self._in_transaction = Counts(bucket_ms)

@@ -25,7 +25,7 @@ class NoReport(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReportSource:
     """Who counts. `instance` is another one each time a client is made."""
 
     tier: str
@@ -37,7 +37,7 @@ class Source:
 class Report:
     """`sequence` numbers the reports of an instance: two with the same number are the same report."""
 
-    source: Source
+    source: ReportSource
     sequence: int
     bucket: Bucket
     bucket_ms: int
@@ -82,7 +82,7 @@ def parse_report(value: bytes | None) -> Report:
     version = _number(fields, "version", 1)
     if version != VERSION:
         raise NoReport(f"version {version}, where {VERSION} is known")
-    source = Source(_text(fields, "tier"), _text(fields, "client", 0), _text(fields, "instance"))
+    source = ReportSource(_text(fields, "tier"), _text(fields, "client", 0), _text(fields, "instance"))
     sequence = _number(fields, "sequence", 0)
     topic = fields.pop("topic", None)
     if not is_topic(topic):

@@ -8,7 +8,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.record import Columns
 from ...protocol.record_columns import column_buffers
 from ..auditing.counts import Stamped
-from ..consuming.fetcher import PartitionState
+from ..consuming.fetcher import AssignedPartition
 from ..consuming.inbox import Inbox
 from ..records import TopicPartition
 from .arrow import Run, need_pyarrow, number_bytes, record_batch
@@ -85,7 +85,7 @@ class FetchedColumns:
     def _room(self) -> bool:
         return self.rows < self._limit and self._columns.size < COLUMN_BYTES
 
-    def _take_from(self, state: PartitionState) -> None:
+    def _take_from(self, state: AssignedPartition) -> None:
         began = self.rows
         while state.buffer and self._room():
             chunk = state.buffer[0]

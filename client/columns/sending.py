@@ -41,7 +41,7 @@ class BatchOfRows(NamedTuple):
     size: int
 
 
-class Placement(NamedTuple):
+class RowPlacement(NamedTuple):
     """How a topic's rows are placed: its number of partitions, those for rows without key, who chooses them."""
 
     partitions: int
@@ -50,7 +50,7 @@ class Placement(NamedTuple):
     choice: StickyChoice
 
 
-def place(block: Block, one_for_all: int | None, placement: Placement) -> bytes | bytearray:
+def place(block: Block, one_for_all: int | None, placement: RowPlacement) -> bytes | bytearray:
     """The partition of each row, int32: its own, that of all, its key's, or one for many rows without key."""
     if block.partitions is not None:
         return block.partitions

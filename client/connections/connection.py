@@ -35,7 +35,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-class Answer(Protocol):
+class ResponseWaiter(Protocol):
     """Who waits for an answer: a future, or what wants to be told of it without a turn of the loop."""
 
     def done(self) -> bool:
@@ -58,7 +58,7 @@ class _UnderWay:
     version: int
     deadline: float
     """Loop time in seconds after which the connection is given up."""
-    answer: Answer
+    answer: ResponseWaiter
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -120,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_for(
         self,
-        answer: Answer,
+        answer: ResponseWaiter,
         message: Request[ResponseT],
         *,
         version: int | None = None,

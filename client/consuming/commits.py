@@ -8,7 +8,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..records import OffsetAndMetadata, TopicPartition
 from .group_metadata import NO_GENERATION, ConsumerGroupMetadata
 from .membership.attendance import Attendance
-from .membership.consumer_group import ConsumerGroup
+from .membership.consumer_group import ConsumerGroupMember
 from .membership.subscriber import Subscriber
 from .offsets import CommittedOffsets
 
@@ -54,7 +54,9 @@ class Commits:
                 return await self.kept.commit(member, places)
             except KafkaError as error:
                 group = self._subscriber.group
-                if error.code is not ErrorCode.STALE_MEMBER_EPOCH or not isinstance(group, ConsumerGroup):
+                if error.code is not ErrorCode.STALE_MEMBER_EPOCH or not isinstance(
+                    group, ConsumerGroupMember
+                ):
                     raise
                 await group.outgrow(member.generation)
 

@@ -51,7 +51,7 @@ class FetchOptions:
 
 
 @dataclass(slots=True, eq=False)
-class PartitionState:
+class AssignedPartition:
     """An assigned partition. `position`: offset of the next record for the caller, None until it is known."""
 
     partition: TopicPartition
@@ -104,7 +104,7 @@ class Fetcher:
 
     def __init__(self, cluster: Cluster, options: FetchOptions, lane: str = "fetch") -> None:
         """`lane`: two fetchers on one connection would wait for each other's long polls."""
-        self.assigned: dict[TopicPartition, PartitionState] = {}
+        self.assigned: dict[TopicPartition, AssignedPartition] = {}
         self._cluster = cluster
         self._lane = lane
         self._options = options
@@ -132,7 +132,7 @@ class Fetcher:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch these partitions; those assigned before keep position and buffer."""
         wanted = list(dict.fromkeys(partitions))
-        self.assigned = {one: self.assigned.get(one) or PartitionState(one) for one in wanted}
+        self.assigned = {one: self.assigned.get(one) or AssignedPartition(one) for one in wanted}
         self._cluster.follow({one.topic for one in wanted})
         self.changed()
 
@@ -241,7 +241,7 @@ class Fetcher:
             self._backoff.reset()
         return again
 
-    async def _look_positions_up(self, lookups: dict[TopicPartition, PartitionState]) -> None:
+    async def _look_positions_up(self, lookups: dict[TopicPartition, AssignedPartition]) -> None:
         wanted = {one: state.reset_to for one, state in lookups.items() if state.reset_to is not None}
         found: dict[TopicPartition, tuple[int, int]] = {}
         failure = await self._list_offsets_once(wanted, found)
@@ -312,7 +312,7 @@ class Fetcher:
         info = self._cluster.metadata.partition(*partition)
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
-    def _readable(self) -> list[PartitionState]:
+    def _readable(self) -> list[AssignedPartition]:
         """Those of which something may be fetched."""
         return [
             state
@@ -322,14 +322,14 @@ class Fetcher:
             and not (state.ended and state.buffer)
         ]
 
-    def _broker_for(self, state: PartitionState, now: float) -> int | None:
+    def _broker_for(self, state: AssignedPartition, now: float) -> int | None:
         """The broker to read from; None while none leads, or the one that does has failed a moment ago."""
         leader = self._leader_of(state.partition)
         if leader is None or (leader == state.failed_leader and state.retry_at_s > now):
             return None
         return self._source_of(state, leader[0], now)
 
-    def _source_of(self, state: PartitionState, leader: int, now: float) -> int:
+    def _source_of(self, state: AssignedPartition, leader: int, now: float) -> int:
         """The broker to read from: the follower that the leader named, or the leader."""
         near = state.replica
         if near is None or state.replica_until_s <= now or near not in self._cluster.metadata.brokers:
@@ -348,7 +348,7 @@ class Fetcher:
                 return
             self._news.set()  # Something may have to be looked up.
 
-    async def _fetch(self, broker_id: int, states: list[PartitionState]) -> bool:
+    async def _fetch(self, broker_id: int, states: list[AssignedPartition]) -> bool:
         """Whether there was an answer."""
         options = self._options
         hungry = [state for state in states if state.has_room]
@@ -402,7 +402,7 @@ class Fetcher:
     def _take_over(
         self,
         response: FetchResponse,
-        states: dict[TopicPartition, PartitionState],
+        states: dict[TopicPartition, AssignedPartition],
         offsets: dict[TopicPartition, int],
         broker_id: int,
     ) -> None:
@@ -419,7 +419,7 @@ class Fetcher:
                 if state.fetch_offset == offsets[one]:
                     self._partition_fetched(state, answer, broker_id)
 
-    def _partition_fetched(self, state: PartitionState, answer: PartitionData, broker_id: int) -> None:
+    def _partition_fetched(self, state: AssignedPartition, answer: PartitionData, broker_id: int) -> None:
         code = ErrorCode.of(answer.error_code)
         if code == ErrorCode.NONE:
             state.failed_leader, state.ended = None, False
@@ -460,21 +460,21 @@ class Fetcher:
             where = f"{state.partition.topic}-{state.partition.partition}"
             raise KafkaError(code, f"{where}: {code.message}")
 
-    def _go_near(self, state: PartitionState, replica: int) -> None:
+    def _go_near(self, state: AssignedPartition, replica: int) -> None:
         if replica in self._cluster.metadata.brokers:
             state.replica = replica
             state.replica_until_s = asyncio.get_running_loop().time() + REPLICA_LEASE_S
         else:
             self._leader_failed(state)  # The metadata is asked for again, which tells where that one listens.
 
-    def _source_failed(self, state: PartitionState, broker_id: int) -> None:
+    def _source_failed(self, state: AssignedPartition, broker_id: int) -> None:
         if broker_id == state.replica:
             state.replica = None
             state.leader_until_s = asyncio.get_running_loop().time() + REPLICA_PAUSE_S
         else:
             self._leader_failed(state)
 
-    def _leader_failed(self, state: PartitionState) -> None:
+    def _leader_failed(self, state: AssignedPartition) -> None:
         """Leave the leader alone for a moment unless another one takes over."""
         state.failed_leader = self._leader_of(state.partition)
         state.retry_at_s = asyncio.get_running_loop().time() + self._backoff.next_s()

@@ -11,7 +11,7 @@ from ..failures import SerializationFailed
 from ..large_messages.assembly import Assembly
 from ..large_messages.places import given_before, place
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from .fetcher import Fetcher, PartitionState
+from .fetcher import AssignedPartition, Fetcher
 from .unread import Unread
 
 
@@ -86,7 +86,7 @@ class Inbox:
         read_to = 0 if state.position is None else state.position
         return place(self._assembly.start_of(partition, offset, read_to, state.give_from), offset)
 
-    def resume(self, state: PartitionState, found: OffsetAndMetadata) -> None:
+    def resume(self, state: AssignedPartition, found: OffsetAndMetadata) -> None:
         """Go on at a place that was `committable`."""
         if self._assembly is None:
             state.seek(found.offset)
@@ -125,7 +125,7 @@ class Inbox:
                     break
         return taken
 
-    def in_turn(self, partitions: set[TopicPartition]) -> Iterator[PartitionState]:
+    def in_turn(self, partitions: set[TopicPartition]) -> Iterator[AssignedPartition]:
         """Those of these partitions, or of all, that have something to give; another one is first each time."""
         for _ in range(len(self._turns)):
             partition = self._turns[0]
@@ -138,12 +138,12 @@ class Inbox:
         state = self._fetcher.assigned[partition]
         return not (state.paused or state.held) and (not partitions or partition in partitions)
 
-    def refused(self, state: PartitionState) -> None:
+    def refused(self, state: AssignedPartition) -> None:
         """Its first chunk is damaged: it is fetched again from there, and not passed over, as the next leader may have
         it whole."""
         self._go_back(state, state.buffer[0].next_offset)
 
-    def emptied(self, state: PartitionState) -> None:
+    def emptied(self, state: AssignedPartition) -> None:
         """All of its first chunk was taken."""
         state.buffer.pop(0)
         self._fetcher.changed()
@@ -155,7 +155,7 @@ class Inbox:
         return self.unread.drop(partitions)
 
     def _take_from(
-        self, state: PartitionState, limit: int
+        self, state: AssignedPartition, limit: int
     ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
         """What was read, and what there is to give of it."""
         records: list[ConsumerRecord] = []
@@ -191,20 +191,20 @@ class Inbox:
                 self.emptied(state)
         return read, records
 
-    def _go_back(self, state: PartitionState, offset: int) -> None:
+    def _go_back(self, state: AssignedPartition, offset: int) -> None:
         """Read again what was read from `offset` on, and before that what is needed for it."""
         state.position = offset if state.position is None else max(state.position, offset)
         self.resume(state, self.committable(state.partition, max(offset, state.give_from)))
         self._fetcher.changed()
 
-    def _notice_move(self, assembly: Assembly, state: PartitionState) -> None:
+    def _notice_move(self, assembly: Assembly, state: AssignedPartition) -> None:
         if state.moved:
             assembly.interrupted(state.partition)
             state.moved = False
 
     def _deserialized(
         self,
-        state: PartitionState,
+        state: AssignedPartition,
         records: list[ConsumerRecord],
         deserialize: Callable[[ConsumerRecord], ConsumerRecord],
     ) -> list[ConsumerRecord]:

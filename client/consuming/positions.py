@@ -9,7 +9,7 @@ from ..arguments import topic_partition, whole_number
 from ..connections.cluster import Backoff
 from ..lifecycle import Lifecycle
 from ..records import Committable, OffsetAndMetadata, TopicPartition
-from .fetcher import EARLIEST, LATEST, Fetcher, PartitionState
+from .fetcher import EARLIEST, LATEST, AssignedPartition, Fetcher
 from .inbox import Inbox
 
 
@@ -99,7 +99,7 @@ class Positions:
 
     # inside
 
-    def _state(self, partition: TopicPartition) -> PartitionState:
+    def _state(self, partition: TopicPartition) -> AssignedPartition:
         self._life.check_loop()
         one = topic_partition(partition)
         state = self._fetcher.assigned.get(one)

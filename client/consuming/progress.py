@@ -8,7 +8,7 @@ from ..records import TopicPartition
 from .inbox import Inbox
 
 
-class Progress:
+class ConsumerProgress:
     """Of one consumer.
 
     The offsets are the next to read, of all assigned partitions of which that is known. What is automatic commits what

@@ -11,7 +11,7 @@ from ..records import TopicPartition
 from .fetcher import EARLIEST, LATEST, Fetcher
 
 
-class Questions:
+class ConsumerQuestions:
     """The part of a consumer that answers them."""
 
     _cluster: Cluster

@@ -12,7 +12,7 @@ from ..records import ConsumerRecord, TopicPartition
 from .fetcher import Fetcher
 from .inbox import Inbox
 from .membership.attendance import Attendance
-from .progress import Progress
+from .progress import ConsumerProgress
 from .unread import RecordPosition
 
 RECORDS_AT_A_TIME = 2_000
@@ -53,7 +53,7 @@ class Reading:
         raise_failures: Callable[[], None],
     ) -> None:
         """`check_open` raises what keeps from reading, `raise_failures` what has to be told when nothing is there."""
-        self.progress = Progress(inbox)
+        self.progress = ConsumerProgress(inbox)
         self.attendance = Attendance(inbox.unread, max_poll_interval_ms)
         self._fetcher = fetcher
         self._inbox = inbox

@@ -11,7 +11,7 @@ from ..connections.cluster import Cluster
 from ..failures import RequestTimedOut
 from ..records import TopicPartition
 from .fetched import FetchedRecords
-from .fetcher import Fetcher, FetchOptions, PartitionState
+from .fetcher import AssignedPartition, Fetcher, FetchOptions
 
 LOOK_S = 0.2
 """While nothing comes, so often the reason is looked for."""
@@ -82,7 +82,7 @@ class SliceReader:
         return chunk
 
     @property
-    def _state(self) -> PartitionState:
+    def _state(self) -> AssignedPartition:
         return self._fetcher.assigned[self._partition]
 
     def _raise_failure(self) -> None:

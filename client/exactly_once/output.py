@@ -12,7 +12,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import RequestTimedOut, TransactionFailed
 from ..producer import Producer
-from ..producing.transaction_state import Phase
+from ..producing.transaction_state import ProducerPhase
 from ..records import TopicPartition
 from ..transactions.transactions import CLOSE_S
 
@@ -48,7 +48,7 @@ class Output:
         """Since the last commit."""
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ProducerPhase:
         """Where the producer stands."""
         state = self.producer.parts.transaction
         assert state is not None  # It has a transactional id.
@@ -57,12 +57,12 @@ class Output:
     @property
     def failed(self) -> bool:
         """Whether what is open can only be aborted, or not even that."""
-        return self.phase in (Phase.FAILED, Phase.DEAD)
+        return self.phase in (ProducerPhase.FAILED, ProducerPhase.DEAD)
 
     @property
     def dead(self) -> bool:
         """Whether the producer is of no more use."""
-        return self.phase is Phase.DEAD
+        return self.phase is ProducerPhase.DEAD
 
     async def commit(
         self,
@@ -86,7 +86,7 @@ class Output:
 
     async def abort(self, reason: BaseException) -> None:
         """Let what is open not count. What goes wrong with that is noted in the `reason`, and left to `settle`."""
-        if self.phase in (Phase.OPEN, Phase.FAILED, Phase.ABORTING):
+        if self.phase in (ProducerPhase.OPEN, ProducerPhase.FAILED, ProducerPhase.ABORTING):
             try:
                 await self.producer.abort_transaction()
             except KafkaError as second:
@@ -112,10 +112,10 @@ class Output:
 
     async def _end(self) -> None:
         try:
-            if self.phase is Phase.COMMITTING:
+            if self.phase is ProducerPhase.COMMITTING:
                 with suppress(TransactionFailed):
                     await self.producer.commit_transaction()
-            if self.phase in (Phase.OPEN, Phase.FAILED, Phase.ABORTING):
+            if self.phase in (ProducerPhase.OPEN, ProducerPhase.FAILED, ProducerPhase.ABORTING):
                 await self.producer.abort_transaction()
         except KafkaError:
             if not self.dead:

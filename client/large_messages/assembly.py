@@ -21,7 +21,7 @@ from crc32c import crc32c
 from ...protocol.errors import ErrorCode, KafkaError
 from ..failures import UnreadableRecords
 from ..records import ConsumerRecord, TopicPartition
-from .segments import SEGMENT_HEADER, Segment, read_segment, segment_of
+from .segments import SEGMENT_HEADER, SegmentHeader, read_segment, segment_of
 
 REMEMBERED = 1_000
 """So many messages that have ended are remembered of each partition, at least."""
@@ -67,7 +67,7 @@ class GivenUp(NamedTuple):
     reason: str
 
 
-class Damage(NamedTuple):
+class DamagedRecord(NamedTuple):
     """The record at `offset` can be no part of any message."""
 
     offset: int
@@ -87,7 +87,7 @@ class _Ended(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _Open:
     partition: TopicPartition
-    segment: Segment
+    segment: SegmentHeader
     """The newest one."""
     first_offset: int
     last_offset: int
@@ -120,7 +120,7 @@ class Assembly:
 
     def take_in(
         self, partition: TopicPartition, records: list[ConsumerRecord], give_from: int = 0
-    ) -> tuple[list[ConsumerRecord], Damage | None]:
+    ) -> tuple[list[ConsumerRecord], DamagedRecord | None]:
         """What can be given out now, without what lies before `give_from`; and the damage at which it stopped.
 
         The rest of `records` was not looked at then. Damage before `give_from` is passed over.
@@ -139,7 +139,7 @@ class Assembly:
                     whole = self._segment(partition, state, record, content)
                 except KafkaError as error:
                     if record.offset >= give_from:
-                        return given, Damage(record.offset, error)
+                        return given, DamagedRecord(record.offset, error)
                     self._stats.incomplete += 1
                     whole = None
             if whole is not None and record.offset >= give_from:
@@ -233,7 +233,7 @@ class Assembly:
             return None
         return self._whole(state, message, record)
 
-    def _has_ended(self, state: _Partition, segment: Segment, record: ConsumerRecord) -> bool:
+    def _has_ended(self, state: _Partition, segment: SegmentHeader, record: ConsumerRecord) -> bool:
         """Whether the message was told of: then this is not the first time that its segments are read, or written."""
         ended = state.ended.get(segment.message_id)
         if ended is None or record.offset <= ended.last:
@@ -242,7 +242,7 @@ class Assembly:
         return True
 
     def _begin(
-        self, partition: TopicPartition, state: _Partition, segment: Segment, record: ConsumerRecord
+        self, partition: TopicPartition, state: _Partition, segment: SegmentHeader, record: ConsumerRecord
     ) -> _Open | None:
         offset = record.offset
         message = _Open(partition, segment, offset, offset, [], 0)
@@ -265,7 +265,7 @@ class Assembly:
         self._charge(MESSAGE_OVERHEAD)
         return message
 
-    def _extend(self, message: _Open, segment: Segment, record: ConsumerRecord) -> None:
+    def _extend(self, message: _Open, segment: SegmentHeader, record: ConsumerRecord) -> None:
         part = record.value or b""
         first = message.segment
         same = segment[2:] == first[2:]

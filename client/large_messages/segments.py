@@ -28,7 +28,7 @@ _NUMBER = Struct(">I")
 _SEGMENTS_MAX = (1 << 32) - 1
 
 
-class Segment(NamedTuple):
+class SegmentHeader(NamedTuple):
     """What the header of a segment says."""
 
     message_id: bytes
@@ -49,7 +49,7 @@ class Segment(NamedTuple):
         return _FIELDS.pack(_VERSION, *self)
 
 
-def read_segment(content: bytes | None) -> Segment:
+def read_segment(content: bytes | None) -> SegmentHeader:
     """What a header called `SEGMENT_HEADER` says. Raises ValueError for what is none that this version writes."""
     if content is None or len(content) != _FIELDS.size:
         size = "no" if content is None else len(content)
@@ -57,7 +57,7 @@ def read_segment(content: bytes | None) -> Segment:
     version, *fields = _FIELDS.unpack(content)
     if version != _VERSION:
         raise ValueError(f"its header {SEGMENT_HEADER} has version {version}; {_VERSION} is known here")
-    segment = Segment(*fields)
+    segment = SegmentHeader(*fields)
     if not (2 <= segment.segments <= segment.value_bytes and segment.number < segment.segments):
         raise ValueError(
             f"its header {SEGMENT_HEADER} says segment {segment.number} of {segment.segments}, "
@@ -79,7 +79,7 @@ class Splitter:
 
     def __init__(self, segment_bytes: int, value_bytes_max: int, record_bytes_max: int) -> None:
         """`record_bytes_max`: of one record, by estimate. Raises ValueError where no segment would fit into that."""
-        example = Segment(bytes(MESSAGE_ID_BYTES), 0, 2, 2, 0)
+        example = SegmentHeader(bytes(MESSAGE_ID_BYTES), 0, 2, 2, 0)
         overhead = estimated_bytes(_record(_own_key(example), b"", 0, example))
         if not 0 < segment_bytes <= record_bytes_max - overhead:
             raise ValueError(
@@ -109,7 +109,7 @@ class Splitter:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"the value has {size} bytes, large_message_max_size is {self._value_bytes_max}",
             )
-        ending = Segment(bytes(MESSAGE_ID_BYTES), self.count(record) - 1, self.count(record), size, 0)
+        ending = SegmentHeader(bytes(MESSAGE_ID_BYTES), self.count(record) - 1, self.count(record), size, 0)
         rest = value[-self._last_bytes(size) :] if value else b""
         last = estimated_bytes(_record(key, rest, timestamp_ms, ending, headers))
         if last > self._record_bytes_max:
@@ -129,7 +129,7 @@ class Splitter:
         whole = memoryview(value or b"")
         count, crc = self.count(record), crc32c(whole)
         for number in range(count):
-            segment = Segment(message_id, number, count, len(whole), crc)
+            segment = SegmentHeader(message_id, number, count, len(whole), crc)
             part = bytes(whole[number * self._segment_bytes : (number + 1) * self._segment_bytes])
             if segment.last:
                 yield _record(key, part, timestamp_ms, segment, headers)
@@ -140,11 +140,11 @@ class Splitter:
         return size % self._segment_bytes or self._segment_bytes
 
 
-def _own_key(segment: Segment) -> bytes:
+def _own_key(segment: SegmentHeader) -> bytes:
     return segment.message_id + _NUMBER.pack(segment.number)
 
 
 def _record(
-    key: bytes | None, value: bytes, timestamp_ms: int, segment: Segment, headers: Headers = ()
+    key: bytes | None, value: bytes, timestamp_ms: int, segment: SegmentHeader, headers: Headers = ()
 ) -> PendingRecord:
     return key, value, timestamp_ms, ((SEGMENT_HEADER, segment.encoded()), *headers)

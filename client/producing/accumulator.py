@@ -35,7 +35,7 @@ class ProducerIdentity:
     epoch: int
 
 
-class Batch(RecordBuffer[ResultT]):
+class ProducerBatch(RecordBuffer[ResultT]):
     """Records of one partition that travel together, and their common result."""
 
     __slots__ = (
@@ -132,8 +132,8 @@ class PartitionQueue(Generic[ResultT]):
         self.failed_leader: tuple[int, int] | None = None
         """(broker id, leader epoch) of the last failed attempt."""
         self._result = result
-        self._waiting: deque[Batch[ResultT]] = deque()  # Invariant: ordered by `order`
-        self._under_way: list[Batch[ResultT]] = []
+        self._waiting: deque[ProducerBatch[ResultT]] = deque()  # Invariant: ordered by `order`
+        self._under_way: list[ProducerBatch[ResultT]] = []
         self._leader: Hashable = None  # whom the batches under way went to: always the same
         self._known_to: tuple[Hashable, ProducerIdentity | None] | None = None
         self._next_sequence = 0
@@ -158,7 +158,9 @@ class PartitionQueue(Generic[ResultT]):
         """Whether no batch with a smaller order number waits or is under way."""
         return all(batch.order >= order for batch in (*self._under_way, *self._waiting))
 
-    def append(self, record: PendingRecord, size: int, now_s: float) -> tuple[Batch[ResultT], int, bool]:
+    def append(
+        self, record: PendingRecord, size: int, now_s: float
+    ) -> tuple[ProducerBatch[ResultT], int, bool]:
         """Add a record of `size` estimated bytes to the youngest batch. That batch, the record's place there, and
         whether an older one was full.
         """
@@ -173,7 +175,7 @@ class PartitionQueue(Generic[ResultT]):
         batch.is_open = True
         return batch, place, filled
 
-    def append_encoded(self, records: EncodedRecords, size: int, now_s: float) -> Batch[ResultT]:
+    def append_encoded(self, records: EncodedRecords, size: int, now_s: float) -> ProducerBatch[ResultT]:
         """Add a batch of its own, whose records have `size` estimated bytes."""
         batch = self._begin(now_s)
         batch.is_open = False
@@ -190,7 +192,9 @@ class PartitionQueue(Generic[ResultT]):
             return head.created_s
         return head.created_s + linger_s
 
-    def take(self, identity: ProducerIdentity | None, limit: int, leader: Hashable) -> Batch[ResultT] | None:
+    def take(
+        self, identity: ProducerIdentity | None, limit: int, leader: Hashable
+    ) -> ProducerBatch[ResultT] | None:
         """The batch that may leave to `leader` now, numbered under `identity` (None without idempotence); None if
         it must wait. A `leader` is one connection to one broker in one leader epoch.
         """
@@ -218,16 +222,16 @@ class PartitionQueue(Generic[ResultT]):
         self._under_way.append(head)
         return head
 
-    def acknowledged(self, batch: Batch[ResultT]) -> None:
+    def acknowledged(self, batch: ProducerBatch[ResultT]) -> None:
         """The leader has the batch."""
         self._under_way.remove(batch)
         self._known_to = (self._leader, batch.identity)
 
-    def given_up(self, batch: Batch[ResultT]) -> None:
+    def given_up(self, batch: ProducerBatch[ResultT]) -> None:
         """The batch will not be sent again."""
         self._under_way.remove(batch)
 
-    def give_back(self, batch: Batch[ResultT]) -> None:
+    def give_back(self, batch: ProducerBatch[ResultT]) -> None:
         """The batch failed and will be sent again, in its old place, under its old number while that still
         holds or may have been appended.
         """
@@ -237,22 +241,22 @@ class PartitionQueue(Generic[ResultT]):
         position = sum(1 for other in self._waiting if other.place < batch.place)
         self._waiting.insert(position, batch)
 
-    def is_first(self, batch: Batch[ResultT]) -> bool:
+    def is_first(self, batch: ProducerBatch[ResultT]) -> bool:
         """Whether no older batch of this partition is unresolved."""
         older = (*self._under_way, *self._waiting)
         return batch.identity == self.identity and all(other.place >= batch.place for other in older)
 
-    def oversized(self) -> list[Batch[ResultT]]:
+    def oversized(self) -> list[ProducerBatch[ResultT]]:
         """What waits, is larger than the limit, and may be split. What may have been appended is not sent in parts:
         its leader would not know them again."""
         limit = self.limit.bytes_max
         return [one for one in self._waiting if one.size > limit and one.count > 1 and not one.doubtful]
 
-    def split(self, batch: Batch[ResultT]) -> list[Batch[ResultT]]:
+    def split(self, batch: ProducerBatch[ResultT]) -> list[ProducerBatch[ResultT]]:
         """Put several batches in the place of one that waits and holds several records: each up to the limit, with one
         record at least. They keep its order, time and numbers."""
         batch.is_open = False  # before its records are looked at
-        parts: list[Batch[ResultT]] = []
+        parts: list[ProducerBatch[ResultT]] = []
         limit = self.limit.bytes_max
         for number, record in enumerate(batch.all_records()):
             size = estimated_bytes(record)
@@ -265,9 +269,11 @@ class PartitionQueue(Generic[ResultT]):
             self._waiting.insert(position, part)
         return parts
 
-    def _part(self, batch: Batch[ResultT], first: int) -> Batch[ResultT]:
+    def _part(self, batch: ProducerBatch[ResultT], first: int) -> ProducerBatch[ResultT]:
         """A part of `batch` that begins with its record `first`."""
-        part = Batch(batch.order, batch.created_s, self._result(self.topic, self.partition), batch.bytes_max)
+        part = ProducerBatch(
+            batch.order, batch.created_s, self._result(self.topic, self.partition), batch.bytes_max
+        )
         part.is_open = False
         part.first = batch.first + first
         part.attempts = batch.attempts
@@ -286,9 +292,9 @@ class PartitionQueue(Generic[ResultT]):
             if batch.numbered and not batch.doubtful:
                 batch.forget_number()
 
-    def expired(self, before_s: float) -> list[Batch[ResultT]]:
+    def expired(self, before_s: float) -> list[ProducerBatch[ResultT]]:
         """Take out the waiting batches created before `before_s`; numbering restarts if one had a number."""
-        gone: list[Batch[ResultT]] = []
+        gone: list[ProducerBatch[ResultT]] = []
         while self._waiting and self._waiting[0].created_s < before_s:
             gone.append(self._waiting.popleft())
             gone[-1].is_open = False
@@ -296,16 +302,16 @@ class PartitionQueue(Generic[ResultT]):
             self.restart_numbering()
         return gone
 
-    def _begin(self, now_s: float) -> Batch[ResultT]:
+    def _begin(self, now_s: float) -> ProducerBatch[ResultT]:
         if self._waiting:
             self._waiting[-1].is_open = False
         bytes_max = self.limit.for_new_batch(now_s)
-        batch = Batch(self._next_order, now_s, self._result(self.topic, self.partition), bytes_max)
+        batch = ProducerBatch(self._next_order, now_s, self._result(self.topic, self.partition), bytes_max)
         self._next_order += 1
         self._waiting.append(batch)
         return batch
 
-    def drain(self) -> Iterable[Batch[ResultT]]:
+    def drain(self) -> Iterable[ProducerBatch[ResultT]]:
         """Take out everything, under way or not: it is abandoned."""
         batches = [*self._under_way, *self._waiting]
         for batch in batches:

@@ -8,7 +8,7 @@ from ...protocol.compression import Compression
 from ...protocol.record import EncodedRecords, SealedBatch, encode_batch_of
 from ...protocol.record import encode_records as encode_body
 from ...protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from .accumulator import Batch
+from .accumulator import ProducerBatch
 
 ResultT = TypeVar("ResultT")
 
@@ -23,7 +23,7 @@ def compression_named(name: str | None) -> Compression:
 
 
 def encode_records(
-    batch: Batch[ResultT], compression: Compression, *, transactional: bool = False
+    batch: ProducerBatch[ResultT], compression: Compression, *, transactional: bool = False
 ) -> SealedBatch:
     """The batch under the identity and sequence it has now."""
     identity = batch.identity

@@ -17,7 +17,7 @@ from .appending import DeliveryFields, ResultFields
 from .record_metadata import RecordMetadata
 
 
-class Waiting(Protocol):
+class DeliveryWaiter(Protocol):
     """Who waits for a record."""
 
     def settled(self) -> None:
@@ -32,7 +32,7 @@ class BatchResult(ResultFields):
     def __init__(self, loop: asyncio.AbstractEventLoop, topic: str, partition: int) -> None:
         super().__init__(topic, partition)
         self.loop = loop
-        self.waiting: list[tuple[int, Waiting]] = []
+        self.waiting: list[tuple[int, DeliveryWaiter]] = []
         """By the places of their records in the batch."""
         self.parts: Sequence[tuple[int, BatchResult]] = ()
         """Of a batch that was split: where each part begins, and its result. Nothing else is ever told of it."""
@@ -142,7 +142,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
             self._callbacks = kept
         return len(before) - len(kept)
 
-    def tell(self, one: Waiting) -> None:
+    def tell(self, one: DeliveryWaiter) -> None:
         """Let `one` know when the record is acknowledged or has failed, if that is still to come. For all threads; it
         may be told twice."""
         now = self._now

@@ -10,13 +10,13 @@ from typing import Any
 from ...protocol.errors import KafkaError
 from ..connections.cluster import Cluster
 from ..connections.connection import Connection
-from .accumulator import Batch, PartitionQueue
+from .accumulator import PartitionQueue, ProducerBatch
 from .leaders import Leaders, Spawn
 
 STALL_S = 1.0
 """A leader silent for so long is asked about elsewhere: it may hang while another one has taken over."""
 
-Sent = list[tuple[PartitionQueue[Any], Batch[Any]]]
+Sent = list[tuple[PartitionQueue[Any], ProducerBatch[Any]]]
 """What one request carries."""
 
 

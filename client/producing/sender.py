@@ -35,7 +35,7 @@ from ..failures import (
     TransactionAborted,
     VersionUnsupported,
 )
-from .accumulator import Batch, PartitionQueue, ProducerIdentity
+from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity
 from .appending import Appender
 from .batch_limit import BatchLimit
 from .batches import encode_records
@@ -88,7 +88,7 @@ class SenderOptions:
     busy_poll_s: float = 0.0
 
 
-_Batch = Batch[BatchResult]
+_Batch = ProducerBatch[BatchResult]
 _Queue = PartitionQueue[BatchResult]
 _Sent = list[tuple[_Queue, _Batch]]
 

@@ -26,7 +26,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..failures import OutOfTurn, ProducerFenced, TransactionFailed
 
 
-class Phase(Enum):
+class ProducerPhase(Enum):
     """See the table above."""
 
     NEW = "not started"
@@ -40,26 +40,26 @@ class Phase(Enum):
 
 TRANSITIONS: Final = frozenset(
     {
-        (Phase.NEW, Phase.READY),
-        (Phase.READY, Phase.OPEN),
-        (Phase.OPEN, Phase.COMMITTING),
-        (Phase.OPEN, Phase.ABORTING),
-        (Phase.OPEN, Phase.FAILED),
-        (Phase.COMMITTING, Phase.OPEN),
-        (Phase.COMMITTING, Phase.FAILED),
-        (Phase.COMMITTING, Phase.READY),
-        (Phase.FAILED, Phase.ABORTING),
-        (Phase.ABORTING, Phase.READY),
-        *((phase, Phase.DEAD) for phase in Phase),
+        (ProducerPhase.NEW, ProducerPhase.READY),
+        (ProducerPhase.READY, ProducerPhase.OPEN),
+        (ProducerPhase.OPEN, ProducerPhase.COMMITTING),
+        (ProducerPhase.OPEN, ProducerPhase.ABORTING),
+        (ProducerPhase.OPEN, ProducerPhase.FAILED),
+        (ProducerPhase.COMMITTING, ProducerPhase.OPEN),
+        (ProducerPhase.COMMITTING, ProducerPhase.FAILED),
+        (ProducerPhase.COMMITTING, ProducerPhase.READY),
+        (ProducerPhase.FAILED, ProducerPhase.ABORTING),
+        (ProducerPhase.ABORTING, ProducerPhase.READY),
+        *((phase, ProducerPhase.DEAD) for phase in ProducerPhase),
     }
 )
 
 HINTS: Final = {
-    Phase.NEW: "start the producer first",
-    Phase.READY: "begin a transaction first",
-    Phase.OPEN: "commit or abort it first",
-    Phase.COMMITTING: "how that ends is not known yet; if the commit has failed, commit again to ask",
-    Phase.ABORTING: "if the abort has failed, abort again",
+    ProducerPhase.NEW: "start the producer first",
+    ProducerPhase.READY: "begin a transaction first",
+    ProducerPhase.OPEN: "commit or abort it first",
+    ProducerPhase.COMMITTING: "how that ends is not known yet; if the commit has failed, commit again to ask",
+    ProducerPhase.ABORTING: "if the abort has failed, abort again",
 }
 """What helps against being in a phase."""
 
@@ -87,7 +87,7 @@ class TransactionState:
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.phase = Phase.NEW
+        self.phase = ProducerPhase.NEW
         self.adds_by_writing = False
         """Whether a partition becomes part of the transaction by being written to (KIP-890)."""
         self.error: KafkaError | None = None
@@ -109,37 +109,40 @@ class TransactionState:
     @property
     def is_open(self) -> bool:
         """Whether something may still become part of it."""
-        return self.phase in (Phase.OPEN, Phase.COMMITTING)
+        return self.phase in (ProducerPhase.OPEN, ProducerPhase.COMMITTING)
 
     def while_it_lasts(self) -> Callable[[], bool]:
         """Whether the transaction that is open now still is, to be asked later."""
         begun = self.begun
-        return lambda: self.begun == begun and self.phase in (Phase.OPEN, Phase.COMMITTING, Phase.FAILED)
+        return lambda: (
+            self.begun == begun
+            and self.phase in (ProducerPhase.OPEN, ProducerPhase.COMMITTING, ProducerPhase.FAILED)
+        )
 
     def begin(self, *, adds_by_writing: bool) -> None:
         """The producer is to write in a transaction. Raises OutOfTurn, or why it cannot."""
-        self.require(Phase.READY)
-        self._become(Phase.OPEN)
+        self.require(ProducerPhase.READY)
+        self._become(ProducerPhase.OPEN)
         self.begun += 1
         self.adds_by_writing = adds_by_writing
         self.reached_cluster = self.in_doubt = False
         self.wanted.clear()
         self._added.clear()
 
-    def require(self, *phases: Phase) -> None:
+    def require(self, *phases: ProducerPhase) -> None:
         """Raises what stands in the way of a call that fits `phases` alone."""
         if self.phase not in phases:
             raise self.in_the_way(*phases) from self.error
 
-    def in_the_way(self, *phases: Phase) -> KafkaError:
+    def in_the_way(self, *phases: ProducerPhase) -> KafkaError:
         """Why a call that fits `phases` alone cannot be made now. A new exception each time: one that is raised twice
         collects tracebacks."""
-        if self.phase is Phase.DEAD:
+        if self.phase is ProducerPhase.DEAD:
             assert self.error is not None
             if isinstance(self.error, ProducerFenced):
                 return ProducerFenced(self.error.message)
             return KafkaError(self.error.code, self.error.message)
-        if self.phase is Phase.FAILED:
+        if self.phase is ProducerPhase.FAILED:
             return TransactionFailed(
                 f"the transaction of {self.transactional_id!r} can only be aborted: {self.error}"
             )
@@ -150,36 +153,36 @@ class TransactionState:
 
     def initialised(self) -> None:
         """The producer has a producer id."""
-        self._become(Phase.READY)
+        self._become(ProducerPhase.READY)
 
     def committing(self) -> None:
         """No more records are taken."""
-        self._become(Phase.COMMITTING)
+        self._become(ProducerPhase.COMMITTING)
 
     def not_committing(self) -> None:
         """The end was not asked for: it is open as before, unless it has failed meanwhile."""
-        if self.phase is Phase.COMMITTING:
-            self._become(Phase.OPEN)
+        if self.phase is ProducerPhase.COMMITTING:
+            self._become(ProducerPhase.OPEN)
 
     def aborting(self) -> None:
         """Nor are any sent."""
-        self._become(Phase.ABORTING)
+        self._become(ProducerPhase.ABORTING)
 
     def over(self) -> None:
         """It has ended."""
-        self._become(Phase.READY)
+        self._become(ProducerPhase.READY)
 
     def fail(self, error: KafkaError) -> None:
         """It cannot be committed any more."""
         self.in_doubt = True
         if self.is_open:
-            self._become(Phase.FAILED)
+            self._become(ProducerPhase.FAILED)
             self.error = error
 
     def die(self, error: KafkaError) -> None:
         """The producer cannot go on."""
-        if self.phase is not Phase.DEAD:
-            self._become(Phase.DEAD)
+        if self.phase is not ProducerPhase.DEAD:
+            self._become(ProducerPhase.DEAD)
             self.error = self._explained(error)
 
     # for the sender
@@ -214,12 +217,12 @@ class TransactionState:
             self.wanted.pop(place, None)
         self._added.update(places)
 
-    def _become(self, phase: Phase) -> None:
+    def _become(self, phase: ProducerPhase) -> None:
         assert (self.phase, phase) in TRANSITIONS, (self.phase, phase)
         self.phase = phase
-        if phase is not Phase.OPEN:
+        if phase is not ProducerPhase.OPEN:
             self.on_not_open()
-        if phase not in (Phase.FAILED, Phase.DEAD):
+        if phase not in (ProducerPhase.FAILED, ProducerPhase.DEAD):
             self.error = None
 
     def _explained(self, error: KafkaError) -> KafkaError:

@@ -20,7 +20,7 @@ from ..producing.deliveries import RecordDelivery
 from ..records import OffsetAndMetadata, TopicPartition
 from .folder import Checkpoint, Folder
 from .frames import SpooledRecord
-from .futures import Waiting
+from .futures import WaitingFutures
 from .position import ClusterPosition, resolve
 from .set_aside import Rejected
 from .spool_log import SpoolLog
@@ -89,7 +89,7 @@ class Delivery:
         folder: Folder,
         log: SpoolLog,
         rejected: Rejected,
-        waiting: Waiting,
+        waiting: WaitingFutures,
         cluster: Cluster,
         courier: Callable[[str], Courier],
         patience_s: float,

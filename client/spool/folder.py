@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SpoolIdentity:
     """Who a spool is. `owner`: the name under which the cluster last knew this folder; `next_owner`: the one under
     which it may know it since. A copy of the folder has others.
     """
@@ -61,7 +61,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.identity = Identity("")
+        self.identity = SpoolIdentity("")
         self.checkpoint = Checkpoint()
         self._lock = -1
         self._delivered = -1
@@ -109,14 +109,14 @@ class Folder:
         except FileNotFoundError:
             if any(self.path.glob("*.spool")):
                 raise SpoolUnusable(f"the spool {self.path} has records, and no file 'identity'") from None
-            identity = Identity(secrets.token_hex(16))
+            identity = SpoolIdentity(secrets.token_hex(16))
         else:
             identity = self._parsed(content)
         if identity.run + 1 >= RUNS_MAX:
             raise SpoolUnusable(f"the spool {self.path} was opened {RUNS_MAX} times: begin a new one")
         self._keep(replace(identity, run=identity.run + 1))
 
-    def _parsed(self, content: bytes) -> Identity:
+    def _parsed(self, content: bytes) -> SpoolIdentity:
         line, _, crc = content.partition(b"\n")
         try:
             if crc.strip() != b"%08x" % crc32c(line):
@@ -124,13 +124,13 @@ class Folder:
             fields = json.loads(line)
             if fields.pop("format") != _FORMAT:
                 raise ValueError(f"its format is not {_FORMAT}")
-            return Identity(**fields)
+            return SpoolIdentity(**fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpoolUnusable(
                 f"the file 'identity' of the spool {self.path} is damaged: {error}"
             ) from error
 
-    def _keep(self, identity: Identity) -> None:
+    def _keep(self, identity: SpoolIdentity) -> None:
         line = json.dumps({"format": _FORMAT, **asdict(identity)}).encode()
         written = self.path / "identity.new"
         with written.open("wb") as file:

@@ -46,7 +46,7 @@ class SpooledFuture(RecordDelivery):
 _kept: set[RecordDelivery] = set()
 
 
-class Waiting:
+class WaitingFutures:
     """The futures of records in the spool, by position."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from ..connections.cluster import Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from ..consuming.offsets import FIRST_WITH_STABLE, LANE, LAST_FOR_ONE_GROUP
 from ..failures import SpoolPositionLost, SpoolUnusable
-from .folder import Checkpoint, Identity
+from .folder import Checkpoint, SpoolIdentity
 
 
 class KnownPosition(NamedTuple):
@@ -72,7 +72,7 @@ class ClusterPosition:
             raise KafkaError(error, f"position of a spool, group {self._group_id!r}: {error.message}")
 
 
-def resolve(known: Mapping[str, KnownPosition], identity: Identity, checkpoint: Checkpoint) -> int:
+def resolve(known: Mapping[str, KnownPosition], identity: SpoolIdentity, checkpoint: Checkpoint) -> int:
     """The position to go on from. Pure.
 
     Raises SpoolUnusable where another folder has delivered under this spool's id, SpoolPositionLost where nothing is

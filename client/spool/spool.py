@@ -14,7 +14,7 @@ from ..failures import ClientClosed, LeftInSpool, SpoolFull, SpoolUnusable
 from ..producing.pending import PendingRecord
 from .delivery import Courier, Delivery, in_thread
 from .folder import INDEX_BITS, Folder
-from .futures import SpooledFuture, Waiting
+from .futures import SpooledFuture, WaitingFutures
 from .set_aside import Rejected
 from .spool_log import SpoolLog
 
@@ -62,7 +62,7 @@ class Spool:
         self._courier = courier
         self._folder = Folder(path)
         self._rejected = Rejected(path)
-        self._waiting = Waiting()
+        self._waiting = WaitingFutures()
         self._log: SpoolLog | None = None
         self._delivery: Delivery | None = None
         self._task: asyncio.Task[None] | None = None

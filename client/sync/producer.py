@@ -17,7 +17,7 @@ from ..columns.sending import ColumnsSent
 from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..options import shows_options
-from ..producer import GroupMember, who_and_where
+from ..producer import GroupConsumer, who_and_where
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.record_metadata import RecordMetadata
 from ..records import Committable, TopicPartition
@@ -336,7 +336,7 @@ class Producer(Writer[producer.Producer]):
     def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, Committable],
-        group: GroupMember | ConsumerGroupMetadata | str,
+        group: GroupConsumer | ConsumerGroupMetadata | str,
         *,
         timeout_ms: float | None = None,
     ) -> None:

@@ -19,7 +19,7 @@ Failure = Callable[[ResponseT], KafkaError | None]
 """What an answer says went wrong."""
 
 
-class Questions:
+class ProducerQuestions:
     """Of one transactional producer, `whose` name stands in what they fail with."""
 
     def __init__(self, whose: str, patience_s: float, retry_backoff_max_ms: int) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from ...protocol.errors import KafkaError
 from ..failures import OutOfTurn, TransactionFailed
-from ..producing.transaction_state import Phase
+from ..producing.transaction_state import ProducerPhase
 from .transactions import CommitResult, Shared, Transactions
 
 _RECEIPT = "w1"
@@ -118,7 +118,7 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._number != self._transactions.begun or self._transactions.phase is Phase.READY:
+        if self._number != self._transactions.begun or self._transactions.phase is ProducerPhase.READY:
             return  # ended inside the block
         if error is not None:
             await self._abort_after(error)
@@ -130,7 +130,7 @@ class Transaction:
             raise
 
     async def _abort_after(self, error: BaseException) -> None:
-        if self._transactions.phase not in (Phase.OPEN, Phase.FAILED, Phase.ABORTING):
+        if self._transactions.phase not in (ProducerPhase.OPEN, ProducerPhase.FAILED, ProducerPhase.ABORTING):
             return
         try:
             await self._transactions.abort()

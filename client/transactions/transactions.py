@@ -42,9 +42,9 @@ from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAbor
 from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
-from ..producing.transaction_state import PartitionName, Phase, TransactionState
+from ..producing.transaction_state import PartitionName, ProducerPhase, TransactionState
 from ..records import OffsetAndMetadata, TopicPartition
-from .questions import Failure, Questions, failure_of
+from .questions import Failure, ProducerQuestions, failure_of
 
 LANE: Final = "transactions"
 VERSION_FEATURE: Final = "transaction.version"
@@ -123,7 +123,7 @@ class Transactions:
         self._coordinator = Coordinator(cluster, state.transactional_id, OF_TRANSACTION, LANE)
         self._identity = ProducerIdentity(-1, -1)
         self._groups: dict[str, Coordinator] = {}
-        self._questions = Questions(
+        self._questions = ProducerQuestions(
             f"transactional id {state.transactional_id!r}", options.patience_s, options.retry_backoff_max_ms
         )
         self._adding = False
@@ -133,7 +133,7 @@ class Transactions:
         state.on_wanted = self._begin_adding
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ProducerPhase:
         """Where the producer stands."""
         return self._state.phase
 
@@ -157,7 +157,7 @@ class Transactions:
     async def begin_shared(self, app_version: int | None) -> Shared:
         """`begin`, so that others can join. Raises VersionUnsupported where the cluster has no such transactions."""
         self._life.check_here()
-        self._state.require(Phase.READY)
+        self._state.require(ProducerPhase.READY)
         if app_version is not None and app_version < 0:
             raise ValueError(f"an application version is 0 or more, not {app_version}")
         (await self._coordinator.connection()).version_for(BeginTransactionRequest)
@@ -180,7 +180,7 @@ class Transactions:
         this returns, readers of committed records see it.
         """
         self._life.check_loop()
-        self._state.require(Phase.OPEN, Phase.COMMITTING)
+        self._state.require(ProducerPhase.OPEN, ProducerPhase.COMMITTING)
         chosen = list(writers)
         if self._asking:
             raise OutOfTurn(
@@ -189,22 +189,22 @@ class Transactions:
         if chosen and self.shared is None:
             raise OutOfTurn("nobody can have joined this transaction: it was not begun with `begin`")
         with self._one_end():
-            if self._state.phase is Phase.OPEN:
+            if self._state.phase is ProducerPhase.OPEN:
                 self._state.committing()
             try:
                 await self._sender.flush()
             except asyncio.CancelledError:
                 self._state.not_committing()
                 raise
-            self._state.require(Phase.COMMITTING)
+            self._state.require(ProducerPhase.COMMITTING)
             return await self._end(True, chosen)
 
     async def abort(self) -> None:
         """Let nothing of it count. Records that are not acknowledged fail with TransactionAborted."""
         self._life.check_loop()
-        self._state.require(Phase.OPEN, Phase.FAILED, Phase.ABORTING)
+        self._state.require(ProducerPhase.OPEN, ProducerPhase.FAILED, ProducerPhase.ABORTING)
         with self._one_end():
-            if self._state.phase is not Phase.ABORTING:
+            if self._state.phase is not ProducerPhase.ABORTING:
                 self._state.aborting()
             if self._sender.abandon(TransactionAborted("the transaction was aborted")):
                 self._state.in_doubt = True
@@ -215,7 +215,7 @@ class Transactions:
     ) -> None:
         """Let the group's `offsets` (next to read) count with the transaction."""
         self._life.check_loop()
-        self._state.require(Phase.OPEN)
+        self._state.require(ProducerPhase.OPEN)
         if not offsets:
             return
         self._state.reached_cluster = True
@@ -240,7 +240,7 @@ class Transactions:
 
     async def close(self) -> None:
         """Abort what is open, if that can be done soon."""
-        if self._state.phase in (Phase.OPEN, Phase.FAILED) and not self._ending:
+        if self._state.phase in (ProducerPhase.OPEN, ProducerPhase.FAILED) and not self._ending:
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self.abort()

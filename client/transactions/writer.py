@@ -11,7 +11,7 @@ from ..connections.cluster import Backoff
 from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
 from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity
-from ..producing.transaction_state import Phase, TransactionState
+from ..producing.transaction_state import ProducerPhase, TransactionState
 from ..writing.options import WRITER_GROUPS, WriterOptions
 from ..writing.record_writer import RecordWriter
 from .transaction import WriterReceipt
@@ -52,15 +52,15 @@ class TransactionWriter(RecordWriter):
         Raises TransactionFailed if a record failed: then the work has to be done again by a new writer.
         """
         self.parts.life.check_loop()
-        if self._state.phase is Phase.OPEN:
+        if self._state.phase is ProducerPhase.OPEN:
             self._state.committing()
         await self.parts.sender.flush()
         await self._report_counts()
-        if self._state.phase is Phase.FAILED:
+        if self._state.phase is ProducerPhase.FAILED:
             raise TransactionFailed(
                 f"this writer's records cannot count: {self._state.error}"
             ) from self._state.error
-        self._state.require(Phase.COMMITTING)
+        self._state.require(ProducerPhase.COMMITTING)
         assert self._receipt is not None
         return self._receipt
 
@@ -79,7 +79,7 @@ class TransactionWriter(RecordWriter):
 
     async def _report_counts(self) -> None:
         """As part of the transaction, since only its owner will know whether the records count."""
-        if self.parts.auditor is None or self._state.phase is not Phase.COMMITTING:
+        if self.parts.auditor is None or self._state.phase is not ProducerPhase.COMMITTING:
             return
         for partition, record, size in await self.parts.auditor.records_of_transaction():
             self.parts.sender.add(self.parts.auditor.topic, partition, record, size)
@@ -111,6 +111,6 @@ class TransactionWriter(RecordWriter):
             await asyncio.sleep(backoff.next_s())
 
     def _check_open(self) -> None:
-        if self._state.phase is Phase.COMMITTING:
+        if self._state.phase is ProducerPhase.COMMITTING:
             raise OutOfTurn("the writer has finished: what is sent now would not be part of its receipt")
         super()._check_open()

@@ -21,7 +21,7 @@ from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import murmur2_partition
 from ..producing.record_metadata import RecordMetadata
 from ..producing.sender import Sender
-from ..producing.transaction_state import Phase, TransactionState
+from ..producing.transaction_state import ProducerPhase, TransactionState
 from .options import WriterOptions, WriterSettings
 from .send_steps import SendLimits, SendParts, SendSteps
 
@@ -247,7 +247,7 @@ class RecordWriter:
         self._life.check()
         self._sender.check_open()
         if self._transaction is not None:
-            self._transaction.require(Phase.OPEN)
+            self._transaction.require(ProducerPhase.OPEN)
 
     async def _open(self) -> None:
         """What there is to do until records can be taken."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..arguments import topic_name
-from ..columns.sending import ColumnsDelivery, Placement, batches, place
+from ..columns.sending import ColumnsDelivery, RowPlacement, batches, place
 from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
 from ..failures import TransactionAborted
@@ -240,11 +240,11 @@ class SendSteps:
             partition=partition,
         )
 
-    def _placement(self, topic: str) -> Placement:
+    def _placement(self, topic: str) -> RowPlacement:
         info = self._cluster.metadata.topics[topic]
         partitions = len(info.partitions)
         available = info.available or list(info.partitions)
-        return Placement(partitions, available, self._appender.topic(topic, partitions), self._sticky)
+        return RowPlacement(partitions, available, self._appender.topic(topic, partitions), self._sticky)
 
     def _choose(self, topic: str, key: bytes | None, size: int) -> int:
         info = self._cluster.metadata.topics[topic]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from ottla.client.producing.accumulator import SEQUENCES, Batch, PartitionQueue, ProducerIdentity
+from ottla.client.producing.accumulator import SEQUENCES, PartitionQueue, ProducerBatch, ProducerIdentity
 from ottla.client.producing.batch_limit import HOLDS_S, BatchLimit
 from ottla.protocol.record import EncodedRecords, encode_records
 
@@ -21,13 +21,13 @@ def queue_of(batches: int) -> PartitionQueue[int]:
     return queue
 
 
-def taken(queue: PartitionQueue[int], identity: ProducerIdentity, leader: str) -> Batch[int]:
+def taken(queue: PartitionQueue[int], identity: ProducerIdentity, leader: str) -> ProducerBatch[int]:
     batch = queue.take(identity, LIMIT, leader)
     assert batch is not None
     return batch
 
 
-def place(batch: Batch[int]) -> tuple[int, ProducerIdentity | None, int]:
+def place(batch: ProducerBatch[int]) -> tuple[int, ProducerIdentity | None, int]:
     return batch.result, batch.identity, batch.base_sequence
 
 

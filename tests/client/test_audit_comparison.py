@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.auditing.comparison import NothingToCompare, Row, Tally, Window, tiers_to_compare
+from ottla.client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
 from ottla.client.auditing.counts import (
     DAY_MS,
     Amount,
@@ -17,10 +17,10 @@ from ottla.client.auditing.counts import (
     bucket_start,
     is_bucket_length,
 )
-from ottla.client.auditing.reports import Report, Source
+from ottla.client.auditing.reports import Report, ReportSource
 
 MINUTE = 60_000
-ALWAYS = Window(0, 1 << 62, 1 << 62)
+ALWAYS = AuditWindow(0, 1 << 62, 1 << 62)
 TIERS = ["producer", "consumer"]
 LENGTHS = [
     one for one in (1_000, 5_000, 7_200, MINUTE, 7 * MINUTE, 600_000, 900_000) if is_bucket_length(one)
@@ -34,7 +34,7 @@ class Reporter:
 
     def __init__(self, tally: Tally, tier: str, bucket_ms: int = MINUTE) -> None:
         self.tally, self.bucket_ms = tally, bucket_ms
-        self.source = Source(tier, "c", f"{tier}-{next(_NUMBERS)}")
+        self.source = ReportSource(tier, "c", f"{tier}-{next(_NUMBERS)}")
         self.sequence = 0
 
     def tells(self, count: int, at_ms: int = 0, topic: str = "orders") -> None:
@@ -43,7 +43,7 @@ class Reporter:
         self.sequence += 1
 
 
-def compared(tally: Tally, window: Window = ALWAYS, expired_ms: int = 0) -> list[Row]:
+def compared(tally: Tally, window: AuditWindow = ALWAYS, expired_ms: int = 0) -> list[Row]:
     return tally.rows("orders", TIERS, window, expired_ms)
 
 
@@ -67,7 +67,7 @@ def test_buckets_are_judged_once_they_are_closed() -> None:
     producer = Reporter(tally, "producer")
     for minute in range(3):
         producer.tells(1, minute * MINUTE)
-    rows = compared(tally, Window(0, 1 << 62, 2 * MINUTE))
+    rows = compared(tally, AuditWindow(0, 1 << 62, 2 * MINUTE))
     assert [row.state for row in rows] == ["gap", "gap", "open"]
     assert not list(rows[2].deviations())
 
@@ -77,7 +77,7 @@ def test_the_window_takes_buckets_that_lie_partly_in_it() -> None:
     producer = Reporter(tally, "producer")
     for minute in range(5):
         producer.tells(1, minute * MINUTE)
-    rows = compared(tally, Window(MINUTE + 1, 3 * MINUTE + 1, 1 << 62))
+    rows = compared(tally, AuditWindow(MINUTE + 1, 3 * MINUTE + 1, 1 << 62))
     assert [row.bucket.start_ms // MINUTE for row in rows] == [1, 2, 3]
 
 

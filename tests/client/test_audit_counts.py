@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.auditing.comparison import Tally, Window
+from ottla.client.auditing.comparison import AuditWindow, Tally
 from ottla.client.auditing.counts import Amount, Bucket, Counts, Stamped, bucket_start, is_bucket_length
 from ottla.client.auditing.handed_out import HandedOut, OffsetRanges
 from ottla.client.auditing.ledger import Ledger
-from ottla.client.auditing.reports import NoReport, Report, Source, encode_report, parse_report, printable
+from ottla.client.auditing.reports import (
+    NoReport,
+    Report,
+    ReportSource,
+    encode_report,
+    parse_report,
+    printable,
+)
 from ottla.client.auditing.settings import AuditSettings, tier_of_readers
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
@@ -29,13 +36,13 @@ TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True).filter(lambda na
 RECORDS = st.tuples(st.integers(-5, 10_000_000), st.integers(0, 1_000))
 REPORTS = st.builds(
     lambda tier, client, instance, sequence, topic, length, at, count, size: Report(
-        Source(tier, client, instance), sequence, Bucket(topic, at * length), length, Amount(count, size)
+        ReportSource(tier, client, instance), sequence, Bucket(topic, at * length), length, Amount(count, size)
     ),
     TEXTS, st.text(max_size=20).map(printable), TEXTS, st.integers(0, 1 << 40), TOPICS,
     st.sampled_from(LENGTHS), st.integers(0, 1 << 30), st.integers(1, 1 << 40), st.integers(0, 1 << 50),
 )  # fmt: skip
 HERE = TopicPartition("t", 0)
-ALWAYS = Window(0, 1 << 62, 1 << 62)
+ALWAYS = AuditWindow(0, 1 << 62, 1 << 62)
 
 
 def amounts(counts: Counts) -> dict[Bucket, Amount]:
@@ -90,7 +97,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_the_form_of_a_report_stays() -> None:
-    report = Report(Source("producer", "c", "i"), 0, Bucket("orders", 600_000), 600_000, Amount(3, 0))
+    report = Report(ReportSource("producer", "c", "i"), 0, Bucket("orders", 600_000), 600_000, Amount(3, 0))
     assert json.loads(encode_report(report)) == GOOD
 
 
@@ -159,7 +166,7 @@ def test_every_field_is_needed(name: str) -> None:
 def test_whatever_fails_each_record_is_reported_once(data: st.DataObject) -> None:
     """Reports may fail though the topic has them, and may come twice. What is known to have arrived, in the end, is
     what was counted, less what transactions aborted."""
-    ledger, tally = Ledger(Source("producer", "c", "i"), MINUTE), Tally()
+    ledger, tally = Ledger(ReportSource("producer", "c", "i"), MINUTE), Tally()
     expected: Counter[Bucket] = Counter()
     pending: Counter[Bucket] = Counter()
     for _ in range(data.draw(st.integers(0, 15))):
@@ -194,7 +201,7 @@ def report_all(ledger: Ledger, tally: Tally, data: st.DataObject) -> None:
 
 
 def test_a_bucket_has_one_report_under_way() -> None:
-    ledger = Ledger(Source("producer", "c", "i"), MINUTE)
+    ledger = Ledger(ReportSource("producer", "c", "i"), MINUTE)
     ledger.count("t", [(0, 1)])
     (first,) = ledger.cut()
     ledger.count("t", [(0, 1), (MINUTE, 1)])

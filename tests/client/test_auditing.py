@@ -15,7 +15,7 @@ from ottla.cli.auditing import Audit, AuditQuestion, audit
 from ottla.cli.main import main
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.auditing import auditor
-from ottla.client.auditing.comparison import Window
+from ottla.client.auditing.comparison import AuditWindow
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 NOON_MS = 1_769_860_800_000
 """2026-01-31T12:00Z."""
 TEN_MINUTES = 600_000
-EVERYTHING = Window(0, 1 << 62, 1 << 62)
+EVERYTHING = AuditWindow(0, 1 << 62, 1 << 62)
 AT_ONCE = {"audit_interval_ms": 50}
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ottla.client.columns import rows_in_python
 from ottla.client.columns.arrow import need_pyarrow
-from ottla.client.columns.sending import BatchOfRows, Placement, batches, place
+from ottla.client.columns.sending import BatchOfRows, RowPlacement, batches, place
 from ottla.client.columns.source import ColumnSource
 from ottla.client.producer import Producer
 from ottla.client.producing.appending import TopicBatches
@@ -61,9 +61,9 @@ def source(data: Any, **options: Any) -> ColumnSource:
     return ColumnSource(data, **chosen)
 
 
-def placement(partitions: int, batch_bytes: int = 1000, seed: int = 0) -> Placement:
+def placement(partitions: int, batch_bytes: int = 1000, seed: int = 0) -> RowPlacement:
     choice = StickyChoice(batch_bytes, random.Random(seed).randrange)
-    return Placement(partitions, range(partitions), TopicBatches(partitions), choice)
+    return RowPlacement(partitions, range(partitions), TopicBatches(partitions), choice)
 
 
 def records_of(batch: BatchOfRows) -> list[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ from ottla import (
     RebalanceListener,
     TopicPartition,
 )
-from ottla.client.consuming.membership.consumer_group import ConsumerGroup
+from ottla.client.consuming.membership.consumer_group import ConsumerGroupMember
 from ottla.protocol.errors import ErrorCode
 from ottla.testing import LocalCluster
 
@@ -161,7 +161,7 @@ async def test_offsets_are_committed_under_the_epoch(cluster: LocalCluster, topi
             )
         assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
         group = first._subscriber.group
-        assert isinstance(group, ConsumerGroup)
+        assert isinstance(group, ConsumerGroupMember)
         await group.outgrow(before.generation)
     async with member(cluster, topic, group=topic) as third:
         await until(lambda: len(third.assignment()) == 6)
@@ -177,7 +177,7 @@ async def test_a_member_that_was_silent_has_lost_everything_and_joins_anew(
     async with one, member(cluster, topic, group=topic) as other:
         await until(lambda: shared([one, other], 6))
         group = one._subscriber.group
-        assert isinstance(group, ConsumerGroup)
+        assert isinstance(group, ConsumerGroupMember)
         assert group._task is not None
         before = one.group_metadata()
         group._task.cancel()  # as if the process had been stopped for longer than its session
@@ -214,7 +214,7 @@ async def test_members_outlive_their_coordinator() -> None:
             await until(lambda: shared(members, 6))
             for one in members:
                 group = one._subscriber.group
-                assert isinstance(group, ConsumerGroup)
+                assert isinstance(group, ConsumerGroupMember)
                 coordinator = group._coordinator.broker_id
             assert coordinator is not None
             before = [one.assignment() for one in members]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.consuming.membership.heartbeats import JOIN_EPOCH, NOTHING, Membership, Step, Wanted
+from ottla.client.consuming.membership.heartbeats import JOIN_EPOCH, NOTHING, HandoverStep, Membership, Wanted
 from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.dataplane.groups.consumer.member import MemberHeartbeat
 from ottla.dataplane.groups.consumer.subscriptions import TopicCatalog
@@ -70,7 +70,7 @@ class Group:
         match member.step():
             case None:
                 return
-            case Step(give_up, taken):
+            case HandoverStep(give_up, taken):
                 assert bool(give_up) != bool(taken)
                 member.gave_up(give_up)
                 member.takes_over(taken)
@@ -137,7 +137,7 @@ def test_a_regular_heartbeat_says_nothing_and_one_after_a_failure_everything() -
     member = Membership(Wanted(("a",)))
     place = (b"a" * 16, 0)
     member.answered(member.beat(), 1, frozenset({place}))
-    assert member.step() == Step(NOTHING, frozenset({place}))
+    assert member.step() == HandoverStep(NOTHING, frozenset({place}))
     member.takes_over(frozenset({place}))
     assert member.due
     beat = member.beat()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.consuming.fetched import FetchedRecords
-from ottla.client.consuming.fetcher import Fetcher, PartitionState
+from ottla.client.consuming.fetcher import AssignedPartition, Fetcher
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.large_messages.assembly import (
     MESSAGE_OVERHEAD,
@@ -25,7 +25,7 @@ from ottla.client.large_messages.assembly import (
 from ottla.client.large_messages.places import given_before, place
 from ottla.client.large_messages.segments import (
     SEGMENT_HEADER,
-    Segment,
+    SegmentHeader,
     Splitter,
     read_segment,
     segment_of,
@@ -74,7 +74,7 @@ class Reader:
     ) -> None:
         self.stats = LargeMessageStats()
         self.given_up: list[GivenUp] = []
-        self.state = PartitionState(HERE)
+        self.state = AssignedPartition(HERE)
         fetcher = SimpleNamespace(assigned={HERE: self.state}, changed=lambda: None)
         self.inbox = Inbox(cast(Fetcher, fetcher), Assembly(options, self.stats, self.given_up.append))
         self.inbox.reassigned()
@@ -384,12 +384,12 @@ def test_a_header_is_read_as_it_was_written_or_refused(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("segment", "why"),
     [
-        (Segment(b"i" * 16, 0, 1, 9, 0), "segment 0 of 1"),
-        (Segment(b"i" * 16, 2, 2, 9, 0), "segment 2 of 2"),
-        (Segment(b"i" * 16, 0, 4_000_000_000, 9, 0), "9 bytes"),
+        (SegmentHeader(b"i" * 16, 0, 1, 9, 0), "segment 0 of 1"),
+        (SegmentHeader(b"i" * 16, 2, 2, 9, 0), "segment 2 of 2"),
+        (SegmentHeader(b"i" * 16, 0, 4_000_000_000, 9, 0), "9 bytes"),
     ],
 )
-def test_headers_that_make_no_sense_are_refused(segment: Segment, why: str) -> None:
+def test_headers_that_make_no_sense_are_refused(segment: SegmentHeader, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read_segment(segment.encoded())
     with pytest.raises(ValueError, match="version 2"):

@@ -20,7 +20,7 @@ from ottla.client.failures import (
 )
 from ottla.client.producer import Producer
 from ottla.client.producing import transaction_state
-from ottla.client.producing.transaction_state import TRANSITIONS, Phase
+from ottla.client.producing.transaction_state import TRANSITIONS, ProducerPhase
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
@@ -412,9 +412,9 @@ def test_the_table_of_transitions_is_the_one_in_force() -> None:
     told = set()
     for line in (transaction_state.__doc__ or "").splitlines():
         words = line.split()
-        if len(words) > 2 and words[1] in Phase.__members__:
-            sources = list(Phase) if words[0] == "any" else [Phase[words[0]]]
-            told |= {(source, Phase[words[1]]) for source in sources}
+        if len(words) > 2 and words[1] in ProducerPhase.__members__:
+            sources = list(ProducerPhase) if words[0] == "any" else [ProducerPhase[words[0]]]
+            told |= {(source, ProducerPhase[words[1]]) for source in sources}
     assert told == TRANSITIONS
 
 

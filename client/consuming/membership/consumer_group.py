@@ -67,7 +67,7 @@ class ConsumerGroupOptions:
     rack: str | None = None
 
 
-class ConsumerGroup:
+class ConsumerGroupMember:
     """One member of a group. What it is assigned, and has to give up, goes by way of `handover`."""
 
     def __init__(

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from ....protocol.errors import ErrorCode, KafkaError
 from ...connections.cluster import Backoff
 from ...records import OffsetAndMetadata, TopicPartition
-from ..fetcher import Fetcher, PartitionState
+from ..fetcher import AssignedPartition, Fetcher
 from ..inbox import Inbox
 from ..offsets import CommittedOffsets
 from .listener import RebalanceListener
@@ -135,7 +135,7 @@ class Handover:
 
     # where to begin
 
-    def _assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> list[PartitionState]:
+    def _assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> list[AssignedPartition]:
         """Returns those that are new, which nothing is fetched of before they have a position."""
         before = self._fetcher.assigned
         self._fetcher.assign(partitions)
@@ -145,7 +145,7 @@ class Handover:
             state.held = held
         return new
 
-    def _begin_all(self, states: list[PartitionState], told: asyncio.Event | None) -> None:
+    def _begin_all(self, states: list[AssignedPartition], told: asyncio.Event | None) -> None:
         if self._offsets is None:
             for one in states:
                 self._begin(one, None)
@@ -160,7 +160,7 @@ class Handover:
             self.fail(error)
 
     async def _begin_at_committed(
-        self, offsets: CommittedOffsets, states: list[PartitionState], told: asyncio.Event | None
+        self, offsets: CommittedOffsets, states: list[AssignedPartition], told: asyncio.Event | None
     ) -> None:
         """Ask until it is known where to begin, or they are not ours any more; reads raise what stands in the way."""
         backoff = Backoff(self._retry_backoff_max_ms)
@@ -182,7 +182,7 @@ class Handover:
             self._fetcher.changed()
             return
 
-    def _begin(self, state: PartitionState, committed: OffsetAndMetadata | None) -> None:
+    def _begin(self, state: AssignedPartition, committed: OffsetAndMetadata | None) -> None:
         partition = state.partition
         if (
             self._fetcher.assigned.get(partition) is not state

@@ -42,7 +42,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HandoverStep:
     """What is to change hands next: one of the two is empty."""
 
     give_up: TopicIdPartitions
@@ -109,12 +109,12 @@ class Membership:
         """Everything has been given up."""
         self.owned = NOTHING
 
-    def step(self) -> Step | None:
+    def step(self) -> HandoverStep | None:
         """What is to change hands next, None if nothing."""
         if surplus := self.owned - self.target:
-            return Step(surplus, NOTHING)
+            return HandoverStep(surplus, NOTHING)
         if missing := self.target - self.owned:
-            return Step(NOTHING, missing)
+            return HandoverStep(NOTHING, missing)
         return None
 
     def takes_over(self, places: TopicIdPartitions) -> None:

@@ -17,7 +17,7 @@ from ....protocol.messages.metadata import MetadataRequest
 from ...connections.cluster import Backoff, Cluster
 from ...records import TopicPartition
 from .attendance import Attendance
-from .consumer_group import ConsumerGroup, ConsumerGroupOptions
+from .consumer_group import ConsumerGroupMember, ConsumerGroupOptions
 from .group import Group, GroupOptions
 from .handover import Handover
 from .heartbeats import Wanted
@@ -47,7 +47,7 @@ class Subscriber:
         metadata_max_age_ms: int,
         retry_backoff_max_ms: int,
     ) -> None:
-        self.group: Group | ConsumerGroup | None = None
+        self.group: Group | ConsumerGroupMember | None = None
         self._cluster = cluster
         self._handover = handover
         self._options = options
@@ -164,7 +164,7 @@ class Subscriber:
         elif self.group is None:
             self.group = self._member(self._options, topics, selection)
             self.group.start()
-        elif isinstance(self.group, ConsumerGroup):
+        elif isinstance(self.group, ConsumerGroupMember):
             self.group.subscribe(Wanted(topics, selection.brokers_pattern))
         else:
             self.group.subscribe(topics)
@@ -172,11 +172,11 @@ class Subscriber:
 
     def _member(
         self, options: GroupOptions | ConsumerGroupOptions, topics: tuple[str, ...], selection: Selection
-    ) -> Group | ConsumerGroup:
+    ) -> Group | ConsumerGroupMember:
         if isinstance(options, GroupOptions):
             return Group(self._cluster, options, topics, self._handover, self._attendance)
         wanted = Wanted(topics, selection.brokers_pattern)
-        return ConsumerGroup(self._cluster, options, wanted, self._handover, self._attendance)
+        return ConsumerGroupMember(self._cluster, options, wanted, self._handover, self._attendance)
 
     async def _matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
