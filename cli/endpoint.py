@@ -21,7 +21,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Protocol
 
-from ..protocol.exposition import CONTENT_TYPE, Family, Kind, Metric, exposition
+from ..protocol.exposition import CONTENT_TYPE, Family, Metric, MetricKind, exposition
 from .failures import CommandFailed
 
 logger = logging.getLogger(__name__)
@@ -40,12 +40,12 @@ _REASONS = {
     503: "Service Unavailable",
 }
 
-MEMORY = Metric("process_resident_memory_bytes", Kind.GAUGE, "Resident memory.")
-CPU = Metric("process_cpu_seconds_total", Kind.COUNTER, "User and system time.")
-OPEN_FILES = Metric("process_open_fds", Kind.GAUGE, "Open file descriptors.")
-START_TIME = Metric("process_start_time_seconds", Kind.GAUGE, "Start, in seconds since 1970.")
+MEMORY = Metric("process_resident_memory_bytes", MetricKind.GAUGE, "Resident memory.")
+CPU = Metric("process_cpu_seconds_total", MetricKind.COUNTER, "User and system time.")
+OPEN_FILES = Metric("process_open_fds", MetricKind.GAUGE, "Open file descriptors.")
+START_TIME = Metric("process_start_time_seconds", MetricKind.GAUGE, "Start, in seconds since 1970.")
 LOOP_LAG = Metric(
-    "ottla_loop_lag_seconds", Kind.GAUGE, "How late the event loop was at its last quarter second."
+    "ottla_loop_lag_seconds", MetricKind.GAUGE, "How late the event loop was at its last quarter second."
 )
 
 METRICS = (MEMORY, CPU, OPEN_FILES, START_TIME, LOOP_LAG)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..protocol.cluster_image import PartitionState
-from ..protocol.exposition import Family, Kind, Metric
+from ..protocol.exposition import Family, Metric, MetricKind
 from .server.request_times import RequestTimes
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ _GROUP_PARTITION = ("consumergroup", "topic", "partition")
 
 
 def _gauge(name: str, about: str, *labels: str) -> Metric:
-    return Metric(name, Kind.GAUGE, about, labels)
+    return Metric(name, MetricKind.GAUGE, about, labels)
 
 
 def _counter(name: str, about: str, *labels: str) -> Metric:
-    return Metric(name, Kind.COUNTER, about, labels)
+    return Metric(name, MetricKind.COUNTER, about, labels)
 
 
 BROKERS = _gauge("kafka_brokers", "Brokers that take part in the cluster.")
@@ -75,7 +75,7 @@ BYTES_IN = _counter("kafka_server_brokertopicmetrics_bytesinpersec", "Bytes writ
 BYTES_OUT = _counter("kafka_server_brokertopicmetrics_bytesoutpersec", "Bytes read by consumers.", "topic")
 REQUEST_TIMES = Metric(
     "kafka_network_requestmetrics_totaltimems",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "Milliseconds from a request's arrival to its answer.",
     ("request",),
 )

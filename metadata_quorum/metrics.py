@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..protocol.cluster_image import NO_LEADER, ClusterImage
-from ..protocol.exposition import Family, Kind, Metric
+from ..protocol.exposition import Family, Metric, MetricKind
 from .raft.node import RaftNode
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 
 
 def _gauge(name: str, about: str, *labels: str) -> Metric:
-    return Metric(name, Kind.GAUGE, about, labels)
+    return Metric(name, MetricKind.GAUGE, about, labels)
 
 
 ACTIVE = _gauge(f"{_CONTROLLER}activecontrollercount", "1 on the node that leads the quorum.")

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from .codec_source import Reading, TooManyElements, has_arrays, reader_source, writer_source
+from .codec_source import ReaderKind, TooManyElements, has_arrays, reader_source, writer_source
 from .primitives import Buffer, MalformedMessage
 from .schema import Message
 
@@ -34,7 +34,7 @@ Writer = Callable[[Any, bytearray], None]
 # Generated once; a race between threads generates the same function twice.
 _top_readers: dict[tuple[type[Message], int], Reader] = {}
 _top_writers: dict[tuple[type[Message], int], Writer] = {}
-_readers: dict[tuple[Reading, type[Message], int, bool], Callable[..., Any]] = {}
+_readers: dict[tuple[ReaderKind, type[Message], int, bool], Callable[..., Any]] = {}
 _top_bounded_readers: dict[tuple[type[Message], int], BoundedReader] = {}
 _writers: dict[tuple[type[Message], int, bool], Writer] = {}
 
@@ -150,7 +150,7 @@ def decode_stepwise(cls: type[_M], buffer: Buffer, version: int, offset: int = 0
     """
     if not has_arrays(cls, version):
         return decode(cls, buffer, version, offset)
-    read: StepwiseReader = reader(Reading.STEPWISE, cls, version, _check(cls, version))
+    read: StepwiseReader = reader(ReaderKind.STEPWISE, cls, version, _check(cls, version))
     try:
         message: _M = (yield from read(buffer, offset, len(buffer)))[0]
     except _UNREADABLE as error:
@@ -176,12 +176,12 @@ def prepare(cls: type[Message], version: int) -> None:
 
 
 def _top_reader(cls: type[Message], version: int) -> Reader:
-    read = _top_readers[cls, version] = reader(Reading.AT_ONCE, cls, version, _check(cls, version))
+    read = _top_readers[cls, version] = reader(ReaderKind.AT_ONCE, cls, version, _check(cls, version))
     return read
 
 
 def _top_bounded_reader(cls: type[Message], version: int) -> BoundedReader:
-    read: BoundedReader = reader(Reading.BOUNDED, cls, version, _check(cls, version))
+    read: BoundedReader = reader(ReaderKind.BOUNDED, cls, version, _check(cls, version))
     _top_bounded_readers[cls, version] = read
     return read
 
@@ -200,11 +200,11 @@ def _check(cls: type[Message], version: int) -> bool:
     return version in schema.flexible
 
 
-def reader(kind: Reading, cls: type[Message], version: int, flexible: bool) -> Callable[..., Any]:
+def reader(kind: ReaderKind, cls: type[Message], version: int, flexible: bool) -> Callable[..., Any]:
     """The generated reader of a class inside a message of this version; its own versions do not count."""
 
     def nested(struct_class: type[Message]) -> Callable[..., Any]:
-        of_kind = kind if has_arrays(struct_class, version) else Reading.AT_ONCE
+        of_kind = kind if has_arrays(struct_class, version) else ReaderKind.AT_ONCE
         return reader(of_kind, struct_class, version, flexible)
 
     key = (kind, cls, version, flexible)

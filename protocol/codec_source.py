@@ -289,7 +289,7 @@ class _StepwiseReader(_Reader):
         self.add(f"if not at{depth} % {STEP_ELEMENTS}: yield min({STEP_ELEMENTS}, length{depth} - at{depth})")
 
 
-class Reading(Enum):
+class ReaderKind(Enum):
     """The kinds of readers."""
 
     AT_ONCE = _Reader
@@ -298,7 +298,7 @@ class Reading(Enum):
 
 
 def reader_source(
-    kind: Reading, cls: type[Message], version: int, flexible: bool, nested: Nested
+    kind: ReaderKind, cls: type[Message], version: int, flexible: bool, nested: Nested
 ) -> tuple[str, dict[str, Any]]:
     """Source of `read` and the names it uses; `nested` gives the readers of nested structs: of the same kind if they
     have arrays, else those that read at once.

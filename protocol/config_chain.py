@@ -27,7 +27,7 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
-class Link(NamedTuple):
+class ConfigLink(NamedTuple):
     """One value of a setting, which the links before it hide."""
 
     name: str
@@ -46,7 +46,7 @@ DEFAULTS: Layer = (
 _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
-def links(names: Sequence[str], layers: Iterable[Layer]) -> list[Link]:
+def links(names: Sequence[str], layers: Iterable[Layer]) -> list[ConfigLink]:
     """The values of a setting with these names, the one in force first. As in Kafka a default counts under the first
     name alone: `log.retention.hours` has one, and is not what gives `retention.ms` its own."""
     found = []
@@ -54,7 +54,7 @@ def links(names: Sequence[str], layers: Iterable[Layer]) -> list[Link]:
         named = names[:1] if source is ConfigSource.DEFAULT else names
         name = next((name for name in named if name in values), None)
         if name is not None:
-            found.append(Link(name, values[name], source))
+            found.append(ConfigLink(name, values[name], source))
     return found
 
 
@@ -66,7 +66,7 @@ def broker_names(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-def in_unit_of(key: ConfigKey, link: Link) -> str | None:
+def in_unit_of(key: ConfigKey, link: ConfigLink) -> str | None:
     """The link's value in the unit of a key that it stands for."""
     factor = _MILLISECONDS.get(link.name.rpartition(".")[2])
     if factor is None or link.value is None or not key.name.endswith(".ms"):

@@ -1,6 +1,6 @@
 """Prometheus' text format (version 0.0.4): metrics as they are scraped.
 
-MESSAGES = Metric("messages_total", Kind.COUNTER, "Records appended.", ("topic",))
+MESSAGES = Metric("messages_total", MetricKind.COUNTER, "Records appended.", ("topic",))
 list(exposition([Family(MESSAGES, [(("orders",), 3)])]))
 """
 
@@ -21,7 +21,7 @@ ROWS_PER_PIECE: Final = 500
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """How a value may move: freely, or up only until its process restarts."""
 
     GAUGE = "gauge"
@@ -34,7 +34,7 @@ class Metric:
     """A name with what it means. Labels have a fixed order, in which each row gives their values."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     about: str
     labels: tuple[str, ...] = ()
 

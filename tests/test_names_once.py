@@ -15,17 +15,6 @@ from tests.imports import modules, tree
 FAMILIES = ("ottla.protocol.messages.", "ottla.client.sync.")
 
 LEFT = {
-    "AbortedTransaction",
-    "Accepted",
-    "Connection",
-    "Cut",
-    "ExactlyOnce",
-    "Link",
-    "Placement",
-    "Position",
-    "Progress",
-    "Reading",
-    "Throttle",
     "Transaction",
 }
 """Names that still mean several things. Nothing is added here."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...protocol.errors import KafkaError
 from ..configuration.config import BrokerConfig
-from ..quorum.config import Position
+from ..quorum.config import MetadataPosition
 from ..runtime.clocks import wall_ms
 from ..server import HandlerTable, Server
 from ..storage import metadata_position
@@ -25,7 +25,7 @@ class Foundation:
     table: HandlerTable
     server: Server
     logs: LogStore
-    reached: Position | None
+    reached: MetadataPosition | None
     """How far an earlier process of this broker has followed the metadata; None if that does not count."""
 
 
@@ -57,7 +57,7 @@ def _open_logs(config: BrokerConfig) -> LogStore:
         raise StorageUnusable(0, error.message) from error
 
 
-def _reached(config: BrokerConfig, logs: LogStore) -> Position | None:
+def _reached(config: BrokerConfig, logs: LogStore) -> MetadataPosition | None:
     folders = [directory.path for directory in logs.usable]
     if config.restored:
         metadata_position.forget(folders)

@@ -8,7 +8,7 @@ import itertools
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
 from ..groups.coordinator import GroupCoordinator
-from ..quorum.config import Position
+from ..quorum.config import MetadataPosition
 from ..quorum.session import QuorumSession
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -49,7 +49,7 @@ class Upkeep:
         self._logs = logs
         self._groups = groups
         self._checkpoints: asyncio.Task[None] | None = None
-        self._written_position: Position | None = None
+        self._written_position: MetadataPosition | None = None
 
     def start(self) -> None:
         """Begin all tasks."""

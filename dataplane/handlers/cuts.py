@@ -27,7 +27,7 @@ from ottla.protocol.transaction_table import Place
 from ..log.producers.marker_search import MarkerSearch
 from ..log.producers.recent_markers import FirstMarker
 from ..quorum.access import Quorum
-from ..quorum.transaction_questions import Cut
+from ..quorum.transaction_questions import TransactionCut
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
@@ -48,7 +48,7 @@ _Searched = tuple[bytes, int, int, int]
 class CutFinder(Protocol):
     """Asks the quorum's leader for cuts."""
 
-    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+    async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
         """The newest cut of these partitions, or of all if none is named. None if no leader has answered in time."""
 
 

@@ -29,7 +29,7 @@ from .durability import Durability
 from .durable_files import sync_file
 from .leader_epochs import LeaderEpochs
 from .old_segments import OldSegments
-from .placement import Placement, must_roll, place_fetched, place_produced, roll_jitter_ms
+from .placement import PlacedBatches, must_roll, place_fetched, place_produced, roll_jitter_ms
 from .producers.producer_loading import load_producers
 from .producers.producer_snapshot import drop_snapshots_above, write_snapshot
 from .producers.producer_state import ProducerStates
@@ -284,7 +284,7 @@ class PartitionLog:
             return self._append_placed(view, placement, leader_epoch, now_ms)
 
     def _append_placed(
-        self, batches: memoryview, placement: Placement, leader_epoch: int, now_ms: int
+        self, batches: memoryview, placement: PlacedBatches, leader_epoch: int, now_ms: int
     ) -> AppendResult:
         first_offset = self.log_end_offset
         max_timestamp = self._append(batches, placement, now_ms)
@@ -342,7 +342,7 @@ class PartitionLog:
         first_offset = placement.batches[0].base_offset
         return AppendResult(first_offset, self.log_end_offset - 1, -1, max_timestamp, len(batches), False)
 
-    def _append(self, batches: memoryview, placement: Placement, now_ms: int) -> int:
+    def _append(self, batches: memoryview, placement: PlacedBatches, now_ms: int) -> int:
         """Write, then note; the max timestamp."""
         size, segments, config = len(batches), self.segment_list, self.config
         jitter_ms = roll_jitter_ms(config, self.directory, segments.active)

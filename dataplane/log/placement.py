@@ -36,7 +36,7 @@ class PlacedBatch(NamedTuple):
     """What it says if it is a marker."""
 
 
-class Placement(NamedTuple):
+class PlacedBatches(NamedTuple):
     """One or more batches that continue the log, and where it ends after them."""
 
     batches: list[PlacedBatch]
@@ -61,7 +61,7 @@ def place_produced(
     leader_epoch: int,
     now_ms: int,
     max_timestamps: Sequence[int] | None = None,
-) -> Placement:
+) -> PlacedBatches:
     """Give validated batches of a producer their offsets from ``offset`` on, patching them in place.
 
     ``max_timestamps`` are the largest of each batch's records; with None those in the headers are true.
@@ -77,12 +77,12 @@ def place_produced(
             header = parse_header(batches, position)
         placed.append(PlacedBatch(position, offset, header))
         offset += header.last_offset_delta + 1
-    return Placement(placed, offset)
+    return PlacedBatches(placed, offset)
 
 
 def place_fetched(
     batches: memoryview, log_name: str, log_end_offset: int, latest_epoch: int, leader_epoch: int | None
-) -> Placement:
+) -> PlacedBatches:
     """Check batches of a leader, which carry their offsets and epochs; no checksum covers these. Offsets may be left
     out, where the leader's log was compacted, but never go back. Epochs never fall below ``latest_epoch``, that of
     the log's end, nor rise above ``leader_epoch``, the one that is followed.
@@ -118,7 +118,7 @@ def place_fetched(
             marker = read_control_record(batches[position : position + header.size])
         placed.append(PlacedBatch(position, base_offset, header, marker))
         offset = base_offset + header.last_offset_delta + 1
-    return Placement(placed, offset, has_gaps)
+    return PlacedBatches(placed, offset, has_gaps)
 
 
 def roll_jitter_ms(config: LogConfig, directory: Path, active: Segment) -> int:
@@ -134,7 +134,7 @@ def roll_jitter_ms(config: LogConfig, directory: Path, active: Segment) -> int:
 
 
 def must_roll(
-    segment: Segment, config: LogConfig, size: int, placement: Placement, jitter_ms: int, now_ms: int
+    segment: Segment, config: LogConfig, size: int, placement: PlacedBatches, jitter_ms: int, now_ms: int
 ) -> bool:
     """Whether batches of ``size`` bytes need a new segment: the active one is full, or old.
 

@@ -7,7 +7,7 @@ from ...protocol.messages.metadata_records import BrokerListener
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class MetadataPosition:
     """How far metadata has been followed: its offset, and the mark of the history up to there (0 unknown)."""
 
     offset: int
@@ -31,7 +31,7 @@ class QuorumSessionConfig:
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
     #: how far this broker, in an earlier process, has followed the metadata: the quorum must have that still
-    reached: Position | None = None
+    reached: MetadataPosition | None = None
     #: the local address of the UDP socket that sends heartbeats and answers probes
     heartbeat_host: str = "0.0.0.0"
     heartbeat_interval_ms: int = 500

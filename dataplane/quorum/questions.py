@@ -24,7 +24,7 @@ class _Question:
     answer: asyncio.Future[Answer]
 
 
-class Questions:
+class PendingQuestions:
     """The questions that wait for an answer, by number."""
 
     def __init__(self) -> None:

@@ -37,13 +37,13 @@ from ...protocol.messages.transaction_questions import (
     TransactionsTold,
 )
 from .commands import Answer, CommandSubmitter
-from .config import Position, QuorumSessionConfig
+from .config import MetadataPosition, QuorumSessionConfig
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
 from .offset_reports import Echo
 from .progress import Progress, ToldProgress
-from .questions import Questions
+from .questions import PendingQuestions
 from .transaction_questions import TransactionQuestions
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class QuorumSession:
         self._commands = CommandSubmitter(config.broker_id, self._send_command, config.command_timeout_ms)
         #: as `access.Quorum` says
         self.submit = self._commands.submit
-        self._questions = Questions()
+        self._questions = PendingQuestions()
         #: what the quorum's leader tells of transactions that do not concern this broker
         self.transactions = TransactionQuestions(self._ask_about_transactions)
         self._links = {node_id: QuorumLink(config, node_id, self) for node_id in config.voters}
@@ -136,13 +136,13 @@ class QuorumSession:
         return broker is None or broker.fenced
 
     @property
-    def position(self) -> Position:
+    def position(self) -> MetadataPosition:
         """How far this broker, in this process or an earlier one, has followed the metadata."""
         before = self._config.reached
         # Before the quorum has taken the registration it may be one that lacks what was followed before.
         if before is not None and (self.broker_epoch < 0 or before.offset > self.image.offset):
             return before
-        return Position(self.image.offset, self._follower.history)
+        return MetadataPosition(self.image.offset, self._follower.history)
 
     @property
     def history_lost(self) -> str:
@@ -358,7 +358,7 @@ class QuorumSession:
             rack=config.rack,
             log_dirs=list(config.log_dirs),
         )
-        reached = config.reached or Position(-1, 0)
+        reached = config.reached or MetadataPosition(-1, 0)
         self._send(
             self._leader,
             SubmitCommand(

@@ -34,7 +34,7 @@ _IDS_PER_QUESTION = 1_000
 _CHARACTERS_PER_QUESTION = 64 * 1024
 
 
-class Cut(NamedTuple):
+class TransactionCut(NamedTuple):
     """Where partitions can be cut so that no transaction is torn."""
 
     commit_index: int
@@ -42,9 +42,9 @@ class Cut(NamedTuple):
     metadata_offset: int
     """A broker that leads one of them by an image that is at least there has all these markers."""
 
-    def joined(self, other: Cut) -> Cut:
+    def joined(self, other: TransactionCut) -> TransactionCut:
         """Of the partitions of both."""
-        return Cut(
+        return TransactionCut(
             min(self.commit_index, other.commit_index), max(self.metadata_offset, other.metadata_offset)
         )
 
@@ -56,18 +56,18 @@ class TransactionQuestions:
         self._ask = ask
         self._one_listing = asyncio.Lock()
 
-    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+    async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
         """The newest cut of these partitions, of all there are if none are named."""
         clock = _Clock(timeout_s)
         wanted = iter(sorted(places))
         some = list(islice(wanted, _PLACES_PER_QUESTION))
-        least: Cut | None = None
+        least: TransactionCut | None = None
         while True:
             told = await self._answer(_cutting(some), CutTold, clock)
             if told is None:
                 return None
             # What is true of these once stays true, so the least one is true of all of them.
-            cut = Cut(told.commit_index, told.metadata_offset)
+            cut = TransactionCut(told.commit_index, told.metadata_offset)
             least = cut if least is None else least.joined(cut)
             some = list(islice(wanted, _PLACES_PER_QUESTION))
             if not some:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ottla.protocol.errors import KafkaError
 
 from ..log.durable_files import write_atomically
-from ..quorum.config import Position
+from ..quorum.config import MetadataPosition
 
 logger = logging.getLogger(__name__)
 
@@ -23,19 +23,19 @@ FILE_NAME = "metadata-position"
 _VERSION = 0
 
 
-def read(folders: Iterable[Path]) -> Position | None:
+def read(folders: Iterable[Path]) -> MetadataPosition | None:
     """The furthest of what the folders say; None if none says anything. One that cannot be read is passed over, with a
     warning: it is a safeguard, and no reason not to start."""
     found = [position for folder in folders if (position := _read_one(folder / FILE_NAME)) is not None]
     return max(found, key=lambda position: position.offset, default=None)
 
 
-def _read_one(path: Path) -> Position | None:
+def _read_one(path: Path) -> MetadataPosition | None:
     try:
         told = json.loads(path.read_bytes())
         if told["version"] != _VERSION:
             raise ValueError(f"version {told['version']} is not {_VERSION}")
-        return Position(int(told["offset"]), int(told["history"]))
+        return MetadataPosition(int(told["offset"]), int(told["history"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -43,7 +43,7 @@ def _read_one(path: Path) -> Position | None:
         return None
 
 
-def write(folders: Iterable[Path], position: Position) -> None:
+def write(folders: Iterable[Path], position: MetadataPosition) -> None:
     """Write it down in every folder. Blocks. A folder that refuses is left to those who need it more."""
     told = {"version": _VERSION, "offset": position.offset, "history": position.history}
     for folder in folders:

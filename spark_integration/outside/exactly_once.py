@@ -41,7 +41,7 @@ class Progress(Protocol[HandleT_co]):
         """Begin one, with the progress of this query and target locked; commit at the end, roll back what raises."""
 
 
-class ExactlyOnce(Generic[HandleT]):
+class ExactlyOnceFunction(Generic[HandleT]):
     """See `exactly_once`."""
 
     def __init__(
@@ -87,4 +87,4 @@ def exactly_once(
     `query` names what progress is kept under, instead of Spark's id of the query. `target` tells apart what several
     functions of one query keep in the same place.
     """
-    return ExactlyOnce(function, progress, query, target)
+    return ExactlyOnceFunction(function, progress, query, target)

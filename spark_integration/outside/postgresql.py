@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .sql_connections import Connection, assign, errors_of
+from .sql_connections import SqlConnection, assign, errors_of
 from .sql_dialects import ATTEMPT, quoted, refused_row
 
 _LINE = re.compile(r"COPY [^,]+, line (\d+)")
@@ -41,12 +41,12 @@ class PostgreSQL:
     def __init__(self) -> None:
         self.staging = PostgreSQLStaging()
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: SqlConnection) -> None:
         """The driver begins one with the first statement, unless it was told not to."""
         if getattr(connection, "autocommit", False):
             assign(connection, "autocommit", False)
 
-    def transaction_id(self, connection: Connection) -> str:
+    def transaction_id(self, connection: SqlConnection) -> str:
         """The server's own id."""
         cursor = connection.cursor()
         cursor.execute("SELECT pg_current_xact_id()::text")
@@ -82,7 +82,7 @@ class PostgreSQLStaging:
             known = int(line[1]) - 1 if line else given if state is None else None
             raise refused_row(columns, None if known is None else rows[known], error) from error
 
-    def tables_like(self, connection: Connection, prefix: str) -> list[str]:
+    def tables_like(self, connection: SqlConnection, prefix: str) -> list[str]:
         """In all schemas."""
         cursor = connection.cursor()
         cursor.execute(
@@ -90,6 +90,6 @@ class PostgreSQLStaging:
         )
         return [f"{quoted(schema)}.{quoted(table)}" for schema, table in cursor.fetchall()]
 
-    def give_up_early(self, connection: Connection) -> None:
+    def give_up_early(self, connection: SqlConnection) -> None:
         """By a setting of the transaction."""
         connection.cursor().execute("SET LOCAL lock_timeout = '1s'")

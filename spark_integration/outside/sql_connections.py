@@ -33,7 +33,7 @@ class Cursor(Protocol):
         """The other rows of a result."""
 
 
-class Connection(Protocol):
+class SqlConnection(Protocol):
     """To a database."""
 
     def cursor(self) -> Any:
@@ -49,11 +49,11 @@ class Connection(Protocol):
         """The connection."""
 
 
-Connect = Callable[[], Connection]
+Connect = Callable[[], SqlConnection]
 """Opens a connection; sent to executors, so it must be possible to pickle it."""
 
 
-def errors_of(connection: Connection) -> type[Exception]:
+def errors_of(connection: SqlConnection) -> type[Exception]:
     """What its driver raises."""
     error: type[Exception] = getattr(connection, "Error", Exception)
     return error
@@ -64,7 +64,7 @@ def is_database_error(error: Exception) -> bool:
     return any(one.__name__ == "Error" for one in type(error).__mro__)
 
 
-def assign(connection: Connection, attribute: str, value: object) -> None:
+def assign(connection: SqlConnection, attribute: str, value: object) -> None:
     """Set what PEP 249 does not know of."""
     setattr(connection, attribute, value)
 
@@ -74,7 +74,7 @@ class GuardedConnection:
 
     _REFUSED = frozenset({"commit", "rollback", "close", "executescript"})
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqlConnection) -> None:
         self._connection = connection
 
     def __getattr__(self, name: str) -> Any:
@@ -87,7 +87,7 @@ class GuardedConnection:
 
 
 @contextmanager
-def opened(connect: Connect) -> Iterator[Connection]:
+def opened(connect: Connect) -> Iterator[SqlConnection]:
     """A connection that is closed in the end, whatever is uncommitted rolled back."""
     connection = connect()
     try:

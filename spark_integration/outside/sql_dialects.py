@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from .failures import BatchRefused
-from .sql_connections import Connection
+from .sql_connections import SqlConnection
 
 ATTEMPT = "ottla_attempt"
 """The column of staging tables that says which attempt of a task a row is from."""
@@ -18,13 +18,13 @@ class Staging(Protocol):
     def create(self, staging: str, table: str, columns: Sequence[str]) -> str:
         """The statement that makes one: these columns of a table, and ATTEMPT; the tables are quoted."""
 
-    def load(self, connection: Connection, staging: str, columns: Sequence[str], rows: list[Any]) -> None:
+    def load(self, connection: SqlConnection, staging: str, columns: Sequence[str], rows: list[Any]) -> None:
         """Insert rows; the table is quoted. Raises BatchRefused that names the row."""
 
-    def tables_like(self, connection: Connection, prefix: str) -> list[str]:
+    def tables_like(self, connection: SqlConnection, prefix: str) -> list[str]:
         """Quoted names of the tables that begin so."""
 
-    def give_up_early(self, connection: Connection) -> None:
+    def give_up_early(self, connection: SqlConnection) -> None:
         """Let the statements of this transaction raise when they have waited for a lock for a second."""
 
 
@@ -47,10 +47,10 @@ class Dialect(Protocol):
     def types(self) -> Mapping[str, str]:
         """Names of Spark's types, and what columns of new tables are; formatted with the type as `type`."""
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: SqlConnection) -> None:
         """Begin a transaction, from whatever mode the connection is in."""
 
-    def transaction_id(self, connection: Connection) -> str:
+    def transaction_id(self, connection: SqlConnection) -> str:
         """Which transaction is open: the same text until it ends."""
 
     def adapted(self, value: Any) -> Any:

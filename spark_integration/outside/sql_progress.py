@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .numbering import NONE_YET, Batch, Kept
-from .sql_connections import Connect, Connection, GuardedConnection, errors_of, opened
+from .sql_connections import Connect, GuardedConnection, SqlConnection, errors_of, opened
 from .sql_dialects import Dialect, quoted_table
 from .sql_transactions import transaction
 
@@ -59,7 +59,9 @@ class SqlProgress:
 class SqlTransaction:
     """An open transaction of SqlProgress."""
 
-    def __init__(self, connection: Connection, dialect: Dialect, table: str, name: str, target: str) -> None:
+    def __init__(
+        self, connection: SqlConnection, dialect: Dialect, table: str, name: str, target: str
+    ) -> None:
         self.connection = connection
         self.dialect = dialect
         self._table = table
@@ -67,9 +69,9 @@ class SqlTransaction:
         self.kept = self._read()
 
     @property
-    def handle(self) -> Connection:
+    def handle(self) -> SqlConnection:
         """The connection, which does not let itself be committed, rolled back or closed."""
-        guarded: Connection = GuardedConnection(self.connection)
+        guarded: SqlConnection = GuardedConnection(self.connection)
         return guarded
 
     def keep(self, batch: Batch) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .failures import OutsideError, placed
 from .numbering import Batch, Numbering
-from .sql_connections import Connect, Connection, is_database_error
+from .sql_connections import Connect, SqlConnection, is_database_error
 from .sql_dialects import Dialect, quoted, refused_row, upsert
 from .sql_progress import PROGRESS_TABLE, TARGET_LENGTH_MAX, SqlProgress, SqlTransaction
 from .sql_staging import StagedBatch
@@ -138,7 +138,7 @@ class Insert:
     """Inserts the rows of one batch through one connection."""
 
     def __init__(
-        self, connection: Connection, dialect: Dialect, table: Table, columns: Sequence[str]
+        self, connection: SqlConnection, dialect: Dialect, table: Table, columns: Sequence[str]
     ) -> None:
         self._connection = connection
         self._dialect = dialect

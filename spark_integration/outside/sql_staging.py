@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .failures import OutsideError
 from .numbering import Batch
-from .sql_connections import Connect, Connection, errors_of, is_database_error, opened
+from .sql_connections import Connect, SqlConnection, errors_of, is_database_error, opened
 from .sql_dialects import ATTEMPT, Dialect, Staging, quoted, quoted_table, upsert
 from .sql_table import Table, key_error
 from .tasks import attempt_id, rows_of, run_tasks
@@ -73,7 +73,7 @@ class StagedBatch:
         work = Load(self._connect, self._dialect, self._staging, (*self._columns, ATTEMPT))
         self._rows_of_attempts = {attempt: rows for attempt, rows in run_tasks(frame, work) if rows}
 
-    def move(self, connection: Connection) -> None:
+    def move(self, connection: SqlConnection) -> None:
         """Take the rows over, in an open transaction. Raises BatchRefused, and what the driver raises."""
         if not self._rows_of_attempts:
             return
@@ -100,7 +100,7 @@ class StagedBatch:
                 raise
             logger.warning("%s: staging tables remain for now: %s", self._batch, error)
 
-    def _drop_tables(self, connection: Connection) -> None:
+    def _drop_tables(self, connection: SqlConnection) -> None:
         """Of the query, up to this batch; one that somebody still writes to is left to the next batch."""
         tables = _staging(self._dialect).tables_like(connection, self._prefix)
         connection.rollback()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.nearest import nearest
 from .failures import BatchRefused
-from .sql_connections import Connect, Connection, errors_of, opened
+from .sql_connections import Connect, SqlConnection, errors_of, opened
 from .sql_dialects import ATTEMPT, Dialect, quoted, quoted_table
 from .sql_transactions import dialect_of
 
@@ -64,7 +64,7 @@ class Table:
                     f"the key column {one!r} is not in the batch, which has {', '.join(columns)}"
                 )
 
-    def _columns(self, connection: Connection) -> list[str] | None:
+    def _columns(self, connection: SqlConnection) -> list[str] | None:
         cursor = connection.cursor()
         try:
             cursor.execute(f"SELECT * FROM {self.quoted} WHERE 1 = 0")
@@ -78,11 +78,11 @@ class Table:
         return found
 
     @staticmethod
-    def _is_missing(connection: Connection, error: Exception) -> bool:
+    def _is_missing(connection: SqlConnection, error: Exception) -> bool:
         state = getattr(error, "sqlstate", None)
         return state in ("42P01", "3F000") or "no such table" in str(error)
 
-    def _create(self, connection: Connection, dialect: Dialect, schema: StructType) -> None:
+    def _create(self, connection: SqlConnection, dialect: Dialect, schema: StructType) -> None:
         columns = []
         for field in schema.fields:
             known = dialect.types.get(type(field.dataType).__name__)

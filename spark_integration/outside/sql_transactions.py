@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from .failures import BatchRefused, OutsideError
 from .postgresql import PostgreSQL
-from .sql_connections import Connect, Connection, errors_of, opened
+from .sql_connections import Connect, SqlConnection, errors_of, opened
 from .sql_dialects import Dialect
 from .sqlite import SQLite
 
@@ -15,7 +15,7 @@ _KNOWN: dict[str, type[Dialect]] = {"sqlite3": SQLite, "psycopg": PostgreSQL}
 """By the module of the driver."""
 
 
-def dialect_of(connection: Connection) -> Dialect:
+def dialect_of(connection: SqlConnection) -> Dialect:
     """By the driver that made it. Raises ValueError for one that is not known."""
     module = type(connection).__module__.partition(".")[0]
     if module in _KNOWN:
@@ -27,7 +27,9 @@ def dialect_of(connection: Connection) -> Dialect:
 
 
 @contextmanager
-def transaction(connect: Connect, dialect: Dialect | None, what: str) -> Iterator[tuple[Connection, Dialect]]:
+def transaction(
+    connect: Connect, dialect: Dialect | None, what: str
+) -> Iterator[tuple[SqlConnection, Dialect]]:
     """A connection with a transaction begun, which is committed unless something raises.
 
     `what` is written begins the message of an OutsideError if the outcome of the commit is not known.

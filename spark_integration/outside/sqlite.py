@@ -7,7 +7,7 @@ import decimal
 from collections.abc import Mapping
 from typing import Any
 
-from .sql_connections import Connection, assign
+from .sql_connections import SqlConnection, assign
 
 _LEGACY_TRANSACTION_CONTROL = -1
 
@@ -37,7 +37,7 @@ class SQLite:
         "TimestampNTZType": "TEXT",
     }
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: SqlConnection) -> None:
         """With the write lock, so that nobody else changes progress meanwhile."""
         if hasattr(connection, "autocommit"):  # since Python 3.12
             assign(connection, "autocommit", True)
@@ -45,7 +45,7 @@ class SQLite:
         assign(connection, "isolation_level", None)
         connection.cursor().execute("BEGIN IMMEDIATE")
 
-    def transaction_id(self, connection: Connection) -> str:
+    def transaction_id(self, connection: SqlConnection) -> str:
         """Whether there is one: another could begin by BEGIN alone."""
         return str(getattr(connection, "in_transaction", True))
 

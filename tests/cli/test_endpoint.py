@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from ottla.cli.endpoint import CONNECTIONS_MAX, MonitoringEndpoint
-from ottla.protocol.exposition import Family, Kind, Metric
+from ottla.protocol.exposition import Family, Metric, MetricKind
 
-ANSWER = Metric("answer", Kind.GAUGE, "To everything.")
+ANSWER = Metric("answer", MetricKind.GAUGE, "To everything.")
 
 
 class Node:

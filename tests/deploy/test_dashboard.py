@@ -9,7 +9,7 @@ from pathlib import Path
 import ottla.cli.endpoint
 import ottla.dataplane.metrics
 import ottla.metadata_quorum.metrics
-from ottla.protocol.exposition import Kind, Metric
+from ottla.protocol.exposition import Metric, MetricKind
 
 DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/ottla.json"
 MODULES = (ottla.cli.endpoint, ottla.dataplane.metrics, ottla.metadata_quorum.metrics)
@@ -19,7 +19,7 @@ NAME = re.compile(r"\b(?:kafka|ottla|process)_[a-z_]+\b")
 def exported() -> set[str]:
     metrics: list[Metric] = [metric for module in MODULES for metric in module.METRICS]
     assert len({metric.name for metric in metrics}) == len(metrics), "a name is exported twice"
-    histograms = [metric.name for metric in metrics if metric.kind is Kind.HISTOGRAM]
+    histograms = [metric.name for metric in metrics if metric.kind is MetricKind.HISTOGRAM]
     return {metric.name for metric in metrics} | {
         name + part for name in histograms for part in ("_bucket", "_sum", "_count")
     }

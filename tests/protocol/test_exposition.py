@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.protocol.exposition import ROWS_PER_PIECE, Family, Histogram, Kind, Metric, exposition
+from ottla.protocol.exposition import ROWS_PER_PIECE, Family, Histogram, Metric, MetricKind, exposition
 
-SIZE = Metric("log_size", Kind.GAUGE, "Bytes of a log.", ("topic", "partition"))
-TIMES = Metric("times_ms", Kind.HISTOGRAM, "Milliseconds.", ("request",))
+SIZE = Metric("log_size", MetricKind.GAUGE, "Bytes of a log.", ("topic", "partition"))
+TIMES = Metric("times_ms", MetricKind.HISTOGRAM, "Milliseconds.", ("request",))
 
 
 @given(st.dictionaries(st.tuples(st.text(), st.integers()), st.integers(-(2**53), 2**53)))

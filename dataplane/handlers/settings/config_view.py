@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.protocol.config_chain import DEFAULTS, ConfigSource, Layer, Link, broker_names, in_unit_of, links
+from ottla.protocol.config_chain import (
+    DEFAULTS,
+    ConfigLink,
+    ConfigSource,
+    Layer,
+    broker_names,
+    in_unit_of,
+    links,
+)
 from ottla.protocol.config_key import ConfigKey, ConfigType
 from ottla.protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_dynamic
 from ottla.protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
@@ -44,7 +52,7 @@ class EffectiveSetting:
     read_only: bool = False
     is_sensitive: bool = False
     documentation: str | None = None
-    synonyms: tuple[Link, ...] = ()
+    synonyms: tuple[ConfigLink, ...] = ()
 
 
 class ConfigView:
@@ -140,7 +148,9 @@ class BackedSettings:
         if not overrides:
             return self.fallen_back
         return [
-            _entry(key, overrides[key.name], [Link(key.name, overrides[key.name], self._source), *behind])
+            _entry(
+                key, overrides[key.name], [ConfigLink(key.name, overrides[key.name], self._source), *behind]
+            )
             if key.name in overrides
             else plain
             for key, behind, plain in zip(self._keys, self._behind, self.fallen_back, strict=True)
@@ -148,7 +158,7 @@ class BackedSettings:
 
 
 def _entry(
-    key: ConfigKey, value: str | None, chain: Sequence[Link], *, read_only: bool = False
+    key: ConfigKey, value: str | None, chain: Sequence[ConfigLink], *, read_only: bool = False
 ) -> EffectiveSetting:
     is_sensitive = key.type is ConfigType.PASSWORD
     return EffectiveSetting(

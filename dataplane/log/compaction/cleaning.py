@@ -13,7 +13,7 @@ from pathlib import Path
 from ....protocol.errors import KafkaError
 from ....protocol.record import ControlType, read_control_record
 from ....protocol.record_batch import BatchHeader, check_integrity, parse_header
-from ..segments.aborted_transaction import AbortedTransaction as IndexedAbort
+from ..segments.aborted_transaction import AbortedTransaction
 from ..segments.batch_walk import walk_file
 from ..segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ..segments.transaction_index import decode_transactions, read_if_there
@@ -25,7 +25,7 @@ from .keeping import Keeper, Rules
 from .offset_map import SLOT_BYTES, OffsetMap
 from .record_scan import Span, readable_records
 from .rewriting import empty_batch, reduced_batch
-from .transactions import AbortedTransaction, TransactionFilter, TransactionScan
+from .transactions import AbortedRange, TransactionFilter, TransactionScan
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class LogCleaning:
         first = max((n for n, (base, _) in enumerate(below) if base <= job.first_dirty_offset), default=0)
         return below[first:]
 
-    def _scan_dirty(self) -> tuple[list[AbortedTransaction], int, int]:
+    def _scan_dirty(self) -> tuple[list[AbortedRange], int, int]:
         """Aborted transactions, records of the largest batch, records of all; by headers only."""
         found = TransactionScan()
         largest = total = 0
@@ -191,9 +191,7 @@ class LogCleaning:
 
     # Second pass: the last offset of each key
 
-    def _map_keys(
-        self, aborted: Sequence[AbortedTransaction], largest_batch: int, dirty_records: int
-    ) -> OffsetMap:
+    def _map_keys(self, aborted: Sequence[AbortedRange], largest_batch: int, dirty_records: int) -> OffsetMap:
         job = self._job
         load = job.limits.load_factor
         # The keys of one batch must fit in any case, or the log would never get clean.
@@ -269,7 +267,7 @@ class LogCleaning:
             out.size,
         )
 
-    def _aborted_in(self, members: Sequence[SegmentSizes]) -> dict[int, IndexedAbort]:
+    def _aborted_in(self, members: Sequence[SegmentSizes]) -> dict[int, AbortedTransaction]:
         """The aborted transactions in the indexes of some segments, by the offsets of their markers."""
         found = {}
         for segment in members:

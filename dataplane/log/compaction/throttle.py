@@ -7,7 +7,7 @@ from collections.abc import Callable
 _WINDOW_S = 0.3
 
 
-class Throttle:
+class CompactionThrottle:
     """Counts bytes; once a third of a second has passed, waits for as long as they should have taken."""
 
     def __init__(

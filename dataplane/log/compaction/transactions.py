@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedRange(NamedTuple):
     """Data of ``producer_id`` from ``first_offset`` up to the marker at ``marker_offset`` does not count."""
 
     producer_id: int
@@ -26,7 +26,7 @@ class TransactionScan:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[AbortedRange] = []
         """In the order of their markers."""
 
     @property
@@ -42,7 +42,7 @@ class TransactionScan:
         """A control batch that ends a transaction."""
         first_offset = self._open.pop(producer_id, None)
         if aborts and first_offset is not None:
-            self.aborted.append(AbortedTransaction(producer_id, first_offset, offset))
+            self.aborted.append(AbortedRange(producer_id, first_offset, offset))
 
 
 class TransactionFilter:
@@ -53,7 +53,7 @@ class TransactionFilter:
     transaction for an open one.
     """
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedRange]) -> None:
         self._to_come = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
         self._aborted: set[int] = set()
         self._with_data: set[int] = set()

@@ -19,7 +19,7 @@ from ....protocol.errors import KafkaError
 from ..storage_errors import DISK_FULL
 from .cleaning import LogCleaning, SourceChanged
 from .job import CleaningFailed, CleaningJob, Reply, encode_reply, read_line
-from .throttle import Throttle
+from .throttle import CompactionThrottle
 
 _NICENESS = 10
 _PR_SET_PDEATHSIG = 1
@@ -35,9 +35,9 @@ def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
     """Do jobs until there are no more; touches nothing of the process it runs in. Raises MalformedLine, Orphaned."""
     while (line := read_line(jobs)) is not None:
         job = CleaningJob.decode(line)
-        throttle = Throttle(job.limits.io_bytes_per_second, time.monotonic, time.sleep)
+        throttle = CompactionThrottle(job.limits.io_bytes_per_second, time.monotonic, time.sleep)
 
-        def spent(size: int, throttle: Throttle = throttle) -> None:
+        def spent(size: int, throttle: CompactionThrottle = throttle) -> None:
             if os.getppid() != parent:
                 raise Orphaned
             throttle.spent(size)

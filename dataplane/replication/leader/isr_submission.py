@@ -16,7 +16,7 @@ from ...quorum.access import Quorum
 from ..replica.partition import Partition
 from ..roles.in_sync import Proposal
 from ..roles.leader import Refusal
-from .isr_updates import Accepted, Outcome, Submit
+from .isr_updates import IsrCommitted, Outcome, Submit
 
 
 def submit_to(quorum: Quorum, broker_id: int) -> Submit:
@@ -72,7 +72,7 @@ def _outcome(
     image: ClusterImage, partition: Partition, proposal: Proposal, changed: AlteredPartition
 ) -> Outcome:
     if not changed.error_code:
-        return Accepted(changed.partition_epoch, frozenset(changed.isr))
+        return IsrCommitted(changed.partition_epoch, frozenset(changed.isr))
     topic = image.topics_by_id.get(partition.topic_id)
     state = None if topic is None else topic.partitions.get(partition.index)
     if (

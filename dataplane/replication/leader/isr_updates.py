@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class IsrCommitted:
     """The quorum committed the ISR as `isr`, in `partition_epoch`."""
 
     partition_epoch: int
     isr: frozenset[int]
 
 
-Outcome: TypeAlias = Accepted | Refusal
+Outcome: TypeAlias = IsrCommitted | Refusal
 Submit = Callable[[Sequence[tuple[Partition, Proposal]]], Awaitable[Sequence[Outcome]]]
 """Sends proposals as one command; their outcomes in the same order, or KafkaError if nothing is known."""
 
@@ -86,7 +86,7 @@ def settle(
     leader = partition.leader
     if leader is None or leader.leader_epoch != proposal.leader_epoch:
         return
-    if isinstance(outcome, Accepted):
+    if isinstance(outcome, IsrCommitted):
         partition.isr_committed(proposal.leader_epoch, outcome.partition_epoch, outcome.isr)
         return
     repeated = leader.refused(proposal, outcome)

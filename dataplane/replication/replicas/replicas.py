@@ -59,7 +59,7 @@ class ReplicasConfig:
         return self.credentials.node_id
 
 
-class Progress(NamedTuple):
+class LocalLogEnd(NamedTuple):
     """How far a replica's log reaches: what an election of the member furthest along goes by."""
 
     topic_id: bytes
@@ -243,10 +243,10 @@ class Replicas:
 
     # What the quorum hears
 
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[LocalLogEnd]:
         """How far every replica's log reaches; the quorum's session tells what is new of it."""
         return [
-            Progress(
+            LocalLogEnd(
                 partition.topic_id,
                 partition.index,
                 partition.log.leader_epochs.last_written(partition.log.log_end_offset),

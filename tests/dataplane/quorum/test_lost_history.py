@@ -12,7 +12,7 @@ import uvloop
 
 from ottla.dataplane.quorum import QuorumSession
 from ottla.dataplane.quorum.commands import Answer, CommandSubmitter
-from ottla.dataplane.quorum.config import Position
+from ottla.dataplane.quorum.config import MetadataPosition
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.broker_commands import AllocateProducerIds
@@ -100,7 +100,10 @@ def test_a_broker_that_starts_again_is_refused_before_it_is_registered(tmp_path:
             reached = first.position
             assert reached.history != 0
             await first.stop()
-            for position in (Position(reached.offset + 1, 5), Position(reached.offset, reached.history + 1)):
+            for position in (
+                MetadataPosition(reached.offset + 1, 5),
+                MetadataPosition(reached.offset, reached.history + 1),
+            ):
                 config = replace(cluster.session_config(1), reached=position)
                 again = QuorumSession(config, on_delta=lambda image, delta: None)
                 cluster.sessions.append(again)

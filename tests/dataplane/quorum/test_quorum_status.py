@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from ottla.dataplane.quorum.questions import Questions
+from ottla.dataplane.quorum.questions import PendingQuestions
 from ottla.protocol.messages.quorum_session import QuorumStatus
 
 from .cluster import Cluster, until
@@ -78,7 +78,7 @@ def test_without_a_quorum_there_is_no_answer(tmp_path: Path) -> None:
 def test_a_new_leader_is_asked_whatever_waits_and_each_gets_its_own_answer() -> None:
     async def scenario() -> None:
         sent: list[int] = []
-        questions = Questions()
+        questions = PendingQuestions()
         asking = [asyncio.create_task(questions.ask(sent.append, TIMEOUT_S)) for _ in range(2)]
         await until(lambda: sent == [1, 2])
         questions.new_leader()

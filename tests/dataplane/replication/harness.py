@@ -15,7 +15,7 @@ from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.fetch_values import FollowerFetch, PartitionAnswer, SessionAnswer
 from ottla.dataplane.replication.follower.fetching import FetchLimits, LeaderSession
 from ottla.dataplane.replication.leader.follower_sessions import FollowerSessions
-from ottla.dataplane.replication.leader.isr_updates import Accepted, Outcome, settle
+from ottla.dataplane.replication.leader.isr_updates import IsrCommitted, Outcome, settle
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replica.settings import ReplicationSettings
 from ottla.dataplane.replication.roles.in_sync import Proposal
@@ -339,7 +339,7 @@ class Cluster:
                 return Refusal.INELIGIBLE
         isr = frozenset(member for member, _ in proposal.isr)
         self.state = replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
-        return Accepted(self.state.partition_epoch, isr)
+        return IsrCommitted(self.state.partition_epoch, isr)
 
     def settle(self, broker_id: int, proposal: Proposal, outcome: Outcome) -> list[Proposal]:
         """The answer reaches the leader; returns what it sends again."""

@@ -16,7 +16,7 @@ from ottla.client.connections.connection import BrokerAddress, connect
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.cuts import CutHandlers
 from ottla.dataplane.log.producers import recent_markers
-from ottla.dataplane.quorum.transaction_questions import Cut
+from ottla.dataplane.quorum.transaction_questions import TransactionCut
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.metadata_quorum.transaction_questions import largest_cut
@@ -47,9 +47,9 @@ class Finder:
         self.one = one
         self.answers = True
 
-    async def cut(self, places: Collection[Place], timeout_s: float) -> Cut | None:
+    async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
         image = self.one.quorum.machine.image
-        return Cut(largest_cut(image.transactions, places), image.offset) if self.answers else None
+        return TransactionCut(largest_cut(image.transactions, places), image.offset) if self.answers else None
 
 
 class Cutting(NamedTuple):

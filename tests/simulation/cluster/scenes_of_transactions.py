@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from pathlib import Path
 
-from ottla.dataplane.log.compaction.transactions import AbortedTransaction, TransactionFilter
+from ottla.dataplane.log.compaction.transactions import AbortedRange, TransactionFilter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, OpenTransaction
@@ -174,5 +174,5 @@ def a_version_is_committed_again(_folder: Path) -> bool:
 
 @shows("compaction-counts-aborted")
 def what_was_aborted_is_the_last_of_its_key(_folder: Path) -> bool:
-    aborted = AbortedTransaction(producer_id=1, first_offset=4, marker_offset=6)
+    aborted = AbortedRange(producer_id=1, first_offset=4, marker_offset=6)
     return not TransactionFilter([aborted]).discards_data(1, 5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.compaction.grouping import SegmentSizes, group
 from ottla.dataplane.log.compaction.offset_map import SLOT_BYTES, OffsetMap
-from ottla.dataplane.log.compaction.throttle import Throttle
+from ottla.dataplane.log.compaction.throttle import CompactionThrottle
 from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.dataplane.storage.cleaning_choice import LONG_MAX, LogFacts, SegmentFacts, dirty_range, filthiest
 from ottla.protocol.compression import Compression
@@ -113,7 +113,7 @@ def test_the_throttle_waits_for_what_was_spent_too_fast() -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    throttle = Throttle(1000, lambda: now[0], sleep)
+    throttle = CompactionThrottle(1000, lambda: now[0], sleep)
     for _ in range(10):
         throttle.spent(500)
         now[0] += 0.1
