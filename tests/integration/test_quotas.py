@@ -243,5 +243,5 @@ def test_kafkas_tool_shows_and_changes_quotas_and_settings(bootstrap: str) -> No
     assert f"client-metric {name} are:" in listed
     assert "metrics=a,b" in listed
     loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
-    configs("--alter", *loggers, "--add-config", "dataplane.config=DEBUG")
-    assert "dataplane.config=DEBUG" in configs("--describe", *loggers)
+    configs("--alter", *loggers, "--add-config", "dataplane.configuration.config=DEBUG")
+    assert "dataplane.configuration.config=DEBUG" in configs("--describe", *loggers)

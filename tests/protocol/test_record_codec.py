@@ -335,7 +335,7 @@ def test_the_codec_is_chosen_at_import(before: str) -> None:
 
 def test_it_is_built_without_a_compiler(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
-    for name in ("setup.py", "pyproject.toml", "README.md", *SOURCES):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", *SOURCES):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     environment = os.environ | {"CC": "false", "LDSHARED": "false"}
