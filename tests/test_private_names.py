@@ -15,18 +15,6 @@ import pytest
 from tests.imports import import_base, modules, tree
 
 LEFT: dict[str, set[str]] = {
-    "ottla.client.admin.begun_transactions": {"_cluster", "_with_retries"},
-    "ottla.client.admin.cluster": {"_cluster"},
-    "ottla.client.admin.configs": {"_cluster"},
-    "ottla.client.admin.cuts": {"_cluster", "_metadata", "_of_leaders", "_with_retries"},
-    "ottla.client.admin.groups": {"_brokers_to_ask", "_cluster", "_with_retries"},
-    "ottla.client.admin.log_dirs": {"_brokers_to_ask", "_cluster"},
-    "ottla.client.admin.of_leaders": {"_cluster", "_metadata"},
-    "ottla.client.admin.placement": {"_cluster", "_timeout_ms"},
-    "ottla.client.admin.quotas": {"_cluster"},
-    "ottla.client.admin.records": {"_cluster", "_of_leaders", "_timeout_ms"},
-    "ottla.client.admin.topics": {"_cluster", "_metadata", "_timeout_ms", "_with_retries"},
-    "ottla.client.admin.transactions": {"_brokers_to_ask", "_cluster", "_of_leaders", "_with_retries"},
     "ottla.client.producing.deliveries": {"_metadata"},
     "ottla.client.sync.consumer": {"_client", "_loop"},
     "ottla.client.sync.exactly_once": {"_client"},

@@ -1,6 +1,6 @@
-"""The admin client. Any broker is asked; it knows whom to ask in turn.
+"""The admin client. It asks any broker, and that broker asks the others that it needs.
 
-`Admin` is put together from a class for each theme; they share the session of `session.py`.
+`Admin` is put together from one class for each theme. The themes share one session, `AdminSession`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class BegunTransactionAdmin(TransactionAdmin):
         )
 
         async def begun() -> BegunTransaction | None:
-            answer = await self._cluster.ask_any(request)
+            answer = await self.session.cluster.ask_any(request)
             check(answer.error_code, f"transactional id {transactional_id!r}", answer.error_message)
             if answer.was_committed:
                 return None
@@ -81,7 +81,7 @@ class BegunTransactionAdmin(TransactionAdmin):
                 app_version,
             )
 
-        return await self._with_retries(begun)
+        return await self.session.with_retries(begun)
 
     async def commit_transaction(
         self, transaction: BegunTransaction, writers: Iterable[Receipt] = ()
@@ -119,12 +119,12 @@ class BegunTransactionAdmin(TransactionAdmin):
         self, transaction: BegunTransaction, request: CommitTransactionRequest
     ) -> CommitTransactionResponse:
         async def ended() -> CommitTransactionResponse:
-            answer = await self._cluster.ask_any(request)
+            answer = await self.session.cluster.ask_any(request)
             what = f"transaction {transaction.number} of {transaction.transactional_id!r}"
             check(answer.error_code, what, answer.error_message)
             return answer
 
-        return await self._with_retries(ended)
+        return await self.session.with_retries(ended)
 
     async def _was_committed(self, transaction: BegunTransaction) -> bool:
         """By a commit whose answer was lost, before the next one began; or by somebody else."""

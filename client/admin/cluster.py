@@ -10,16 +10,17 @@ from ...protocol.messages.quorum_description import (
     QuorumTopicAsked,
 )
 from ..connections.metadata import BrokerAddress
-from .session import TELLS_FENCED, AdminSession, check
+from .session import TELLS_FENCED, check
+from .theme import AdminTheme
 from .values import ClusterDescription, QuorumDescription
 
 
-class ClusterAdmin(AdminSession):
+class ClusterAdmin(AdminTheme):
     """Describes the cluster as a whole."""
 
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster id and its brokers."""
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         tells_fenced = connection.version_for(DescribeClusterRequest) >= TELLS_FENCED
         request = DescribeClusterRequest(include_fenced_brokers=tells_fenced)
         response = await connection.request(request)
@@ -43,9 +44,9 @@ class ClusterAdmin(AdminSession):
         asked = QuorumTopicAsked(topic_name="__cluster_metadata", partitions=[QuorumPartitionAsked()])
         request = DescribeQuorumRequest(topics=[asked])
         if broker_id is None:
-            response = await self._cluster.ask_any(request, timeout_ms=timeout_ms)
+            response = await self.session.cluster.ask_any(request, timeout_ms=timeout_ms)
         else:
-            response = await self._cluster.ask(broker_id, request, timeout_ms=timeout_ms)
+            response = await self.session.cluster.ask(broker_id, request, timeout_ms=timeout_ms)
         check(response.error_code, "quorum", response.error_message)
         state = response.topics[0].partitions[0]
         if not (state.error_code == ErrorCode.REQUEST_TIMED_OUT and state.current_voters):

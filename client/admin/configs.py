@@ -16,14 +16,15 @@ from ...protocol.messages.configs import (
 )
 from ...protocol.schema import Message, Request
 from ..failures import ConnectionLost
-from .session import AdminSession, check
+from .session import check
+from .theme import AdminTheme
 from .values import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, CONFIG_SOURCES, ConfigEntry
 
 _SET, _DELETE = 0, 1
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-class ConfigAdmin(AdminSession):
+class ConfigAdmin(AdminTheme):
     """Describes and changes configs. Resource types are the `..._RESOURCE` constants; brokers go by id, and
     the empty name stands for all brokers.
     """
@@ -68,20 +69,20 @@ class ConfigAdmin(AdminSession):
                 raise
             # The broker is away. Settings are kept by the quorum, so any other takes them for it; brokers of
             # Apache Kafka refuse that. Setting them twice does no harm.
-            response = await self._cluster.ask_any(request)
+            response = await self.session.cluster.ask_any(request)
         for result in response.responses:
             check(result.error_code, name, result.error_message)
 
     async def list_config_resources(self, types: Iterable[int] = ()) -> list[tuple[int, str]]:
         """(type, name) of what has a configuration, of these types or of all."""
-        response = await self._cluster.ask_any(ListConfigResourcesRequest(resource_types=list(types)))
+        response = await self.session.cluster.ask_any(ListConfigResourcesRequest(resource_types=list(types)))
         check(response.error_code, "config resources", None)
         return sorted((one.resource_type, one.resource_name) for one in response.config_resources)
 
     async def _ask_owner(self, resource_type: int, name: str, request: Request[ResponseT]) -> ResponseT:
         if resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name:
-            return await self._cluster.ask(int(name), request)
-        return await self._cluster.ask_any(request)
+            return await self.session.cluster.ask(int(name), request)
+        return await self.session.cluster.ask_any(request)
 
 
 def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:

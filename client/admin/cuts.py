@@ -10,12 +10,13 @@ from ..arguments import topic_partitions
 from ..connections.metadata import ClusterMetadata, TopicInfo
 from ..records import TopicPartition
 from ..transactions.cuts import cut_offsets, cut_topics
-from .of_leaders import LeaderAdminSession
+from .of_leaders import ask_leaders
 from .session import check
+from .theme import AdminTheme
 from .values import Cut, CutOffset
 
 
-class CutAdmin(LeaderAdminSession):
+class CutAdmin(AdminTheme):
     """Finds cuts, for readers that take transactions as a whole."""
 
     async def find_cut(self, partitions: Iterable[TopicPartition]) -> Cut:
@@ -28,14 +29,14 @@ class CutAdmin(LeaderAdminSession):
         """
         wanted = topic_partitions("find_cut", partitions)
         names = {one.topic for one in wanted}
-        topics = cut_topics(wanted, _known(names, await self._metadata(names)))
+        topics = cut_topics(wanted, _known(names, await self.session.metadata(names)))
 
         async def once() -> Cut:
-            found = await self._cluster.ask_any(FindCutRequest(topics=topics))
+            found = await self.session.cluster.ask_any(FindCutRequest(topics=topics))
             check(found.error_code, "cut", found.error_message)
             return Cut(found.cut, found.metadata_offset)
 
-        return await self._with_retries(once)
+        return await self.session.with_retries(once)
 
     async def cut_offsets(
         self, cut: Cut, partitions: Iterable[TopicPartition]
@@ -47,7 +48,7 @@ class CutAdmin(LeaderAdminSession):
             offsets = await admin.cut_offsets(await admin.find_cut(places), places)
         """
         wanted = topic_partitions("cut_offsets", partitions)
-        metadata = await self._metadata(one.topic for one in wanted)
+        metadata = await self.session.metadata(one.topic for one in wanted)
 
         async def ask(
             leader: int, some: list[TopicPartition]
@@ -56,7 +57,7 @@ class CutAdmin(LeaderAdminSession):
             request = ListCutOffsetsRequest(
                 cut=cut.commit_index, metadata_offset=cut.metadata_offset, topics=cut_topics(some, known)
             )
-            answer = cut_offsets(await self._cluster.ask(leader, request), known)
+            answer = cut_offsets(await self.session.cluster.ask(leader, request), known)
             return {
                 one: said
                 if isinstance(said, KafkaError)
@@ -64,7 +65,7 @@ class CutAdmin(LeaderAdminSession):
                 for one, said in answer.items()
             }
 
-        return await self._of_leaders(wanted, ask)
+        return await ask_leaders(self.session, wanted, ask)
 
 
 def _known(names: Collection[str], metadata: ClusterMetadata) -> dict[str, TopicInfo]:

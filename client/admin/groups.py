@@ -28,7 +28,8 @@ from ..connections.metadata import BrokerAddress
 from ..consuming.membership.subscription import decode_assignment
 from ..failures import VersionUnsupported
 from ..records import TopicPartition
-from .session import AdminSession, check, error_of
+from .session import check, error_of
+from .theme import AdminTheme
 from .values import GroupDescription, GroupListing, GroupMember
 
 _NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH = 8, 7
@@ -36,14 +37,14 @@ _NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH = 8, 7
 _NO_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
-class GroupAdmin(AdminSession):
+class GroupAdmin(AdminTheme):
     """Lists, describes and deletes groups; reads, changes and deletes their committed offsets."""
 
     async def list_groups(self) -> list[GroupListing]:
         """The groups of all brokers, in order of their names."""
         found: dict[str, GroupListing] = {}
-        for broker_id in await self._brokers_to_ask():
-            response = await self._cluster.ask(broker_id, ListGroupsRequest())
+        for broker_id in await self.session.brokers_to_ask():
+            response = await self.session.cluster.ask(broker_id, ListGroupsRequest())
             check(response.error_code, f"groups of broker {broker_id}", None)
             for group in response.groups:
                 kind = group.group_type.lower() or "classic"
@@ -54,7 +55,7 @@ class GroupAdmin(AdminSession):
 
     async def describe_groups(self, names: Iterable[str]) -> list[GroupDescription]:
         """State and members of groups, each asked of its coordinator. Raises GROUP_ID_NOT_FOUND."""
-        return [await self._with_retries(lambda name=name: self._describe(name)) for name in names]  # type: ignore[misc]
+        return [await self.session.with_retries(lambda name=name: self._describe(name)) for name in names]  # type: ignore[misc]
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """All offsets that a group keeps; empty for a group that does not exist."""
@@ -71,7 +72,7 @@ class GroupAdmin(AdminSession):
                         found[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
             return found
 
-        return await self._with_retries(once)
+        return await self.session.with_retries(once)
 
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
@@ -98,7 +99,7 @@ class GroupAdmin(AdminSession):
                 for one in topic.partitions
             }
 
-        return await self._with_retries(once)
+        return await self.session.with_retries(once)
 
     async def delete_groups(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
         """Delete groups without members and all their offsets; what became of each."""
@@ -125,7 +126,7 @@ class GroupAdmin(AdminSession):
                 for one in topic.partitions
             }
 
-        return await self._with_retries(once)
+        return await self.session.with_retries(once)
 
     async def _delete(self, name: str) -> KafkaError | None:
         async def once() -> None:
@@ -134,7 +135,7 @@ class GroupAdmin(AdminSession):
                 check(result.error_code, f"group {name!r}", None)
 
         try:
-            await self._with_retries(once)
+            await self.session.with_retries(once)
         except KafkaError as error:
             return error
         return None
@@ -175,7 +176,7 @@ class GroupAdmin(AdminSession):
         return _classic(group, where)
 
     def _coordinator(self, group_id: str) -> Coordinator:
-        return Coordinator(self._cluster, group_id, OF_GROUP, lane="")
+        return Coordinator(self.session.cluster, group_id, OF_GROUP, lane="")
 
 
 def _settled(code: int) -> KafkaError | None:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from ...protocol.errors import KafkaError
 from ...protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ..records import TopicPartition
-from .session import AdminSession, check, error_of
+from .session import check, error_of
+from .theme import AdminTheme
 from .values import LogDirDescription
 
 
-class LogDirAdmin(AdminSession):
+class LogDirAdmin(AdminTheme):
     """Describes data folders."""
 
     async def describe_log_dirs(
@@ -19,9 +20,9 @@ class LogDirAdmin(AdminSession):
     ) -> dict[int, list[LogDirDescription] | KafkaError]:
         """The folders of these brokers, or of all, with their replicas; or why a broker did not tell."""
         if brokers is None:
-            brokers = sorted(await self._brokers_to_ask())
+            brokers = sorted(await self.session.brokers_to_ask())
         else:
-            await self._cluster.refresh()
+            await self.session.cluster.refresh()
         topics: dict[str, list[int]] | None = None if partitions is None else {}
         for topic, index in partitions or ():
             assert topics is not None
@@ -49,7 +50,7 @@ class LogDirAdmin(AdminSession):
         return sizes
 
     async def _folders(self, broker_id: int, request: DescribeLogDirsRequest) -> list[LogDirDescription]:
-        response = await self._cluster.ask(broker_id, request)
+        response = await self.session.cluster.ask(broker_id, request)
         check(response.error_code, f"folders of broker {broker_id}", None)
         return [
             LogDirDescription(

@@ -1,4 +1,4 @@
-"""Questions about partitions that their leaders answer."""
+"""Questions about partitions, asked of the leader of each."""
 
 from __future__ import annotations
 
@@ -17,62 +17,61 @@ PATIENCE_S = 3.0
 T = TypeVar("T")
 
 
-class LeaderAdminSession(AdminSession):
-    """Asks the leader of each partition."""
+async def ask_leaders(
+    session: AdminSession,
+    partitions: Iterable[TopicPartition],
+    ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T | KafkaError]]],
+) -> dict[TopicPartition, T | KafkaError]:
+    """Call `ask` with each leader and its partitions. Where leaders are moving, ask again for up to PATIENCE_S.
 
-    async def _of_leaders(
-        self,
-        partitions: Iterable[TopicPartition],
-        ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T | KafkaError]]],
-    ) -> dict[TopicPartition, T | KafkaError]:
-        """Ask each leader for its partitions; again, for a while, where leaders are moving."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_S
-        backoff = Backoff(200)
-        found: dict[TopicPartition, T | KafkaError] = {}
-        left = list(partitions)
-        while left:
-            by_leader = await self._by_leader(left, found)
-            answers = await asyncio.gather(
-                *(self._asked(leader, some, ask) for leader, some in by_leader.items())
-            )
-            for answer in answers:
-                found.update(answer)
-            left = [one for one in left if _may_change(found.get(one))]
-            if loop.time() > deadline:
-                break
-            if left:
-                await asyncio.sleep(backoff.next_s())
-        return found
+    Returns the answer about each partition, or the KafkaError that says why its leader gave none.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    backoff = Backoff(200)
+    found: dict[TopicPartition, T | KafkaError] = {}
+    left = list(partitions)
+    while left:
+        by_leader = await _by_leader(session, left, found)
+        answers = await asyncio.gather(*(_asked(leader, some, ask) for leader, some in by_leader.items()))
+        for answer in answers:
+            found.update(answer)
+        left = [one for one in left if _may_change(found.get(one))]
+        if loop.time() > deadline:
+            break
+        if left:
+            await asyncio.sleep(backoff.next_s())
+    return found
 
-    async def _asked(
-        self,
-        leader: int,
-        some: list[TopicPartition],
-        ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T | KafkaError]]],
-    ) -> dict[TopicPartition, T | KafkaError]:
-        try:
-            return await ask(leader, some)
-        except (ConnectionLost, RequestTimedOut) as error:
-            return dict.fromkeys(some, error)
 
-    async def _by_leader(
-        self, partitions: list[TopicPartition], found: dict[TopicPartition, T | KafkaError]
-    ) -> dict[int, list[TopicPartition]]:
-        metadata = await self._metadata(one.topic for one in partitions)
-        self._cluster.metadata.brokers.update(metadata.brokers)
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for one in partitions:
-            info = metadata.partition(*one)
-            if info is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                found[one] = KafkaError(code, f"there is no {one.topic}-{one.partition}")
-            elif info.leader < 0:
-                code = ErrorCode.LEADER_NOT_AVAILABLE
-                found[one] = KafkaError(code, f"{one.topic}-{one.partition} has no leader now")
-            else:
-                by_leader.setdefault(info.leader, []).append(one)
-        return by_leader
+async def _asked(
+    leader: int,
+    some: list[TopicPartition],
+    ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T | KafkaError]]],
+) -> dict[TopicPartition, T | KafkaError]:
+    try:
+        return await ask(leader, some)
+    except (ConnectionLost, RequestTimedOut) as error:
+        return dict.fromkeys(some, error)
+
+
+async def _by_leader(
+    session: AdminSession, partitions: list[TopicPartition], found: dict[TopicPartition, T | KafkaError]
+) -> dict[int, list[TopicPartition]]:
+    metadata = await session.metadata(one.topic for one in partitions)
+    session.cluster.metadata.brokers.update(metadata.brokers)
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for one in partitions:
+        info = metadata.partition(*one)
+        if info is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            found[one] = KafkaError(code, f"there is no {one.topic}-{one.partition}")
+        elif info.leader < 0:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+            found[one] = KafkaError(code, f"{one.topic}-{one.partition} has no leader now")
+        else:
+            by_leader.setdefault(info.leader, []).append(one)
+    return by_leader
 
 
 def _may_change(answer: object) -> bool:

@@ -16,7 +16,8 @@ from ...protocol.messages.reassignments import (
     ReassignableTopic,
 )
 from ..records import TopicPartition
-from .session import AdminSession, check, error_of
+from .session import check, error_of
+from .theme import AdminTheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class OngoingReassignment:
     removing: tuple[int, ...]
 
 
-class PlacementAdmin(AdminSession):
+class PlacementAdmin(AdminTheme):
     """Moves replicas, elects leaders, removes brokers. Each change is asked of one broker, once."""
 
     async def alter_partition_reassignments(
@@ -50,11 +51,11 @@ class PlacementAdmin(AdminSession):
             )
             topics.setdefault(topic, []).append(partition)
         request = AlterPartitionReassignmentsRequest(
-            timeout_ms=self._timeout_ms,
+            timeout_ms=self.session.timeout_ms,
             allow_replication_factor_change=allow_replication_factor_change,
             topics=[ReassignableTopic(name=name, partitions=wanted) for name, wanted in topics.items()],
         )
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         check(response.error_code, "reassignment", response.error_message)
         return {
@@ -67,9 +68,9 @@ class PlacementAdmin(AdminSession):
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
         """What is moving now, of these partitions or of all."""
-        response = await self._cluster.ask_any(
+        response = await self.session.cluster.ask_any(
             ListPartitionReassignmentsRequest(
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self.session.timeout_ms,
                 topics=None
                 if partitions is None
                 else [
@@ -103,9 +104,9 @@ class PlacementAdmin(AdminSession):
             topic_partitions=None
             if asked is None
             else [TopicPartitions(topic=name, partitions=indexes) for name, indexes in asked.items()],
-            timeout_ms=self._timeout_ms,
+            timeout_ms=self.session.timeout_ms,
         )
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         check(response.error_code, "election", None)
         return {
@@ -118,7 +119,7 @@ class PlacementAdmin(AdminSession):
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Forget a broker that is gone for good; it stays in the replica lists it is in."""
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         request = UnregisterBrokerRequest(broker_id=broker_id)
         response = await connection.request(request)
         check(response.error_code, f"broker {broker_id}", response.error_message)

@@ -12,14 +12,15 @@ from ...protocol.messages.client_quotas import (
     EntityData,
     OpData,
 )
-from .session import AdminSession, check
+from .session import check
+from .theme import AdminTheme
 
 Entity = Mapping[str, str | None]
 """Entity type (user, client-id, ip) to name; None is the default of that type."""
 _EXACTLY, _DEFAULT = 0, 1
 
 
-class QuotaAdmin(AdminSession):
+class QuotaAdmin(AdminTheme):
     """Lists and changes client quotas."""
 
     async def describe_quotas(self, matching: Entity | None = None) -> list[tuple[Entity, dict[str, float]]]:
@@ -28,7 +29,7 @@ class QuotaAdmin(AdminSession):
             ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACTLY, match=name)
             for kind, name in (matching or {}).items()
         ]
-        response = await self._cluster.ask_any(DescribeClientQuotasRequest(components=components))
+        response = await self.session.cluster.ask_any(DescribeClientQuotasRequest(components=components))
         check(response.error_code, "quotas", response.error_message)
         return [
             (
@@ -55,7 +56,7 @@ class QuotaAdmin(AdminSession):
             ],
         )
         request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         for result in response.entries:
             check(result.error_code, "quota", result.error_message)

@@ -12,8 +12,9 @@ from ...protocol.messages.delete_records import (
 )
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..records import TopicPartition
-from .of_leaders import LeaderAdminSession
+from .of_leaders import ask_leaders
 from .session import error_of
+from .theme import AdminTheme
 
 EARLIEST, LATEST = -2, -1
 """Timestamps that stand for the log start offset and for the high watermark."""
@@ -21,7 +22,7 @@ TO_THE_END = -1
 Found = dict[TopicPartition, int | KafkaError]
 
 
-class RecordAdmin(LeaderAdminSession):
+class RecordAdmin(AdminTheme):
     """Looks offsets up and deletes records."""
 
     async def list_offsets(
@@ -44,14 +45,14 @@ class RecordAdmin(LeaderAdminSession):
                 isolation_level=int(read_committed),
                 topics=[ListOffsetsTopic(name=n, partitions=p) for n, p in topics.items()],
             )
-            response = await self._cluster.ask(leader, request)
+            response = await self.session.cluster.ask(leader, request)
             return {
                 TopicPartition(topic.name, one.partition_index): error_of(one.error_code, None) or one.offset
                 for topic in response.topics
                 for one in topic.partitions
             }
 
-        return await self._of_leaders(timestamps, ask)
+        return await ask_leaders(self.session, timestamps, ask)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> Found:
         """Delete what lies below each offset, TO_THE_END for everything; the new log start offsets, or why
@@ -67,9 +68,9 @@ class RecordAdmin(LeaderAdminSession):
                 topics.setdefault(one.topic, []).append(asked)
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=n, partitions=p) for n, p in topics.items()],
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self.session.timeout_ms,
             )
-            response = await self._cluster.ask(leader, request)
+            response = await self.session.cluster.ask(leader, request)
             return {
                 TopicPartition(topic.name, one.partition_index): error_of(one.error_code, None)
                 or one.low_watermark
@@ -77,4 +78,4 @@ class RecordAdmin(LeaderAdminSession):
                 for one in topic.partitions
             }
 
-        return await self._of_leaders(before, ask)
+        return await ask_leaders(self.session, before, ask)

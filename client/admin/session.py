@@ -1,10 +1,10 @@
-"""What all of the admin client's methods share: the connections, trying again, checking answers."""
+"""What all methods of the admin client share: the connections, retries, and checks of answers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cluster import DescribeClusterRequest
@@ -20,25 +20,15 @@ ResultT = TypeVar("ResultT")
 
 
 class AdminSession:
-    """A cluster to ask. `Admin` adds the questions, a class for each theme."""
+    """The connections of one admin client. Each theme asks its questions through it."""
 
     def __init__(
-        self,
-        *,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        client_id: str = "ottla-admin",
-        request_timeout_ms: int = 30_000,
+        self, *, bootstrap_servers: str | Sequence[str], client_id: str, request_timeout_ms: int
     ) -> None:
         self._life = Lifecycle("admin client")
         self._reached = Cluster(bootstrap_servers, client_id=client_id, request_timeout_ms=request_timeout_ms)
-        self._timeout_ms = request_timeout_ms
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.stop()
+        self.timeout_ms = request_timeout_ms
+        """How long the cluster may take to answer a request, and how long `with_retries` tries again."""
 
     async def start(self) -> None:
         """Reach the cluster. Raises NoBrokerReachable."""
@@ -57,26 +47,25 @@ class AdminSession:
             await self._reached.close()
 
     @property
-    def _cluster(self) -> Cluster:
-        """For whoever asks it something. Raises ClientClosed after `stop`, RuntimeError before `start` or on another
-        loop."""
+    def cluster(self) -> Cluster:
+        """The cluster to ask. Raises ClientClosed after `stop`, and RuntimeError before `start` or on another loop."""
         self._life.check_here()
         return self._reached
 
-    async def _metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
-        """These topics, or all of the cluster, fetched now. One that is not there has an error."""
+    async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
+        """Fetch the metadata of these topics, or of all topics. A topic that does not exist has an error."""
         metadata = ClusterMetadata()
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(set(topics))]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
-        metadata.update(await self._cluster.ask_any(request))
+        metadata.update(await self.cluster.ask_any(request))
         return metadata
 
-    async def _brokers_to_ask(self) -> list[int]:
-        """The brokers that take part, for questions that go to each of them: Metadata goes on listing one that has just
-        died."""
-        await self._cluster.refresh()
-        known = list(self._cluster.metadata.brokers)
-        connection = await self._cluster.any_connection()
+    async def brokers_to_ask(self) -> list[int]:
+        """The ids of the live brokers, for questions that go to every broker. Metadata still lists a broker that has
+        just died, so fenced brokers are left out where the cluster names them."""
+        await self.cluster.refresh()
+        known = list(self.cluster.metadata.brokers)
+        connection = await self.cluster.any_connection()
         try:
             tells_fenced = connection.version_for(DescribeClusterRequest) >= TELLS_FENCED
         except VersionUnsupported:
@@ -87,9 +76,10 @@ class AdminSession:
         fenced = {one.broker_id for one in response.brokers if one.is_fenced}
         return [broker_id for broker_id in known if broker_id not in fenced]
 
-    async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, ResultT]]) -> ResultT:
-        """Run `attempt` again while it fails with something that time cures."""
-        deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
+    async def with_retries(self, attempt: Callable[[], Coroutine[None, None, ResultT]]) -> ResultT:
+        """Run `attempt` until it succeeds. Raises its KafkaError if that is not retriable, names an unknown topic, or
+        comes after `timeout_ms`."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_ms / 1000
         backoff = Backoff(1_000)
         while True:
             try:

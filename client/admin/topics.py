@@ -17,11 +17,12 @@ from ...protocol.messages.topics import (
 )
 from ..connections.cluster import Backoff
 from ..connections.metadata import TopicInfo
-from .session import AdminSession, check
+from .session import check
+from .theme import AdminTheme
 from .values import NewTopic
 
 
-class TopicAdmin(AdminSession):
+class TopicAdmin(AdminTheme):
     """Creates, lists, describes and deletes topics."""
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
@@ -29,24 +30,24 @@ class TopicAdmin(AdminSession):
         wanted = list(topics)
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in wanted],
-            timeout_ms=self._timeout_ms,
+            timeout_ms=self.session.timeout_ms,
             validate_only=validate_only,
         )
 
         async def once() -> None:
-            connection = await self._cluster.any_connection()
+            connection = await self.session.cluster.any_connection()
             response = await connection.request(request)
             for topic in response.topics:
                 check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
 
-        await self._with_retries(once)
+        await self.session.with_retries(once)
         if not validate_only:
             await self._wait_until_led([topic.name for topic in wanted])
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics and all they hold."""
-        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self._timeout_ms)
-        connection = await self._cluster.any_connection()
+        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self.session.timeout_ms)
+        connection = await self.session.cluster.any_connection()
         version = connection.version_for(DeleteTopicsRequest, at_most=5)  # version 6 may go by topic id
         response = await connection.request(request, version=version)
         for topic in response.responses:
@@ -56,23 +57,23 @@ class TopicAdmin(AdminSession):
         """Raise the number of partitions of `topic` to `total`; with `validate_only` only check."""
         wanted = CreatePartitionsTopic(name=topic, count=total, assignments=None)
         request = CreatePartitionsRequest(
-            topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only
+            topics=[wanted], timeout_ms=self.session.timeout_ms, validate_only=validate_only
         )
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         for result in response.results:
             check(result.error_code, f"topic {result.name!r}", result.error_message)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, in order."""
-        return sorted((await self._metadata()).topics)
+        return sorted((await self.session.metadata()).topics)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
         """Partitions, leaders and replicas of these topics, or of all. Raises for a name that does not
         exist.
         """
         names = None if names is None else list(names)
-        metadata = await self._metadata(names)
+        metadata = await self.session.metadata(names)
         described = []
         for name in sorted(metadata.topics) if names is None else names:
             info = metadata.topics.get(name)
@@ -87,7 +88,7 @@ class TopicAdmin(AdminSession):
         deadline = asyncio.get_running_loop().time() + 5
         backoff = Backoff(100)
         while asyncio.get_running_loop().time() < deadline:
-            topics = (await self._metadata()).topics
+            topics = (await self.session.metadata()).topics
             infos = [topics.get(name) for name in names]
             if all(info is not None and len(info.available) == len(info.partitions) > 0 for info in infos):
                 return

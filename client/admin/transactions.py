@@ -25,8 +25,9 @@ from ...protocol.messages.transactional_ids import DeleteTransactionalIdRequest
 from ..connections.metadata import BrokerAddress
 from ..connections.operator_proof import prove_operator
 from ..records import TopicPartition
-from .of_leaders import LeaderAdminSession
+from .of_leaders import ask_leaders
 from .session import check, error_of
+from .theme import AdminTheme
 from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing
 
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
@@ -42,7 +43,7 @@ Producers = dict[TopicPartition, Sequence[ProducerDescription] | KafkaError]
 Progress = Callable[[int, int], None]
 
 
-class TransactionAdmin(LeaderAdminSession):
+class TransactionAdmin(AdminTheme):
     """Shows and ends transactions, and deletes transactional ids."""
 
     async def list_transactions(
@@ -65,13 +66,13 @@ class TransactionAdmin(LeaderAdminSession):
             transactional_id_pattern=pattern,
         )
         found: dict[tuple[str, int], TransactionListing] = {}
-        for broker_id in await self._brokers_to_ask():
-            for one in await self._with_retries(lambda of=broker_id: self._listed(of, request)):  # type: ignore[misc]
+        for broker_id in await self.session.brokers_to_ask():
+            for one in await self.session.with_retries(lambda of=broker_id: self._listed(of, request)):  # type: ignore[misc]
                 found[one.transactional_id, one.producer_id] = one
         return [found[key] for key in sorted(found)]
 
     async def _listed(self, broker_id: int, request: ListTransactionsRequest) -> list[TransactionListing]:
-        response = await self._cluster.ask(broker_id, request)
+        response = await self.session.cluster.ask(broker_id, request)
         check(response.error_code, f"transactions of broker {broker_id}", None)
         if response.unknown_state_filters:
             raise ValueError(f"no transaction is ever {' or '.join(response.unknown_state_filters)}")
@@ -89,7 +90,7 @@ class TransactionAdmin(LeaderAdminSession):
         for first in range(0, len(waiting), _IDS_PER_REQUEST):
             left = set(waiting[first : first + _IDS_PER_REQUEST])
 
-            await self._with_retries(lambda left=left: self._describe_some(left, found))  # type: ignore[misc]
+            await self.session.with_retries(lambda left=left: self._describe_some(left, found))  # type: ignore[misc]
         return {name: found[name] for name in waiting}
 
     async def _describe_some(self, left: set[str], found: Described) -> None:
@@ -97,7 +98,7 @@ class TransactionAdmin(LeaderAdminSession):
         problem: KafkaError | None = None
         for coordinator, some in (await self._speakers(sorted(left))).items():
             request = DescribeTransactionsRequest(transactional_ids=some)
-            for one in (await self._cluster.ask(coordinator, request)).transaction_states:
+            for one in (await self.session.cluster.ask(coordinator, request)).transaction_states:
                 error = error_of(one.error_code, None)
                 if error is not None and error.code.retriable:
                     problem = error
@@ -114,7 +115,7 @@ class TransactionAdmin(LeaderAdminSession):
         VersionUnsupported.
         """
         # Of one broker only: a second abort, sent because the first was slow, might meet the next transaction.
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         request = AbortTransactionRequest(transactional_id=transactional_id)
         response = await connection.request(request)
         check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
@@ -127,7 +128,7 @@ class TransactionAdmin(LeaderAdminSession):
         CONCURRENT_TRANSACTIONS while a transaction of it is open, or is decided and not complete; VersionUnsupported.
         """
         # Of one broker only: a second deletion, sent because the first was slow, might meet the next of this name.
-        connection = await self._cluster.any_connection()
+        connection = await self.session.cluster.any_connection()
         request = DeleteTransactionalIdRequest(transactional_id=transactional_id)
         response = await connection.request(request)
         check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
@@ -146,7 +147,7 @@ class TransactionAdmin(LeaderAdminSession):
                     TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics.items()
                 ]
             )
-            response = await self._cluster.ask(leader, request)
+            response = await self.session.cluster.ask(leader, request)
             return {
                 TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
                 or [_producer(state) for state in one.active_producers]
@@ -158,7 +159,7 @@ class TransactionAdmin(LeaderAdminSession):
         found: Producers = {}
         for first in range(0, len(waiting), _PARTITIONS_PER_REQUEST):
             some = waiting[first : first + _PARTITIONS_PER_REQUEST]
-            found.update(await self._of_leaders(some, ask))
+            found.update(await ask_leaders(self.session, some, ask))
             progress(first + len(some), len(waiting))
         return found
 
@@ -198,8 +199,8 @@ class TransactionAdmin(LeaderAdminSession):
         topic, index = hanging.partition
 
         async def ask(leader: int, some: list[TopicPartition]) -> dict[TopicPartition, bool | KafkaError]:
-            cluster_id = self._cluster.metadata.cluster_id or ""
-            connection = await self._cluster.connection(leader, _OPERATOR_LANE)
+            cluster_id = self.session.cluster.metadata.cluster_id or ""
+            connection = await self.session.cluster.connection(leader, _OPERATOR_LANE)
             try:
                 await prove_operator(connection, cluster_secret, cluster_id, leader)
                 response = await connection.request(WriteTxnMarkersRequest(markers=[_abort_of(hanging)]))
@@ -208,7 +209,7 @@ class TransactionAdmin(LeaderAdminSession):
             (result,) = response.markers[0].topics[0].partitions
             return dict.fromkeys(some, error_of(result.error_code, None) or True)
 
-        answer = (await self._of_leaders([hanging.partition], ask))[hanging.partition]
+        answer = (await ask_leaders(self.session, [hanging.partition], ask))[hanging.partition]
         if isinstance(answer, KafkaError):
             raise KafkaError(answer.code, f"{topic}-{index}: {answer.message}")
 
@@ -239,11 +240,11 @@ class TransactionAdmin(LeaderAdminSession):
     async def _speakers(self, names: Collection[str]) -> dict[int, list[str]]:
         """Those to ask for transactional ids."""
         request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(names))
-        response = await self._cluster.ask_any(request)
+        response = await self.session.cluster.ask_any(request)
         found: dict[int, list[str]] = {}
         for one in response.coordinators:
             check(one.error_code, f"transactional id {one.key!r}", one.error_message)
-            self._cluster.metadata.learn_broker(BrokerAddress(one.node_id, one.host, one.port))
+            self.session.cluster.metadata.learn_broker(BrokerAddress(one.node_id, one.host, one.port))
             found.setdefault(one.node_id, []).append(one.key)
         return found
 
