@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import OffsetCommitRequestTopic
-from ottla.protocol.messages.transaction_apis import TxnOffsetCommitRequestTopic
+from ottla.protocol.messages.transactions import TxnOffsetCommitRequestTopic
 
 from .offsets import CommittedOffset, TopicPartition
 

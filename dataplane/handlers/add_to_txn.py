@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transaction_commands import AddToTransaction
+from ottla.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
@@ -24,7 +25,6 @@ from ottla.protocol.messages.transaction_apis import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from ottla.protocol.messages.transaction_commands import AddToTransaction
 from ottla.protocol.transaction_table import Phase, Place, by_topic
 
 from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC

@@ -24,7 +24,8 @@ import asyncio
 import logging
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transaction_commands import AbortTransaction
+from ottla.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -32,7 +33,6 @@ from ottla.protocol.messages.transaction_apis import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.protocol.messages.transaction_commands import AbortTransaction
 from ottla.protocol.transaction_table import Phase, Transaction
 
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry

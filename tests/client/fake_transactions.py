@@ -23,7 +23,7 @@ from ottla.protocol.messages.shared_transactions import (
     JoinTransactionRequest,
     JoinTransactionResponse,
 )
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,

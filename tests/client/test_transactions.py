@@ -24,7 +24,7 @@ from ottla.client.producing.transaction_state import TRANSITIONS, ProducerPhase
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
-from ottla.protocol.messages.transaction_apis import EndTxnRequest, TxnOffsetCommitRequest
+from ottla.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from tests.client.fake_cluster import Fault
 from tests.client.fake_transactions import TransactionalCluster, Trouble, transactional_cluster
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.client.admin import Admin
-from ottla.protocol.messages.transaction_apis import AddPartitionsToTxnRequest, EndTxnRequest
+from ottla.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest
 from tests.integration.proxy import DelayingProxy, Fate
 from tests.integration.transactional_clients import Client, open_client
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from ottla.client.connections.connection import BrokerAddress, Connection, connect
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,

@@ -45,7 +45,7 @@ MODULES = (
     "topic_partitions",
     "topics",
     "transaction_descriptions",
-    "transaction_apis",
+    "transactions",
 )
 OUR_OWN = ("aborts", "cuts", "shared_transactions")
 EXAMPLES = settings(max_examples=8, deadline=None, database=None)

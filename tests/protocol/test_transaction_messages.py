@@ -7,7 +7,15 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.codec import UnsupportedField, decode, encode
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transaction_descriptions import (
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -29,14 +37,6 @@ from ottla.protocol.messages.transaction_apis import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
-)
-from ottla.protocol.messages.transaction_descriptions import (
-    DescribedTransaction,
-    DescribedTransactionTopic,
-    DescribeTransactionsResponse,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
 )
 from ottla.protocol.schema import ZERO_UUID, Message
 

@@ -26,7 +26,7 @@ from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

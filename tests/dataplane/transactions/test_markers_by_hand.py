@@ -13,7 +13,7 @@ from ottla.dataplane.handlers import write_txn_markers
 from ottla.dataplane.handlers.write_txn_markers import WriteTxnMarkersHandlers
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

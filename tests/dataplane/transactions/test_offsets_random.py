@@ -16,7 +16,7 @@ from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.dataplane.transactions import gate, markers
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

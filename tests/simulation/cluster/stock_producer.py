@@ -29,7 +29,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.messages.transaction_apis import (
+from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
