@@ -152,9 +152,8 @@ def build(
 
             config = QuorumNodeConfig.from_properties(settings)
             return QuorumNode(replace(config, replace_empty=replaces, restored=restored))
-        from ottla.dataplane.configuration.config import BrokerConfig
-
         from ..dataplane.broker import Broker
+        from ..dataplane.configuration.config import BrokerConfig
 
         return Broker(replace(BrokerConfig.from_properties(settings), restored=restored))
     except ConfigError as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.config_chain import ConfigSource, Layer, links
-from ottla.protocol.config_keys import NODE_KEYS
-from ottla.protocol.messages.config_commands import ResourceType
+from ..protocol.cluster_image import ClusterImage
+from ..protocol.config_chain import ConfigSource, Layer, links
+from ..protocol.config_keys import NODE_KEYS
+from ..protocol.messages.config_commands import ResourceType
 
 
 class BrokerSettings:

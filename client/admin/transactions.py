@@ -6,12 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ottla.protocol.messages.transactions import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
-
 from ...protocol.errors import KafkaError
 from ...protocol.messages.aborts import AbortTransactionRequest
 from ...protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
@@ -22,6 +16,11 @@ from ...protocol.messages.transaction_descriptions import (
     ListTransactionsRequest,
 )
 from ...protocol.messages.transactional_ids import DeleteTransactionalIdRequest
+from ...protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from ..connections.metadata import BrokerAddress
 from ..connections.operator_proof import prove_operator
 from ..records import TopicPartition

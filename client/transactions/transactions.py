@@ -15,7 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.protocol.messages.transactions import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.messages.shared_transactions import (
+    BeginTransactionRequest,
+    CommittedWriter,
+    CommitTransactionRequest,
+)
+from ...protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -25,14 +32,6 @@ from ottla.protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
-)
-
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ...protocol.messages.shared_transactions import (
-    BeginTransactionRequest,
-    CommittedWriter,
-    CommitTransactionRequest,
 )
 from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster

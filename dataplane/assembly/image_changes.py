@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ...protocol.cluster_image import ClusterImage, ImageDelta
@@ -16,7 +15,6 @@ from ..configuration.topic_settings import TopicSettingsView
 from ..groups.coordinator import GroupCoordinator
 from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..quorum.image_gate import ImageGate
-from ..quorum.progress import Progress
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..server import Server
@@ -120,28 +118,3 @@ class ImageChanges:
         """This broker does not lead a partition any more."""
         if topic == OFFSETS_TOPIC:
             self.groups.resigned(index)
-
-
-class QuorumEvents:
-    """What the quorum tells a broker. The session is made first, the parts that hear of it after that: `connect` is
-    called once, before the session starts."""
-
-    def connect(
-        self,
-        image_changed: Callable[[ClusterImage, ImageDelta], None],
-        progress: Callable[[], Iterable[Progress]],
-        settled: Callable[[str, int], None],
-    ) -> None:
-        """Who hears of changes of the image and of settled transactions, and who tells how far replicas have come."""
-        self._image_changed = image_changed
-        self._progress = progress
-        self._settled = settled
-
-    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        self._image_changed(image, delta)
-
-    def progress(self) -> Iterable[Progress]:
-        return self._progress()
-
-    def settled(self, transactional_id: str, number: int) -> None:
-        self._settled(transactional_id, number)

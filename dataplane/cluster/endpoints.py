@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ottla.protocol.cluster_image import BrokerState, ClusterImage, TopicState
-from ottla.protocol.errors import ErrorCode
+from ...protocol.cluster_image import BrokerState, ClusterImage, TopicState
+from ...protocol.errors import ErrorCode
 
 LEADERSHIP_ERRORS = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)})
 """Errors after which a client is told who leads."""

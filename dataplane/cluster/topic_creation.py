@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.topic_commands import CreatedTopic, CreateTopics, NewTopic, NewTopicConfig
-
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.topic_commands import CreatedTopic, CreateTopics, NewTopic, NewTopicConfig
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from .internal_topics import OFFSETS_TOPIC

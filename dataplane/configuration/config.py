@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from ottla.protocol.config_key import LONG_MAX
-from ottla.protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
-from ottla.protocol.handshake import MIN_SECRET_BYTES
-
+from ...protocol.config_key import LONG_MAX
+from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
+from ...protocol.handshake import MIN_SECRET_BYTES
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits

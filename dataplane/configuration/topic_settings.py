@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta
-from ottla.protocol.config_chain import topic_defaults
-from ottla.protocol.messages.config_commands import ResourceType
-
+from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.config_chain import topic_defaults
+from ...protocol.messages.config_commands import ResourceType
 from ..broker_settings import BrokerSettings
 from ..log import LogConfig
 from ..replication.replica.settings import ReplicationSettings, TopicSettings

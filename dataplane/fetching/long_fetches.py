@@ -7,9 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchResponse
-
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.fetch import FetchResponse
 from .reading import PARTITIONS_PER_TURN, ClientFetch, FetchReader, Round
 
 if TYPE_CHECKING:

@@ -7,17 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ottla.protocol.compression import Compression
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import (
+from ...protocol.compression import Compression
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchRequest,
     LeaderIdAndEpoch,
     PartitionData,
 )
-from ottla.protocol.record_batch import HEADER_SIZE, parse_header
-
+from ...protocol.record_batch import HEADER_SIZE, parse_header
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoint, leader_of
 from ..log import LogSlice, is_damage
 from ..replication.replica.partition import Partition

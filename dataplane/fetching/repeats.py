@@ -11,11 +11,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from ottla.protocol.codec import encode_parts
-from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.protocol.messages.headers import response_header
-
+from ...protocol.codec import encode_parts
+from ...protocol.errors import KafkaError
+from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ...protocol.messages.headers import response_header
 from ..server.handler import ClientRequest
 from .reading import READ_COMMITTED
 

@@ -20,11 +20,10 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
-
+    from ...protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
     from ..replication.replica.partition import Partition
 
 NO_SESSION_ID = 0

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.offsets import OffsetCommitRequestTopic
-from ottla.protocol.messages.transactions import TxnOffsetCommitRequestTopic
-
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.offsets import OffsetCommitRequestTopic
+from ...protocol.messages.transactions import TxnOffsetCommitRequestTopic
 from .offsets import CommittedOffset, TopicPartition
 
 

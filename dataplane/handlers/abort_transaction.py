@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
-from ottla.protocol.messages.transaction_commands import AbortTransaction
-
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
+from ...protocol.messages.transaction_commands import AbortTransaction
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, handles
 

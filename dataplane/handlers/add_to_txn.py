@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_commands import AddToTransaction
-from ottla.protocol.messages.transactions import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.transaction_commands import AddToTransaction
+from ...protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
@@ -25,8 +25,7 @@ from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from ottla.protocol.transaction_table import Phase, Place, by_topic
-
+from ...protocol.transaction_table import Phase, Place, by_topic
 from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum

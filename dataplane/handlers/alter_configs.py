@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ottla.protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic
-from ottla.protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import config_commands
-from ottla.protocol.messages.command import refusal
-from ottla.protocol.messages.config_commands import ConfigOperation, ResourceType
-from ottla.protocol.messages.configs import (
+from ...protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic
+from ...protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import config_commands
+from ...protocol.messages.command import refusal
+from ...protocol.messages.config_commands import ConfigOperation, ResourceType
+from ...protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
@@ -24,7 +24,6 @@ from ottla.protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
     ReplaceConfigsResource,
 )
-
 from ..broker_settings import BrokerSettings
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices, pieces

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import FEATURES, finalized
-from ottla.protocol.messages.api_versions import (
+from ...protocol.errors import ErrorCode
+from ...protocol.features import FEATURES, finalized
+from ...protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, Handler, HandlerTable, handles
 

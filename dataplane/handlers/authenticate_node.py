@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import os
 
-from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
-from ottla.protocol.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused, ServerProof
-
+from ...protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
+from ...protocol.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused, ServerProof
 from ..server.handler import ClientRequest, handles
 
 logger = logging.getLogger(__name__)

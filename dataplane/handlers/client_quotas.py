@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import IntEnum
 
-from ottla.protocol.client_quotas import CLIENT_ID, IP, USER
-from ottla.protocol.cluster_image import QuotaEntity
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import quota_commands as commands
-from ottla.protocol.messages.client_quotas import (
+from ...protocol.client_quotas import CLIENT_ID, IP, USER
+from ...protocol.cluster_image import QuotaEntity
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import quota_commands as commands
+from ...protocol.messages.client_quotas import (
     AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -25,8 +25,7 @@ from ottla.protocol.messages.client_quotas import (
     EntryData,
     ValueData,
 )
-from ottla.protocol.messages.command import refusal
-
+from ...protocol.messages.command import refusal
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import ClientRequest, handles

@@ -6,15 +6,14 @@ import base64
 import uuid
 from collections.abc import Callable, Mapping
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import consumer_group_description as described
-from ottla.protocol.messages.consumer_groups import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import consumer_group_description as described
+from ...protocol.messages.consumer_groups import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-
 from ..groups.consumer.group import ConsumerGroup
 from ..groups.consumer.member import (
     JOIN_EPOCH,

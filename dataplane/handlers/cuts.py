@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import Protocol
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.cuts import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.cuts import (
     CutOffset,
     CutOffsetsTopic,
     FindCutRequest,
@@ -21,9 +21,8 @@ from ottla.protocol.messages.cuts import (
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
-from ottla.protocol.messages.transaction_commands import VerifyTransaction
-from ottla.protocol.transaction_table import Place
-
+from ...protocol.messages.transaction_commands import VerifyTransaction
+from ...protocol.transaction_table import Place
 from ..log.producers.marker_search import MarkerSearch
 from ..log.producers.recent_markers import FirstMarker
 from ..quorum.access import Quorum

@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import NamedTuple
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.delete_records import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
 from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas

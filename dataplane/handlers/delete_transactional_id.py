@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.protocol.messages.transaction_commands import DeleteTransactionalId
-from ottla.protocol.messages.transactional_ids import (
+from ...protocol.messages.transaction_commands import DeleteTransactionalId
+from ...protocol.messages.transactional_ids import (
     DeleteTransactionalIdRequest,
     DeleteTransactionalIdResponse,
 )
-
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, handles
 

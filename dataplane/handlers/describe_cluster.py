@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.cluster import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-
 from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
 from ..cluster.endpoints import controller_id, live_endpoints, registered_endpoint
 from ..cluster.listed_brokers import ListedBrokers

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.config_commands import ResourceType
-from ottla.protocol.messages.config_resources import (
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.config_commands import ResourceType
+from ...protocol.messages.config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ottla.protocol.messages.configs import (
+from ...protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -22,7 +22,6 @@ from ottla.protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
 from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices

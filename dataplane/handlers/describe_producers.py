@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages.describe_producers import (
+from ...protocol.errors import KafkaError
+from ...protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-
 from ..log.producers.producer_state import ProducerEntry
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices

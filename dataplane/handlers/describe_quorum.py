@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.quorum_description import (
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.quorum_description import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumNode,
@@ -20,8 +20,7 @@ from ottla.protocol.messages.quorum_description import (
     QuorumTopicState,
     ReplicaState,
 )
-from ottla.protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
-
+from ...protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 from ..server.handler import ClientRequest, handles
 
 METADATA_TOPIC = "__cluster_metadata"

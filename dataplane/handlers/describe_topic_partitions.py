@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.topic_partitions import (
+from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
 from ..cluster.authorized_operations import TOPIC_OPERATIONS
 from ..cluster.endpoints import endpoint
 from ..cluster.internal_topics import INTERNAL_TOPICS

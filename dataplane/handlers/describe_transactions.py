@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_descriptions import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.transaction_descriptions import (
     DescribedTransaction,
     DescribedTransactionTopic,
     DescribeTransactionsRequest,
@@ -19,9 +19,8 @@ from ottla.protocol.messages.transaction_descriptions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from ottla.protocol.messages.transaction_questions import FOREVER_MS, TransactionTold
-from ottla.protocol.transaction_table import Phase, places_of
-
+from ...protocol.messages.transaction_questions import FOREVER_MS, TransactionTold
+from ...protocol.transaction_table import Phase, places_of
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..quorum.transaction_questions import TransactionQuestions

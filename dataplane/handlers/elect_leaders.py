@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import partition_commands
-from ottla.protocol.messages.leaders import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import partition_commands
+from ...protocol.messages.leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-
 from ..quorum.access import Quorum
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 

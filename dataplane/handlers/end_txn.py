@@ -10,9 +10,8 @@ version abort and take the next epoch:
 
 from __future__ import annotations
 
-from ottla.protocol.messages.transaction_commands import EndTransaction
-from ottla.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
-
+from ...protocol.messages.transaction_commands import EndTransaction
+from ...protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_transactional_id

@@ -13,16 +13,15 @@ import os
 import random
 from dataclasses import dataclass
 
-from ottla.protocol.codec import encode_parts
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import (
+from ...protocol.codec import encode_parts
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     NodeEndpoint,
     PartitionData,
 )
-
 from ..cluster.endpoints import endpoints_of
 from ..fetching.cold_reads import ColdReads
 from ..fetching.long_fetches import LongFetch, is_long

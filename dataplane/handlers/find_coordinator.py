@@ -6,14 +6,13 @@ id it is a broker that passes its requests on to the quorum.
 
 from __future__ import annotations
 
-from ottla.protocol.cluster_image import BrokerState
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.find_coordinator import (
+from ...protocol.cluster_image import BrokerState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-
 from ..cluster.endpoints import Endpoint, endpoint
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.topic_creation import TopicCreator

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.offset_delete import (
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.protocol.messages.offsets import (
+from ...protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -27,8 +27,7 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ottla.protocol.schema import ZERO_UUID
-
+from ...protocol.schema import ZERO_UUID
 from ..groups.committable_offsets import sort_commit
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.groups import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -33,7 +33,6 @@ from ottla.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-
 from ..groups.classic.group import ClassicGroup
 from ..groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ..groups.coordinator import GroupCoordinator

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.transaction_commands import InitTransactionalId
-
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.messages.transaction_commands import InitTransactionalId
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_timeout, check_transactional_id

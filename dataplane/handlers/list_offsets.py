@@ -6,15 +6,14 @@ from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.list_offsets import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-
 from ..fetching.reading import READ_COMMITTED
 from ..log import is_damage
 from ..log.timestamps import max_timestamp_offset, offset_for_timestamp

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.log_dirs import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -19,7 +19,6 @@ from ottla.protocol.messages.log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-
 from ..log import PartitionLog
 from ..replication.replicas.folder_moves import FolderMoves
 from ..server.handler import ClientRequest, handles

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.metadata import (
+from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.protocol.schema import ZERO_UUID
-
+from ...protocol.schema import ZERO_UUID
 from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from ..cluster.endpoints import Endpoint, controller_id, endpoint, live_endpoints, registered_endpoint
 from ..cluster.internal_topics import INTERNAL_TOPICS

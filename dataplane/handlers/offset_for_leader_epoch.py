@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages.offset_for_leader_epoch import (
+from ...protocol.errors import KafkaError
+from ...protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ottla.protocol.cluster_image import TopicState
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import reassignment_commands as moves
-from ottla.protocol.messages.reassignments import (
+from ...protocol.cluster_image import TopicState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import reassignment_commands as moves
+from ...protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,
@@ -21,7 +21,6 @@ from ottla.protocol.messages.reassignments import (
     ReassignableTopic,
     ReassignableTopicResponse,
 )
-
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles

@@ -16,9 +16,9 @@ import struct
 from functools import partial
 from time import perf_counter
 
-from ottla.protocol.compression import Compression
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.produce import (
+from ...protocol.compression import Compression
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.produce import (
     NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -26,8 +26,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
-
+from ...protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
 from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..log import TakesLong

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.protocol.messages.shared_transactions import (
+from ...protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     BeginTransactionResponse,
     CommitTransactionRequest,
@@ -19,14 +19,13 @@ from ottla.protocol.messages.shared_transactions import (
     JoinTransactionRequest,
     JoinTransactionResponse,
 )
-from ottla.protocol.messages.transaction_commands import (
+from ...protocol.messages.transaction_commands import (
     AddToTransaction,
     ChosenWriter,
     EndTransaction,
     FindOrBegin,
     JoinTransaction,
 )
-
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_app_version, check_timeout, check_transactional_id

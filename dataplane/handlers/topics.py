@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import topic_commands
-from ottla.protocol.messages.command import Command, refusal
-from ottla.protocol.messages.topics import (
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import topic_commands
+from ...protocol.messages.command import Command, refusal
+from ...protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -28,8 +28,7 @@ from ottla.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from ottla.protocol.schema import ZERO_UUID
-
+from ...protocol.schema import ZERO_UUID
 from ..cluster.topic_creation import TopicDefaults
 from ..quorum.access import Quorum
 from ..quotas import ANONYMOUS, ClientQuotas

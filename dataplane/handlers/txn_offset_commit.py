@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transactions import (
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..groups.commit_checks import Committer
 from ..groups.committable_offsets import SortedCommit, sort_commit

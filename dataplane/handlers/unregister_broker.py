@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.protocol.messages.broker_commands import UnregisterBroker
-from ottla.protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
-
+from ...protocol.messages.broker_commands import UnregisterBroker
+from ...protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, handles
 

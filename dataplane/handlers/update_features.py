@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.protocol.messages import quota_commands as commands
-from ottla.protocol.messages.command import CommandRefused
-from ottla.protocol.messages.features import (
+from ...protocol.messages import quota_commands as commands
+from ...protocol.messages.command import CommandRefused
+from ...protocol.messages.features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest, handles
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_commands import AbortTransaction
-from ottla.protocol.messages.transactions import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.transaction_commands import AbortTransaction
+from ...protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -33,8 +33,7 @@ from ottla.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.protocol.transaction_table import Phase, Transaction
-
+from ...protocol.transaction_table import Phase, Transaction
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.produce import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
-from ottla.protocol.record_batch import parse_header
-
+from ...protocol.record_batch import parse_header
 from ..log import RefusedRecords, TakesLong
 from ..replication.replica.partition import Partition
 from ..server.handler import ClientRequest

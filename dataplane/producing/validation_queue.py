@@ -14,17 +14,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.produced_batch import EXPANDED_BYTES_MAX, VALIDATION, ExpandsTooFar
-from ottla.protocol.record import recompressed
-from ottla.protocol.record_batch import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.produced_batch import EXPANDED_BYTES_MAX, VALIDATION, ExpandsTooFar
+from ...protocol.record import recompressed
+from ...protocol.record_batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     BatchHeader,
     parse_header,
     validate_produced,
 )
-
 from ..log import LogConfig, TakesLong
 from ..log.append_checks import check_limits, check_records, check_records_on_loop
 from ..log.config import StoredCompression

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage, ImageDelta
 
 
 class ImageGate:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
-from ottla.protocol.schema import Message
+from ...protocol.schema import Message
 
 _T = TypeVar("_T")
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from ottla.protocol.errors import KafkaError
-
+from ...protocol.errors import KafkaError
 from ..log import PartitionLog
 from ..log.checkpoints import read_offsets, write_offsets
 from ..runtime.threads import in_thread

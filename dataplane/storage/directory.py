@@ -13,8 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-
+from ...protocol.errors import ErrorCode, KafkaError
 from ..log.checkpoints import (
     TopicPartition,
     read_topic_id,

@@ -6,8 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-
+from ...protocol.errors import ErrorCode, KafkaError
 from ..log.durable_files import make_directory
 from ..log.storage_errors import disk_error
 from .meta_properties import MetaProperties

@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from ottla.protocol.errors import KafkaError
-
+from ...protocol.errors import KafkaError
 from ..broker_settings import BrokerSettings
 from ..log import PartitionLog
 from ..log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned

@@ -14,8 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-
+from ...protocol.errors import ErrorCode, KafkaError
 from ..log import LogConfig, PartitionLog
 from ..log.storage_errors import may_pass
 from .directory import LogDirectory

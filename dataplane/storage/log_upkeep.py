@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.protocol.errors import KafkaError
-
+from ...protocol.errors import KafkaError
 from ..runtime.threads import in_thread
 
 if TYPE_CHECKING:

@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ottla.protocol.errors import KafkaError
-
+from ...protocol.errors import KafkaError
 from ..log.segments.batch_walk import SCAN_CHUNK, walk_file
 from ..log.storage_errors import BrokenBatch, damage
 from ..runtime.threads import in_thread
 from .replica import StoredReplica
 
 if TYPE_CHECKING:
-    from ottla.protocol.record_batch import BatchHeader
-
+    from ...protocol.record_batch import BatchHeader
     from ..log.segments.segment import Segment
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-
+from ...protocol.errors import ErrorCode, KafkaError
 from ..log.checkpoints import decode_uuid, encode_uuid
 from ..log.durable_files import write_atomically
 from ..log.storage_errors import disk_error

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla.protocol.errors import KafkaError
-
+from ...protocol.errors import KafkaError
 from ..log.durable_files import write_atomically
 from ..quorum.config import MetadataPosition
 

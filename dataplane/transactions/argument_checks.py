@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 
 
 def check_transactional_id(transactional_id: str) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.transaction_commands import ClientOrigin
-
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.transaction_commands import ClientOrigin
 from ..quorum.access import Quorum
 from ..server.handler import ClientRequest
 

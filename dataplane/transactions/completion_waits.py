@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from ottla.protocol.cluster_image import NO_LEADER, ClusterImage
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.transaction_table import Place, Transaction
+from ...protocol.cluster_image import NO_LEADER, ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.transaction_table import Place, Transaction
 
 
 class CompletionWaits:

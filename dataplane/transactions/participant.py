@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta
-
+from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ottla.protocol.messages.broker_commands import AllocateProducerIds
-
+from ...protocol.messages.broker_commands import AllocateProducerIds
 from ..quorum.access import Quorum
 
 NextBlock = Callable[[], Awaitable[tuple[int, int]]]

@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.command import PlainResult
-from ottla.protocol.messages.transaction_commands import (
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.transaction_commands import (
     AbortTransaction,
     AddToTransaction,
     AddToTransactionResult,
@@ -51,9 +51,8 @@ from ottla.protocol.messages.transaction_commands import (
     JoinTransactionResult,
     VerifyTransaction,
 )
-from ottla.protocol.messages.transaction_records import TransactionalIdRemovedRecord
-from ottla.protocol.transaction_table import Phase, Place, Recovery, Transaction, places_of
-
+from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
+from ...protocol.transaction_table import Phase, Place, Recovery, Transaction, places_of
 from .brokers import current
 from .producer_ids import next_producer_id
 from .transaction_audience import Telling, tell_all

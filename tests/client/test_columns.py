@@ -84,7 +84,7 @@ def outcome(what: Callable[[], object]) -> object:
     limit=st.integers(1, 600),
     seed=st.integers(0, 1 << 32),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_batches_hold_the_rows_in_order_and_both_make_the_same(
     made: list[Any], kinds: tuple[Any, Any], cut: int, limit: int, seed: int
 ) -> None:
@@ -143,7 +143,7 @@ def test_batches_hold_the_rows_in_order_and_both_make_the_same(
 
 
 @given(stamps=st.lists(INT64, min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_timestamps_that_are_too_far_apart_are_refused_by_both(stamps: list[int]) -> None:
     raw = pa.array(stamps, pa.int64()).buffers()[1]
     order = pa.array(range(len(stamps)), pa.int32()).buffers()[1]

@@ -86,7 +86,7 @@ class Group:
                     self.step(name)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 3), st.integers(0, 3)), max_size=80))
 def test_no_partition_is_worked_on_by_two_and_all_have_an_owner_in_the_end(
     script: list[tuple[str, int, int]],

@@ -150,7 +150,6 @@ def shape(records: list[ConsumerRecord]) -> list[tuple[int, PendingRecord]]:
     return [(one.offset, (one.key, one.value, one.timestamp_ms, tuple(one.headers))) for one in records]
 
 
-@settings(deadline=None)
 @given(logs(), st.lists(st.integers(1, 3), min_size=1))
 def test_each_message_comes_once_and_whole_at_the_offset_of_its_last_segment(
     drawn: Drawn, steps: list[int]
@@ -169,7 +168,6 @@ def test_each_message_comes_once_and_whole_at_the_offset_of_its_last_segment(
     assert not reader.given_up
 
 
-@settings(deadline=None)
 @given(logs(wholly_repeated=False), st.data())
 def test_whoever_goes_on_at_what_was_committable_gets_everything_else_once(drawn: Drawn, data: Any) -> None:
     """Reading stops anywhere, with records that nobody has seen, and goes on in a new consumer, again and again. It
@@ -195,7 +193,6 @@ def test_whoever_goes_on_at_what_was_committable_gets_everything_else_once(drawn
     assert shape(found) == drawn.expected
 
 
-@settings(deadline=None)
 @given(logs(), st.data())
 def test_a_record_that_was_given_is_given_again_after_a_seek(drawn: Drawn, data: Any) -> None:
     reader = Reader(drawn.log, OffsetAndMetadata(0))
@@ -210,7 +207,6 @@ def test_a_record_that_was_given_is_given_again_after_a_seek(drawn: Drawn, data:
             reader.fetch(data.draw(st.integers(0, 10)))
 
 
-@settings(deadline=None)
 @given(logs(), st.integers(MESSAGE_OVERHEAD + 4, 4 * MESSAGE_OVERHEAD), st.integers(1, 20))
 def test_no_more_is_kept_than_allowed_and_what_is_given_up_is_counted(
     drawn: Drawn, buffer_bytes: int, expiry: int
@@ -234,7 +230,6 @@ def test_no_more_is_kept_than_allowed_and_what_is_given_up_is_counted(
     assert stats.assembled + len(given_up) == len(drawn.expected) - plain + drawn.unfinished
 
 
-@settings(deadline=None)
 @given(logs(), st.integers(0, 30))
 def test_who_begins_in_the_middle_gets_what_begins_later_and_hears_of_the_rest(
     drawn: Drawn, start: int
@@ -370,7 +365,6 @@ def test_places_of_many_messages_are_remembered_as_long_as_they_are_unread() -> 
     assert reader.committable() == OffsetAndMetadata(2 * count)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_a_header_is_read_as_it_was_written_or_refused(content: bytes) -> None:
     try:
@@ -398,7 +392,6 @@ def test_headers_that_make_no_sense_are_refused(segment: SegmentHeader, why: str
         read_segment(None)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=5, max_size=200), st.integers(1, 4))
 def test_a_value_is_split_and_nothing_else(value: bytes, segment_bytes: int) -> None:
     record: PendingRecord = (b"key", value, 5, (("a", b"1"), ("b", None)))
@@ -455,7 +448,7 @@ async def test_a_message_stands_where_its_last_segment_does_or_has_failed_with_t
     assert delivery.exception() is failure
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 1 << 62), st.integers(0, 1 << 62), st.text(max_size=40))
 def test_what_others_note_with_an_offset_is_not_misread(start: int, offset: int, metadata: str) -> None:
     assert given_before(place(start, offset)) == max(start, offset)

@@ -46,7 +46,7 @@ TWO_WAYS = {
 """Sizes with which a broker gets rid of a leadership only once another one has."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(clusters())
 @example((dict.fromkeys(TWO_WAYS, (2, 1, 3)), dict.fromkeys(range(1, 8)), {1}, TWO_WAYS))
 def test_a_plan_is_balanced_and_keeps_what_there_is(
@@ -67,7 +67,7 @@ def test_a_plan_is_balanced_and_keeps_what_there_is(
     assert not plan(placed, racks, leaving=leaving, sizes=sizes).moves  # what is balanced stays
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters())
 def test_emptying_moves_only_what_has_to_go(
     given_: tuple[Placement, dict[int, str | None], set[int], dict[Key, int]],

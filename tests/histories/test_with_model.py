@@ -8,7 +8,7 @@ import zlib
 from enum import Enum
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.histories.invariants import HistoryBroken, check_all
@@ -164,7 +164,6 @@ LAST = [("send", 0), ("send_in_vain", 0), *[("poll", 3)] * 50, ("commit", 3), ("
 steps = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 2)), max_size=40)
 
 
-@settings(deadline=None)
 @given(steps)
 def test_the_right_model_is_never_complained_about(played: list[tuple[str, int]]) -> None:
     model = Model(Bug.NONE, 0)
@@ -174,7 +173,6 @@ def test_the_right_model_is_never_complained_about(played: list[tuple[str, int]]
 
 
 @pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.name) for bug in Bug if bug is not Bug.NONE])
-@settings(deadline=None)
 @given(steps, st.integers(0, 40))
 def test_each_bug_is_found(bug: Bug, played: list[tuple[str, int]], armed_from: int) -> None:
     model = Model(bug, len(played) if bug is Bug.FORGET_COMMIT else min(armed_from, len(played)))

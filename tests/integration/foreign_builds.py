@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -43,22 +43,25 @@ needs_node = pytest.mark.skipif(
 
 def franz() -> str:
     """The program in go/, which drives franz-go."""
-    return str(_once("go", HERE / "go", partial(_build, "franz")) / "franz")
+    return str(_once("go", (HERE / "go", HERE / "go_shared"), partial(_build, "franz")) / "franz")
 
 
 def sarama() -> str:
     """The program in sarama/, which drives Sarama."""
-    return str(_once("sarama", HERE / "sarama", partial(_build, "sarama")) / "sarama")
+    return str(_once("sarama", (HERE / "sarama", HERE / "go_shared"), partial(_build, "sarama")) / "sarama")
 
 
 def node_folder() -> Path:
     """A folder with client.js and the packages it needs."""
-    return _once("node", HERE / "node", _install)
+    return _once("node", (HERE / "node",), _install)
 
 
-def _once(kind: str, sources: Path, make: Callable[[Path], None]) -> Path:
-    """The folder that `make` fills, a copy of the sources in it, when there is none for their present content."""
-    files = sorted(path for path in sources.iterdir() if path.is_file())
+def _once(kind: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:
+    """The folder that `make` fills, when there is none for the present content of the sources.
+
+    It holds a copy of all files of the source folders, side by side.
+    """
+    files = sorted(path for folder in sources for path in folder.iterdir() if path.is_file())
     digest = hashlib.sha256()
     for path in files:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -140,7 +140,7 @@ class Slice:
 
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
 @given(sizes=st.lists(st.none() | st.integers(0, 300), max_size=5))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_holes_stand_where_the_records_would(version: int, sizes: list[int | None]) -> None:
     def response(whole: bool) -> FetchResponse:
         partitions = [
@@ -194,7 +194,7 @@ def test_lengths_beyond_a_limit_are_refused_before_memory_is_taken(
 
 @pytest.mark.parametrize(("cls", "version"), HOSTILE, ids=lambda v: getattr(v, "__name__", v))
 @given(noise=st.binary(max_size=300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_random_bytes_are_malformed_or_a_message(cls: type[Message], version: int, noise: bytes) -> None:
     try:
         _, end = decode_from(cls, noise, version)
@@ -205,7 +205,7 @@ def test_random_bytes_are_malformed_or_a_message(cls: type[Message], version: in
 
 @pytest.mark.parametrize(("cls", "version"), HOSTILE, ids=lambda v: getattr(v, "__name__", v))
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_damaged_messages_are_malformed_or_a_message(cls: type[Message], version: int, seed: int) -> None:
     rng = Random(seed)
     whole = encode(random_message(rng, cls, version, kio_class(cls, version)), version)
@@ -262,7 +262,7 @@ def test_the_header_of_api_versions_never_has_tagged_fields() -> None:
 
 
 @given(st.binary(max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_random_request_headers(noise: bytes) -> None:
     try:
         _, position = decode_request_header(noise)

@@ -48,7 +48,7 @@ MODULES = (
     "transactions",
 )
 OUR_OWN = ("aborts", "cuts", "shared_transactions")
-EXAMPLES = settings(max_examples=8, deadline=None, database=None)
+EXAMPLES = settings(max_examples=8, database=None)
 
 
 def declared(modules: tuple[str, ...] = MODULES) -> list[type[Message]]:

@@ -63,7 +63,7 @@ def test_what_is_fine_passes(codec: Compression, what: str) -> None:
         max_size=50,
     )
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_what_our_producer_writes_passes(codec: Compression, records: list[NewRecord]) -> None:
     batch = encode_batch(records, compression=codec)
     assert walked(batch) == max(one[2] for one in records)
@@ -151,7 +151,7 @@ def test_memory_does_not_grow_with_what_a_batch_expands_to(codec: Compression) -
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @given(seed=st.integers(0, 1 << 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_damage_is_refused_or_makes_no_difference(codec: Compression, seed: int) -> None:
     chance = Random(seed)
     data = bytearray(compress(codec, MANY[: chance.choice([len(TWO), 40_000])]))

@@ -46,7 +46,7 @@ def as_new(record: Record) -> NewRecord:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(records=new_records)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_what_is_encoded_is_decoded(codec: Compression, records: list[NewRecord]) -> None:
     batch = encode_batch(records, compression=codec, producer_id=8, producer_epoch=3, base_sequence=5)
     ((_, header),) = validate_produced(batch)
@@ -61,7 +61,7 @@ def test_what_is_encoded_is_decoded(codec: Compression, records: list[NewRecord]
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(records=new_records, before=st.sampled_from(CODECS))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_another_compression_changes_nothing_else(
     codec: Compression, before: Compression, records: list[NewRecord]
 ) -> None:
@@ -160,7 +160,7 @@ def test_expansion_is_bounded(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_damaged_compression(codec: Compression, seed: int) -> None:
     rng = Random(seed)
     damaged = bytearray(compress(codec, rng.randbytes(100) * 20))
@@ -179,7 +179,7 @@ def test_an_unknown_codec() -> None:
 
 
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damaged_batches(seed: int) -> None:
     rng = Random(seed)
     batch = bytearray(encode_batch([(b"key", b"value" * 5, 10 + i, [("h", None)]) for i in range(5)]))

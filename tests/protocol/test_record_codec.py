@@ -94,7 +94,7 @@ def same(body: bytes, count: int, seed: int, **options: Any) -> list[object]:
 
 @NEEDS_C
 @given(records=new_records, first_ms=INT64, seed=st.integers(0, 1 << 32))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_both_write_the_same_bytes_and_read_them_alike(records: list[Any], first_ms: int, seed: int) -> None:
     moved = [(key, value, ms + first_ms, *rest) for key, value, ms, *rest in records]
     encoded = outcome(lambda: record_codec.encode_records(moved))
@@ -107,7 +107,7 @@ def test_both_write_the_same_bytes_and_read_them_alike(records: list[Any], first
 
 @NEEDS_C
 @given(first=INT64, second=INT64, third=INT64)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_both_refuse_the_same_timestamps(first: int, second: int, third: int) -> None:
     records = [(None, b"v", ms) for ms in (first, second, third)]
     assert outcome(lambda: in_c.encode_records(records)) == outcome(
@@ -125,7 +125,7 @@ def test_both_refuse_the_same_timestamps(first: int, second: int, third: int) ->
     more=st.integers(-2, 2),
     seed=st.integers(0, 1 << 32),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_both_read_from_any_offset(
     records: list[Any],
     from_offset: int | None,
@@ -142,7 +142,7 @@ def test_both_read_from_any_offset(
 
 @NEEDS_C
 @given(records=new_records, seed=st.integers(0, 1 << 32), from_offset=st.none() | st.integers(0, 40))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_both_find_the_same_damage(records: list[Any], seed: int, from_offset: int | None) -> None:
     chance = Random(seed)
     body, count, _, _ = record_codec.encode_records(records)
@@ -165,7 +165,7 @@ def test_both_find_the_same_damage(records: list[Any], seed: int, from_offset: i
 
 @NEEDS_C
 @given(body=st.binary(max_size=60), count=st.integers(0, 20))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_both_make_the_same_of_any_bytes(body: bytes, count: int) -> None:
     same(body, count, 0)
 

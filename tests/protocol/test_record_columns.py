@@ -93,7 +93,7 @@ def compared(body: bytes, count: int, base_ms: int, seed: int, **options: Any) -
     stamp_ms=st.none() | st.integers(0, 1 << 42),
     more=st.integers(-2, 2),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_columns_hold_what_rows_do(
     records: list[Any], seed: int, from_offset: int | None, stamp_ms: int | None, more: int
 ) -> None:
@@ -102,7 +102,7 @@ def test_columns_hold_what_rows_do(
 
 
 @given(records=new_records, seed=st.integers(0, 1 << 32), from_offset=st.none() | st.integers(0, 40))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_damage_is_found_alike(records: list[Any], seed: int, from_offset: int | None) -> None:
     chance = Random(seed)
     body, count, base_ms, _ = record_codec.encode_records(records)

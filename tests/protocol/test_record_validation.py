@@ -88,7 +88,7 @@ def test_what_is_fine_passes(module: ModuleType, what: str) -> None:
 
 @pytest.mark.parametrize("module", BOTH)
 @given(records=new_records, places=st.lists(st.integers(0, 5000), max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_largest_timestamp_is_that_of_the_records(
     module: ModuleType, records: list[NewRecord], places: list[int]
 ) -> None:
@@ -103,7 +103,7 @@ def test_the_largest_timestamp_is_that_of_the_records(
     span_ms=st.integers(0, 1 << 41),
     keyed=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_records_that_a_topic_refuses_are_named(
     module: ModuleType, records: list[NewRecord], earliest_ms: int, span_ms: int, keyed: bool
 ) -> None:
@@ -165,7 +165,7 @@ def mutated(body: bytes, chance: Random) -> bytes:
     keyed=st.booleans(),
     base_ms=st.sampled_from([0, -1, 1_700_000_000_000, EVER - 5]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_both_say_the_same_of_any_bytes(
     records: list[NewRecord],
     seed: int,

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ottla.dataplane.log.producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
-from ottla.dataplane.log.producers.producer_snapshot import read_snapshot
-from ottla.dataplane.log.segments.segment import TRANSACTION_INDEX_SUFFIX
-from ottla.dataplane.log.segments.transaction_index import decode_transactions
-from ottla.dataplane.log.storage_errors import BrokenBatch
-
 from ....dataplane.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs, read_offsets
 from ....dataplane.log.inspection import index_entries, segments_in, walk_segment
+from ....dataplane.log.producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
+from ....dataplane.log.producers.producer_snapshot import read_snapshot
+from ....dataplane.log.segments.segment import TRANSACTION_INDEX_SUFFIX
+from ....dataplane.log.segments.transaction_index import decode_transactions
+from ....dataplane.log.storage_errors import BrokenBatch
 from ....protocol.compression import Compression
 from ....protocol.errors import KafkaError
 from ....protocol.record import Record, decode_control_record, decode_records

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 
-from ottla.protocol.config_chain import ConfigSource
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.config_commands import ConfigChange, ConfigOperation
-
+from ....protocol.config_chain import ConfigSource
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.config_commands import ConfigChange, ConfigOperation
 from .config_view import EffectiveSetting
 
 _ROOT = "root"

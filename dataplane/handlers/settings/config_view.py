@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.protocol.config_chain import (
+from ....protocol.config_chain import (
     DEFAULTS,
     ConfigLink,
     ConfigSource,
@@ -15,11 +15,10 @@ from ottla.protocol.config_chain import (
     in_unit_of,
     links,
 )
-from ottla.protocol.config_key import ConfigKey, ConfigType
-from ottla.protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_dynamic
-from ottla.protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
-from ottla.protocol.messages.config_commands import ResourceType
-
+from ....protocol.config_key import ConfigKey, ConfigType
+from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_dynamic
+from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
+from ....protocol.messages.config_commands import ResourceType
 from ...broker_settings import BrokerSettings
 from ...quorum.access import Quorum
 

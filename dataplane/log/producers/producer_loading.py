@@ -9,9 +9,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ottla.protocol.record import ControlRecord
-from ottla.protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeader
-
+from ....protocol.record import ControlRecord
+from ....protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeader
 from ..config import LogConfig
 from ..segments.aborted_transaction import AbortedTransaction
 from ..segments.segment import Segment

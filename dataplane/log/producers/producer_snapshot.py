@@ -14,10 +14,9 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import NO_COMMIT_INDEX
-from ottla.protocol.record_batch import NO_SEQUENCE
-
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.record import NO_COMMIT_INDEX
+from ....protocol.record_batch import NO_SEQUENCE
 from ..durable_files import write_atomically
 from .open_transactions import Ended
 from .producer_state import NO_OFFSET, SEQUENCE_MAX, WINDOW, ProducedBatch, ProducerEntry, ProducerStates

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import NO_COMMIT_INDEX, ControlRecord
-from ottla.protocol.record_batch import (
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.record import NO_COMMIT_INDEX, ControlRecord
+from ....protocol.record_batch import (
     CONTROL_FLAG,
     LOG_APPEND_TIME_FLAG,
     NO_PRODUCER_ID,
@@ -21,7 +21,6 @@ from ottla.protocol.record_batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
-
 from ..segments.aborted_transaction import AbortedTransaction
 from .open_transactions import OpenTransactions
 

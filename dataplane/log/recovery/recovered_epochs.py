@@ -7,8 +7,7 @@ gives the replica its role knows the highest there can be.
 
 from __future__ import annotations
 
-from ottla.protocol.record_batch import BatchHeader
-
+from ....protocol.record_batch import BatchHeader
 from ..leader_epochs import LeaderEpochs
 from ..storage_errors import BrokenBatch
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import CONTROL_FLAG
-
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.record_batch import CONTROL_FLAG
 from ..checkpoints import read_leader_epochs
 from ..config import OFFSETS_MAX, LogConfig
 from ..leader_epochs import LeaderEpochs

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from ottla.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
-
+from ....protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
 from ..leader_epochs import LeaderEpochs
 from ..storage_errors import BrokenBatch
 

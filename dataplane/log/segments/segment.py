@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from ottla.protocol.errors import KafkaError
-from ottla.protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
-from ottla.protocol.record_batch import BatchHeader
-
+from ....protocol.errors import KafkaError
+from ....protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
+from ....protocol.record_batch import BatchHeader
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_walk import SCAN_CHUNK, walk_file
 from .descriptors import FileCache, SharedDescriptor

@@ -14,8 +14,7 @@ import os
 import struct
 from pathlib import Path
 
-from ottla.protocol.errors import KafkaError
-
+from ....protocol.errors import KafkaError
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .descriptors import FileCache
 

@@ -15,13 +15,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.protocol.messages.headers import decode_response, encode_request
-from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
-from ottla.protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
-from ottla.protocol.primitives import MalformedMessage
-
 from ....network.dialing import connected_socket
 from ....network.tcp_timeout import set_tcp_timeout
+from ....protocol.messages.headers import decode_response, encode_request
+from ....protocol.messages.node_authentication import AuthenticateNodeRequest
+from ....protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
+from ....protocol.primitives import MalformedMessage
 from ..fetch_codec import decode_answer
 from ..fetch_layout import write_fetch
 from ..fetch_values import PartitionKey

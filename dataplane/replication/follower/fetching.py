@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-
+from ....protocol.errors import ErrorCode, KafkaError
 from ..fetch_values import (
     FIRST_EPOCH,
     NO_SESSION,

@@ -15,8 +15,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-
+from ....protocol.errors import ErrorCode, KafkaError
 from ..fetch_values import (
     FIRST_EPOCH,
     FetchPosition,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.messages.partition_commands import (
+from ....protocol.cluster_image import ClusterImage
+from ....protocol.messages.partition_commands import (
     AlteredPartition,
     AlterPartition,
     AlterPartitionChange,
     IsrMember,
 )
-
 from ...quorum.access import Quorum
 from ..replica.partition import Partition
 from ..roles.in_sync import Proposal

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ottla.protocol.errors import KafkaError
-
+from ....protocol.errors import KafkaError
 from ..replica.partition import Partition
 from ..roles.in_sync import Proposal
 from ..roles.leader import Refusal

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from ottla.protocol.errors import KafkaError
-
+from ....protocol.errors import KafkaError
 from ...log import is_damage
 from ...log.verification import check_slice
 from ...runtime.threads import in_thread

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ottla.protocol.errors import ErrorCode
+from ....protocol.errors import ErrorCode
 
 Acknowledged = Callable[[ErrorCode], None]
 

@@ -17,9 +17,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import parse_header
-
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.record_batch import parse_header
 from ..roles.follower import (
     EpochEnd,
     FollowerState,
@@ -34,8 +33,7 @@ from .record_deletion import RecordDeletion
 from .traffic import Traffic
 
 if TYPE_CHECKING:
-    from ottla.protocol.cluster_image import PartitionState
-
+    from ....protocol.cluster_image import PartitionState
     from ...log import AppendResult, PartitionLog
     from .dependencies import HostBroker, Reader, Watcher
     from .settings import ReplicationSettings

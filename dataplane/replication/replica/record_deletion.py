@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ....protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ...log import PartitionLog

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.cluster_image import PartitionState
-
+from ....protocol.cluster_image import PartitionState
 from .partition import Partition
 
 

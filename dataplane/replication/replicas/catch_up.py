@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.protocol.cluster_image import ClusterImage
-
+from ....protocol.cluster_image import ClusterImage
 from ..replica.partition import Partition
 from ..throttle import Throttle, is_held, rate_of
 

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.protocol.cluster_image import NO_LEADER
-from ottla.protocol.errors import KafkaError
-
+from ....protocol.cluster_image import NO_LEADER
+from ....protocol.errors import KafkaError
 from ..fetch_values import PartitionKey
 from ..leader.rechecks import Rechecks
 from ..replica.partition import Partition
@@ -17,7 +16,7 @@ from .rebuilding import Rebuild, Rebuilding
 from .replica_making import ReplicaLogs
 
 if TYPE_CHECKING:
-    from ottla.protocol.cluster_image import ClusterImage
+    from ....protocol.cluster_image import ClusterImage
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import parse_header
-
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.record_batch import parse_header
 from ...log import LogSlice, PartitionLog
 from ...runtime.threads import in_thread
 from ...storage.directory import LogDirectory

@@ -7,7 +7,7 @@ import logging
 from itertools import islice
 from typing import Protocol
 
-from ottla.protocol.errors import KafkaError
+from ....protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 

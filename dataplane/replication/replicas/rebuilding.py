@@ -13,9 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.offline_replica_commands import OfflineReplica, RenewReplicas
-
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.offline_replica_commands import OfflineReplica, RenewReplicas
 from ...quorum.access import Quorum
 from ..fetch_values import PartitionKey
 

@@ -8,16 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.protocol.errors import KafkaError
-
+from ....protocol.errors import KafkaError
 from ..fetch_values import PartitionKey
 from ..replica.partition import Partition
 from .log_removals import LogRemovals
 from .offline import OfflineReplicas
 
 if TYPE_CHECKING:
-    from ottla.protocol.cluster_image import TopicState
-
+    from ....protocol.cluster_image import TopicState
     from ...log import LogConfig, PartitionLog
     from ..replica.dependencies import HostBroker
     from ..replica.settings import TopicSettings

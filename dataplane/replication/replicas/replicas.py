@@ -9,11 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ottla.protocol.cluster_image import ImageDelta
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.config_commands import ResourceType
-from ottla.protocol.node_proof import NodeCredentials
-
+from ....protocol.cluster_image import ImageDelta
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.config_commands import ResourceType
+from ....protocol.node_proof import NodeCredentials
 from ...runtime.clocks import monotonic_ms, wall_ms
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
@@ -32,7 +31,7 @@ from .rebuilding import Rebuild, rebuild_nothing
 from .replica_making import ReplicaLogs, ReplicaMaking
 
 if TYPE_CHECKING:
-    from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
+    from ....protocol.cluster_image import ClusterImage, PartitionState, TopicState
 
 logger = logging.getLogger(__name__)
 

@@ -58,7 +58,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_it_is_a_list_that_survives(script: list[tuple[str, int | bytes]]) -> None:
     """A crash cuts the newest file, as a power failure does: never more than what was written last is gone."""
     with TemporaryDirectory() as name:
@@ -98,7 +98,7 @@ def test_it_is_a_list_that_survives(script: list[tuple[str, int | bytes]]) -> No
 
 
 @given(st.integers(0), st.binary(min_size=1, max_size=30))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damage_anywhere_is_told_and_costs_only_what_it_hits(place: int, noise: bytes) -> None:
     with TemporaryDirectory() as name:
         path = Path(name)

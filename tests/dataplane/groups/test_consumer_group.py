@@ -420,7 +420,7 @@ def essence(group: ConsumerGroup) -> object:
     )
 
 
-ConsumerGroupHistory.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+ConsumerGroupHistory.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 TestConsumerGroupHistory = ConsumerGroupHistory.TestCase
 
 

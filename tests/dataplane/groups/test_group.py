@@ -334,7 +334,7 @@ class GroupHistory(RuleBasedStateMachine):
             assert group.next_deadline_ms is not None or self.stores, "nothing will ever answer"
 
 
-GroupHistory.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+GroupHistory.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
 TestGroupHistory = GroupHistory.TestCase
 
 

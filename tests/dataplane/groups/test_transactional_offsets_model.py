@@ -271,7 +271,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(steps, max_size=25))
 def test_offsets_are_what_the_log_says(history: list[Step]) -> None:
     async def scenario() -> None:

@@ -61,7 +61,7 @@ def _refused(log: PartitionLog, batch: bytearray) -> ErrorCode:
 
 @example(seed=4720, flushed=9)  # a last offset delta that reaches over the recovery point
 @example(seed=67158, flushed=11)  # the length of the last batch that was flushed: the cut came within it
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), flushed=st.integers(0, 12))
 def test_spoiled_bytes_are_cut_off_above_the_recovery_point_and_refused_below(
     tmp_path_factory: pytest.TempPathFactory, seed: int, flushed: int
@@ -223,7 +223,7 @@ def test_a_cut_forgets_the_batches_it_cut(tmp_path: Path) -> None:
 # Leader and follower
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.integers(1, 4), st.binary(max_size=200), st.integers(0, 3)), min_size=1, max_size=20

@@ -35,7 +35,7 @@ def offsets(log: PartitionLog) -> list[int]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_what_stands_behind_a_loss_goes(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Power fails when nothing was flushed. A segment in the middle has lost its last batches, or all; those behind it

@@ -283,4 +283,4 @@ class LogAgainstAList(RuleBasedStateMachine):
 
 
 TestLogAgainstAList = LogAgainstAList.TestCase
-TestLogAgainstAList.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestLogAgainstAList.settings = settings(max_examples=40, stateful_step_count=30)

@@ -396,5 +396,5 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         ]
 
 
-TransactionsAgainstAList.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TransactionsAgainstAList.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
 TestTransactions = TransactionsAgainstAList.TestCase

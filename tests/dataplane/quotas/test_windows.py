@@ -48,7 +48,7 @@ def test_a_rate_is_what_looking_at_everything_says(steps: list[tuple[int, int]],
         assert rate.throttle_ms(limit, now) == slow.throttle_ms(limit, now)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(100, 500), st.integers(500, 2000))
 def test_who_waits_as_long_as_told_converges_on_the_limit(amount: int, limit: int) -> None:
     quota = RateQuota(QuotaWindows(), QuotaLimits({(("client-id", "c"),): {"k": float(limit)}}, "k"))

@@ -97,7 +97,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=STEPS, tight=st.booleans())
 def test_incremental_answers_tell_what_full_ones_would(
     steps: list[tuple[str, int, int]], tight: bool

@@ -83,7 +83,7 @@ def test_a_torn_tail_is_cut_off(tmp_path: Path, lost: int) -> None:
     assert reopened(Directory(tmp_path)).entries[-1][0] == b"goes on"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_a_flipped_bit_in_a_closed_journal_is_fatal(
     tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
@@ -214,7 +214,7 @@ def test_a_failed_sync_ends_the_process(tmp_path: Path, monkeypatch: pytest.Monk
     assert journal.durable_index == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 32))
 def test_power_loss_keeps_what_was_synced(seed: int) -> None:
     """Random appends, cuts, resets and syncs; then power loss; against a list."""

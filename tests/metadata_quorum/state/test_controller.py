@@ -377,7 +377,7 @@ def started() -> History:
     return history
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(STEPS)
 def test_short_histories(steps: list[tuple[str, int, int, bytes]]) -> None:
     history = started()

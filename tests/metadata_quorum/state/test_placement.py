@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state.placement import Placement
@@ -44,7 +44,6 @@ def test_without_racks_replica_j_of_partition_i_is_on_broker_i_plus_j(
         assert replicas == [(start + index + j) % brokers for j in range(factor)]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_many_small_topics_spread_evenly(seed: int) -> None:
     racks: dict[int, str | None] = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}

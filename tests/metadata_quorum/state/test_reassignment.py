@@ -285,7 +285,7 @@ class Moving:
             assert state.leader_epoch > before.leader_epoch
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS)
 @example([("move", [4]), ("expand", []), ("fence", [1]), ("move", [5]), ("cancel", [])])
 def test_whatever_happens_a_move_loses_no_in_sync_replica_and_comes_to_its_end(

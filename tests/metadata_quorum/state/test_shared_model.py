@@ -275,4 +275,4 @@ class SharedTransactions(RuleBasedStateMachine):
 
 
 TestSharedTransactions = SharedTransactions.TestCase
-TestSharedTransactions.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSharedTransactions.settings = settings(max_examples=60, stateful_step_count=40)

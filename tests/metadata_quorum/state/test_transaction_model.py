@@ -272,4 +272,4 @@ class TransactionsMachine(RuleBasedStateMachine):
 
 
 TestTransactionsMachine = TransactionsMachine.TestCase
-TestTransactionsMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTransactionsMachine.settings = settings(max_examples=60, stateful_step_count=40)

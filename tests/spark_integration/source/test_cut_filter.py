@@ -37,7 +37,7 @@ def read_batch(
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=False), st.sampled_from([0, 150, ENOUGH]), st.integers(1, 60))
 def test_micro_batches_hold_every_committed_record_once_and_no_transaction_in_part(
     random: Random, bytes_max: int, steps: int
@@ -107,7 +107,6 @@ def test_what_is_aborted_or_still_open_is_left_out(aborted: bool) -> None:
     ]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 50), max_size=6),
     st.one_of(st.none(), st.integers(1, 30)),

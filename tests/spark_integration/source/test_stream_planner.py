@@ -86,7 +86,7 @@ async def batch(
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.integers(1, 40), st.booleans())
 def test_limited_micro_batches_come_to_everything_once(
     random: Random, maximum: int, available_now: bool
@@ -137,7 +137,6 @@ def test_limited_micro_batches_come_to_everything_once(
     asyncio.run(run())
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 5), st.integers(0, 100), min_size=1), st.integers(0, 400))
 def test_an_allowance_is_spread_in_proportion_and_wholly(room: dict[int, int], allowance: int) -> None:
     shares = spread(allowance, room)
@@ -149,7 +148,6 @@ def test_an_allowance_is_spread_in_proportion_and_wholly(room: dict[int, int], a
             assert abs(share - room[key] * allowance / total) <= 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=300), st.integers(0, 500), st.integers(-1, 1000))
 def test_a_cut_within_the_allowance_is_found(steps: list[int], allowance: int, first: int) -> None:
     costs = {first: 0}

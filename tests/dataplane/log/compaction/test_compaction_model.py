@@ -90,7 +90,7 @@ def _sequences(log: PartitionLog) -> dict[int, tuple[int, int, int]]:
     }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(_HISTORY, _HISTORY, st.sampled_from([24 * 1024, 1 << 20]))
 def test_a_reader_from_the_start_sees_the_same(first: list, second: list, dedupe_bytes: int) -> None:  # type: ignore[type-arg]
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +123,7 @@ def test_a_reader_from_the_start_sees_the_same(first: list, second: list, dedupe
         log.close(clean=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_HISTORY)
 def test_what_is_dead_goes_in_the_end(steps: list) -> None:  # type: ignore[type-arg]
     """After the horizons have passed no tombstone is left below the bound, and no marker of a transaction that has no

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progress is what the feeder and the copiers have come to.
+// progress is what the feeder and the copiers have come to. The programs of both clients are built with this file.
 type progress struct {
 	fed atomic.Bool
 
