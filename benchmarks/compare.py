@@ -2,7 +2,7 @@
 
     python -m benchmarks.compare [FIGURE ...] [--only ottla|kafka] [--rounds N] [--record FILE]
 
-FIGURES: cold memory latency throughput failover (all of them without arguments). The load comes from
+FIGURES: cold memory latency throughput codecs failover (all of them without arguments). The load comes from
 confluent-kafka (librdkafka) on both sides. Rounds alternate between the two clusters, so that a machine whose
 speed drifts is unfair to neither; medians are shown. `--record FILE` appends the readings as JSON lines.
 """
@@ -149,7 +149,17 @@ def throughput(cluster: Cluster) -> Row:
     return write_gigabytes(cluster, 1.0)
 
 
-def write_gigabytes(cluster: Cluster, gigabytes: float) -> Row:
+def codecs(cluster: Cluster) -> Row:
+    """As `throughput`, for each codec; the bytes are those before compression."""
+    row: Row = {}
+    for codec in ("none", "lz4", "zstd", "snappy", "gzip"):
+        write_gigabytes(cluster, 0.2, codec)
+        readings = write_gigabytes(cluster, 0.5, codec)
+        row |= {f"{codec}, {unit}": reading for unit, reading in readings.items()}
+    return row
+
+
+def write_gigabytes(cluster: Cluster, gigabytes: float, codec: str = "none") -> Row:
     topic = new_topic(cluster, admin_of(cluster), 6)
     value = json_like(1024)
     errors: list[str] = []
@@ -160,6 +170,7 @@ def write_gigabytes(cluster: Cluster, gigabytes: float) -> Row:
             "linger.ms": 5,
             "batch.size": 262_144,
             "batch.num.messages": 100_000,
+            "compression.type": codec,
             "queue.buffering.max.messages": 5_000_000,
             "delivery.report.only.error": True,
             "on_delivery": lambda error, _message: errors.append(str(error)),
@@ -243,6 +254,7 @@ FIGURES: dict[str, Figure] = {
     "memory": running(memory),
     "latency": running(latency),
     "throughput": running(throughput),
+    "codecs": running(codecs),
     "failover": running(failover),
 }
 
