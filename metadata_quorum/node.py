@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
+from ..protocol.cluster_image import ClusterImage
 from ..protocol.codec import prepare
 from ..protocol.exposition import Family
 from ..protocol.handshake import Role
@@ -29,11 +30,11 @@ from .raft.node import RaftConfig, RaftNode
 from .raft.settings import Settings
 from .server import QuorumServer
 from .signs_of_life import SignsOfLife
-from .state.machine import ControllerMachine
+from .state.controller import Controller
 
 logger = logging.getLogger(__name__)
 
-MACHINE_FACTORY = "ottla.metadata_quorum.state.machine:new_machine"
+MACHINE_FACTORY = "ottla.metadata_quorum.state.controller:Controller"
 _TICKS_PER_TIMEOUT = 20
 _UNACKNOWLEDGED_MS_LEAST = 1000
 """TCP sends a lost segment again after 200 ms or more: it has to have a few attempts."""
@@ -54,79 +55,27 @@ class QuorumNode:
         self.config = config
         self._started = False
         # What is agreed upon. A command that was applied is noted, and published at the end of the turn.
-        self.machine = ControllerMachine(lambda records, history: self._publication.note(records, history))
+        self.controller = Controller(lambda records, history: self._publication.note(records, history))
         self.raft = RaftNode(
-            RaftConfig(
-                node_id=config.node_id,
-                peers=config.voters,
-                directory=config.directory,
-                secret=config.secret,
-                cluster_id=config.cluster_id,
-                machine_factory=MACHINE_FACTORY,
-                replace_empty=config.replace_empty,
-                restored=config.restored,
-                settings=Settings.with_snapshots_every(config.snapshot_bytes),
-            ),
-            self.machine,
+            _raft_config(config),
+            self.controller,
             on_role=lambda change: self._leadership.role_changed(change),
             on_applied=lambda: self._publication.publish(),
         )
         # What the leader does of its own accord.
-        told_markers = ToldMarkers(lambda: self.machine.image)
+        told_markers = ToldMarkers(self.image)
         self._reports = MarkerReports(told_markers, self.raft.submit)
         self.tracker = SessionTracker(config.broker_session_timeout_ms / 1000)
-        self.duties = LeaderDuties(
-            lambda: self.machine.image,
-            self.tracker,
-            own_commands(self._reports.propose_behind),
-            cluster_id=config.cluster_id,
-            imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds
-            if config.auto_leader_rebalance_enable
-            else float("inf"),
-            imbalance_percentage=config.leader_imbalance_per_broker_percentage,
-            defaults=config.cluster_defaults,
-            transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-            unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
-        )
-        seal = DatagramSeal(config.secret, config.cluster_id)
-        self.probes = BrokerProbes(seal, self.duties, lambda: self.machine.image)
+        self.duties = self._make_duties()
+        self.probes = BrokerProbes(DatagramSeal(config.secret, config.cluster_id), self.duties, self.image)
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()
         signs_of_life = SignsOfLife(self.duties, _now)
         self._answers = LeaderAnswers(
-            config.node_id,
-            config.voters,
-            self.raft,
-            lambda: self.machine.image,
-            self.tracker,
-            marks,
-            self._reports,
-            _now,
+            config.node_id, config.voters, self.raft, self.image, self.tracker, marks, self._reports, _now
         )
-        history = HistoryCheck(self.raft, self.feed, lambda: self._publication.publish())
-        intake = CommandIntake(
-            config.node_id,
-            self.raft,
-            self.feed,
-            self.duties,
-            self._reports,
-            history,
-            lambda settled: self.sessions.tell_settled(settled, self.machine.image),
-        )
-        self.sessions = BrokerSessions(
-            self.feed,
-            SnapshotSource(self.feed, lambda: self.machine.image, lambda: self.machine.history),
-            SessionEvents(
-                heartbeat=signs_of_life.heartbeat,
-                asked=self._answers.status,
-                asked_about_transactions=self._answers.transactions,
-                subscribed=history.subscribed,
-                submitted=intake.submitted,
-                ended=self._session_ended,
-            ),
-            unacknowledged_ms_max=max(config.broker_session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
-        )
+        self.sessions = self._make_sessions(signs_of_life)
         self.server = QuorumServer(
             config.listen_host,
             config.listen_port,
@@ -137,7 +86,7 @@ class QuorumNode:
         )
         # What follows from all that.
         self._publication = Publication(
-            self.machine, self.raft, self.feed, marks, self.duties, told_markers, self.sessions, _now
+            self.controller, self.raft, self.feed, marks, self.duties, told_markers, self.sessions, _now
         )
         self._leadership = Leadership(
             config.node_id,
@@ -152,6 +101,10 @@ class QuorumNode:
             declares_restored=config.restored,
         )
 
+    def image(self) -> ClusterImage:
+        """The cluster as far as this node has applied commands."""
+        return self.controller.image
+
     @property
     def is_leader(self) -> bool:
         """Whether this node is the active Raft leader; advisory until a barrier."""
@@ -159,7 +112,7 @@ class QuorumNode:
 
     def families(self) -> Iterator[Family]:
         """Its metrics; none before `start`."""
-        return quorum_families(self.raft, self.machine.image) if self._started else iter(())
+        return quorum_families(self.raft, self.image()) if self._started else iter(())
 
     def unready(self) -> str:
         """Why it does not take part now; empty when it does."""
@@ -196,10 +149,65 @@ class QuorumNode:
         self._reports.flush()
         await self.raft.stop()
 
+    def _make_duties(self) -> LeaderDuties:
+        config = self.config
+        return LeaderDuties(
+            self.image,
+            self.tracker,
+            own_commands(self._reports.propose_behind),
+            cluster_id=config.cluster_id,
+            imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds
+            if config.auto_leader_rebalance_enable
+            else float("inf"),
+            imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+            defaults=config.cluster_defaults,
+            transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+            unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
+        )
+
+    def _make_sessions(self, signs_of_life: SignsOfLife) -> BrokerSessions:
+        history = HistoryCheck(self.raft, self.feed, lambda: self._publication.publish())
+        intake = CommandIntake(
+            self.config.node_id,
+            self.raft,
+            self.feed,
+            self.duties,
+            self._reports,
+            history,
+            lambda settled: self.sessions.tell_settled(settled, self.image()),
+        )
+        return BrokerSessions(
+            self.feed,
+            SnapshotSource(self.feed, self.image, lambda: self.controller.history),
+            SessionEvents(
+                heartbeat=signs_of_life.heartbeat,
+                asked=self._answers.status,
+                asked_about_transactions=self._answers.transactions,
+                subscribed=history.subscribed,
+                submitted=intake.submitted,
+                ended=self._session_ended,
+            ),
+            unacknowledged_ms_max=max(self.config.broker_session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
+        )
+
     def _session_ended(self, session: BrokerSession) -> None:
         self._answers.forget(session.broker_id)
         if session.link.closed_by_peer:
             self.probes.session_ended(session)
+
+
+def _raft_config(config: QuorumNodeConfig) -> RaftConfig:
+    return RaftConfig(
+        node_id=config.node_id,
+        peers=config.voters,
+        directory=config.directory,
+        secret=config.secret,
+        cluster_id=config.cluster_id,
+        machine_factory=MACHINE_FACTORY,
+        replace_empty=config.replace_empty,
+        restored=config.restored,
+        settings=Settings.with_snapshots_every(config.snapshot_bytes),
+    )
 
 
 def _now() -> float:

@@ -1,4 +1,4 @@
-"""What commands have changed, on its way from the machine to all who follow: the feed, the duties, the sessions."""
+"""What commands have changed, on its way from the controller to all who follow: the feed, the duties, the sessions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .leader_duties import LeaderDuties
 from .marker_reports import ToldMarkers
 from .quorum_status import OffsetMarks
 from .raft.node import RaftNode
-from .state.machine import ControllerMachine
+from .state.controller import Controller
 from .state.workspace import Scope
 
 
 class Publication:
-    """Collects the records of a turn in which the machine moved, and publishes them at its end."""
+    """Collects the records of a turn in which the image moved, and publishes them at its end."""
 
     def __init__(
         self,
-        machine: ControllerMachine,
+        controller: Controller,
         raft: RaftNode,
         feed: MetadataFeed,
         marks: OffsetMarks,
@@ -31,7 +31,7 @@ class Publication:
         now: Callable[[], float],
     ) -> None:
         """`now`: monotonic seconds."""
-        self._machine = machine
+        self._controller = controller
         self._raft = raft
         self._feed = feed
         self._marks = marks
@@ -45,7 +45,7 @@ class Publication:
 
     def note(self, records: Sequence[tuple[Scope, Record]], history: int) -> None:
         """A command has put these into the image."""
-        end = self._machine.image.offset
+        end = self._controller.image.offset
         if end - len(records) != self._noted_end:
             self._noted.clear()
         self._noted += [FeedEntry(scope, encode_record(record), history) for scope, record in records]
@@ -57,7 +57,7 @@ class Publication:
 
     def publish(self) -> None:
         """The image moved on, or jumped: a snapshot of the Raft log was restored."""
-        offset = self._machine.image.offset
+        offset = self._controller.image.offset
         self._marks.note(offset, self._raft.applied_index)
         if self._noted_end != offset:
             self._noted.clear()
@@ -66,7 +66,7 @@ class Publication:
             return
         start = offset - len(self._noted)
         if start != self._feed.end_offset:
-            self._feed.restart_at(start, 0 if self._noted else self._machine.history)
+            self._feed.restart_at(start, 0 if self._noted else self._controller.history)
         self._feed.append(self._noted)
         self._noted.clear()
         self._duties.image_changed(self._now())

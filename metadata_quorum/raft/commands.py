@@ -29,30 +29,42 @@ class Commands:
         machine: Machine,
         compactor: Compactor,
         replicate: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
-        """``replicate`` is called as soon as entries have been appended."""
+        """`replicate` is called as soon as entries have been appended. `wake` has the library take its turn soon."""
         self._settings = settings
         self._journal = journal
         self._machine = machine
         self._compactor = compactor
         self._replicate = replicate
+        self._wake = wake
         self._queue: deque[tuple[bytes | None, Done]] = deque()
         self._queued_bytes = 0
         #: by index of an appended entry: its term, and who waits for which command of it
         self._waiting: dict[int, tuple[int, list[tuple[int | None, Done]]]] = {}
         self._has_applied = False
+        self._closed = False
 
-    def queue(self, command: bytes | None, done: Done) -> None:
-        """Keep a command, or a barrier (None), until the library's next turn. ``done`` is told what came of it.
+    def propose(self, consensus: Consensus, command: bytes | None, done: Done) -> None:
+        """Replicate ``command``; None is a barrier. It waits in the queue until the library's next turn.
 
-        Raises :class:`.effects.Overloaded`.
+        ``done`` gets what ``apply`` returned, or `NotLeader`, `OutcomeUnknown` or `Overloaded`. Raises ValueError for a
+        command over the limit.
         """
+        limit = self._settings.command_bytes_max
+        if command is not None and len(command) > limit:
+            raise ValueError(f"command of {len(command)} bytes, at most {limit} are allowed")
+        if not consensus.active or self._closed:
+            done(None, NotLeader(consensus.leader_id))
+            return
         size = len(command or b"") + OVERHEAD_BYTES
         waiting = self._queued_bytes + self._journal.unsynced_bytes
         if waiting + size > self._settings.waiting_bytes_max:
-            raise Overloaded(f"{waiting} bytes of commands are waiting for the disk")
+            done(None, Overloaded(f"{waiting} bytes of commands are waiting for the disk"))
+            return
         self._queue.append((command, done))
         self._queued_bytes += size
+        self._wake()
 
     def append_queued(self, consensus: Consensus) -> None:
         """Everything queued becomes one entry, or several of bounded size."""
@@ -114,6 +126,11 @@ class Commands:
         for _, dones in waiting.values():
             for _, done in dones:
                 done(None, OutcomeUnknown("leadership ended before the command was committed"))
+
+    def close(self) -> None:
+        """This node takes no further part: it gives up what waits, and takes no more."""
+        self._closed = True
+        self.give_up()
 
     def check(self, consensus: Consensus) -> None:
         """AssertionError if this contradicts itself or the library's state."""

@@ -17,7 +17,7 @@ from typing import Any
 from . import messages, syncobj, vote
 from .commands import Commands
 from .compaction import Compactor
-from .effects import Done, Effects, NotLeader, Overloaded, RoleChange
+from .effects import Effects, RoleChange
 from .election import Ask, Election, Stand
 from .follower import Follower
 from .formation import Formation
@@ -86,7 +86,12 @@ class Core:
             lambda: self.replicator.needed_from,
         )
         self.commands = Commands(
-            settings, parts.journal, machine, self._compactor, lambda: self.replicator.replicate()
+            settings,
+            parts.journal,
+            machine,
+            self._compactor,
+            lambda: self.replicator.replicate(),
+            effects.wake,
         )
         self.consensus = Consensus(
             self.node_id,
@@ -127,21 +132,6 @@ class Core:
         )
 
     # What the owner asks.
-
-    def propose(self, command: bytes | None, done: Done) -> None:
-        """Replicate ``command``; None is a barrier. ``done`` gets what ``apply`` returned, or an exception.
-
-        The exception is :class:`NotLeader`, :class:`OutcomeUnknown` or :class:`Overloaded`.
-        """
-        if not self.consensus.active or self._stopped:
-            done(None, NotLeader(self.leader_id))
-            return
-        try:
-            self.commands.queue(command, done)
-        except Overloaded as error:
-            done(None, error)
-        else:
-            self._effects.wake()
 
     @property
     def formation(self) -> Formation:
@@ -199,7 +189,7 @@ class Core:
     def stop(self) -> None:
         """Take no further part. Whoever waits learns that the outcome is unknown."""
         self._stopped = True
-        self.commands.give_up()
+        self.commands.close()
         self.membership.note_followers()
         self.replicator.leadership_ends()
 

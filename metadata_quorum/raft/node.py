@@ -179,10 +179,7 @@ class RaftNode:
         """
         if self._core is None:
             raise RuntimeError("the node has not been started")
-        limit = self._config.settings.command_bytes_max
-        if command is not None and len(command) > limit:
-            raise ValueError(f"command of {len(command)} bytes, at most {limit} are allowed")
-        self._core.propose(command, done)
+        self._core.commands.propose(self._core.consensus, command, done)
 
     async def barrier(self) -> None:
         """Return when this node was leader after the call and has applied all that was committed before it.

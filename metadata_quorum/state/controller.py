@@ -1,8 +1,8 @@
-"""The controller: a pure, total, deterministic state machine over encoded commands."""
+"""The controller: a pure, total, deterministic state machine over encoded commands, which Raft replicates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -76,6 +76,9 @@ from .workspace import Scope, Workspace
 
 SNAPSHOT_VERSION = 1
 
+OnRecords = Callable[[Sequence[tuple[Scope, Record]], int], None]
+"""Given the records of one command, and the mark of the history that ends with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -114,15 +117,34 @@ class _SessionState(Message):
 
 
 class Controller:
-    """`apply` never raises on any bytes; the same commands give the same records everywhere."""
+    """`apply` never raises on any bytes; the same commands give the same records everywhere.
 
-    def __init__(self) -> None:
+    `on_records` hears of each command's records, in order, after they are in the image. Ask anew for
+    `image` for each use: restoring replaces the object.
+    """
+
+    def __init__(self, on_records: OnRecords | None = None) -> None:
         self.image = ClusterImage()
-        self.history = History()
+        self.on_records = on_records
+        self._history = History()
         self._sessions = SessionTable()
 
-    def apply(self, encoded: bytes) -> Applied:
+    @property
+    def history(self) -> int:
+        """The mark of the history that has made the image."""
+        return self._history.mark
+
+    def apply(self, index: int, term: int, command: bytes) -> Applied:
         """Apply one committed command."""
+        self._history.applied(term, command)
+        applied = self._apply(command)
+        if applied.records:
+            self._history.changed()
+            if self.on_records is not None:
+                self.on_records(applied.records, self._history.mark)
+        return applied
+
+    def _apply(self, encoded: bytes) -> Applied:
         try:
             session, command = decode_command(encoded)
         except MalformedMessage:
@@ -177,7 +199,7 @@ class Controller:
 
     def _items(self) -> Iterator[bytes]:
         """A head, the records, an empty item, and each session followed by its results."""
-        history = self.history
+        history = self._history
         head = _Head(
             offset=self.image.offset,
             history_mark=history.mark,
@@ -220,8 +242,12 @@ class Controller:
                 session.keep(kept.sequence, (kept.metadata_offset, kept.result))
         image.offset = head.offset
         checksum = None if head.history_checksum < 0 else head.history_checksum
-        self.history = History(head.history_term, checksum, head.history_mark)
+        self._history = History(head.history_term, checksum, head.history_mark)
         self.image, self._sessions = image, table
+
+    def adopt(self, other: Controller) -> None:
+        """Become `other`, which is not used afterwards."""
+        self.image, self._history, self._sessions = other.image, other._history, other._sessions
 
 
 def _form(work: Workspace, command: FormCluster) -> PlainResult:

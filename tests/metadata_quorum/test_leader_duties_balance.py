@@ -6,7 +6,7 @@ import pytest
 
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
 from ottla.metadata_quorum.liveness import ReplicaProgress, SessionTracker
-from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.partition_commands import ElectLeaders
@@ -82,7 +82,7 @@ def test_what_is_known_of_the_replicas_that_nobody_leads() -> None:
 
 def test_what_the_file_says_holds_for_all_brokers_unless_it_is_set() -> None:
     defaults = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
-    machine = new_machine()
+    machine = Controller()
     for command in proposals(machine.image, defaults=defaults):
         machine.apply(1, 1, q.encode_command(None, command))
     assert machine.image.cluster_id == "c"

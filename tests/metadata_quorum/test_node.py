@@ -49,8 +49,8 @@ def test_the_first_leader_forms_the_cluster_and_a_restart_remembers_it(tmp_path:
         for _ in range(2):
             node = QuorumNode(config(tmp_path))
             await node.start()
-            await until(lambda: node.is_leader and node.machine.image.cluster_id == "c")  # noqa: B023
-            assert node.machine.image.offset == node.feed.end_offset == 1
+            await until(lambda: node.is_leader and node.controller.image.cluster_id == "c")  # noqa: B023
+            assert node.controller.image.offset == node.feed.end_offset == 1
             await node.stop()
 
     uvloop.run(scenario())
@@ -114,7 +114,7 @@ def test_the_leader_ends_a_transaction_that_is_open_for_too_long_and_forgets_an_
                 origin=ClientOrigin(broker_id=1, connection=1, now_ms=now_ms),
             )
 
-        table = node.machine.image.transactions
+        table = node.controller.image.transactions
         await do(begins("busy", 10_000))
         owner = table.by_id["busy"]
         await do(

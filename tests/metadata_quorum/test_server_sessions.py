@@ -136,8 +136,8 @@ def test_a_broker_speaks_for_itself_only(tmp_path: Path) -> None:
             b"\xff" * 50,
         ):
             assert (await broker.ask(1, command)).status == CommandStatus.INVALID
-        assert node.machine.image.cluster_id == "c"
-        assert list(node.machine.image.brokers) == [1]
+        assert node.controller.image.cluster_id == "c"
+        assert list(node.controller.image.brokers) == [1]
         late = await broker.ask(2, encode_command(Session(1, epoch, 2), own))
         stale = await broker.ask(1, encode_command(Session(1, epoch - 1, 1), own))
         good = await broker.ask(1, encode_command(Session(1, epoch, 1), own))

@@ -134,7 +134,7 @@ class Cluster:
     def fenced(self, broker_id: int) -> bool:
         """What the leader's image says; False while nobody leads."""
         leader = self.leader
-        broker = leader.machine.image.brokers.get(broker_id) if leader is not None else None
+        broker = leader.controller.image.brokers.get(broker_id) if leader is not None else None
         return broker is not None and broker.fenced
 
     async def __aenter__(self) -> "Cluster":

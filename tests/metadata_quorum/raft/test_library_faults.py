@@ -199,7 +199,7 @@ def test_hole_14_ours_takes_more_commands_than_a_pipe_holds() -> None:
         leader = settled(world)
         answers: list[object] = []
         for _ in range(70_000):
-            leader.running.propose(b"", lambda outcome, error: answers.append(error))
+            leader.propose(b"", lambda outcome, error: answers.append(error))
         assert world.run(world.now() + 60, lambda: len(answers) == 70_000)
         assert set(answers) == {None}
 
@@ -240,7 +240,7 @@ def test_hole_15_ours_takes_commands_larger_than_a_message() -> None:
         leader = settled(world)
         answers: list[object] = []
         for size in (199, 200, 201, 299, 300, 301, 5000):
-            leader.running.propose(b"x" * size, lambda outcome, error: answers.append(error))
+            leader.propose(b"x" * size, lambda outcome, error: answers.append(error))
         assert world.run(world.now() + 5, lambda: len(answers) == 7)
         assert set(answers) == {None}
 
@@ -333,6 +333,6 @@ def test_hole_18_ours_takes_its_members_from_its_configuration_alone() -> None:
         add_member = pickle.dumps(["add", 6, Node(6)])
         for command in (add_member, b"\x02" + add_member):
             answers: list[Exception | None] = []
-            leader.running.propose(command, lambda _, error, to=answers: to.append(error))
+            leader.propose(command, lambda _, error, to=answers: to.append(error))
             assert world.run(world.now() + 5, lambda to=answers: bool(to))  # type: ignore[misc]
         assert {member.id for member in leader.running.consensus.otherNodes} == leader._peers

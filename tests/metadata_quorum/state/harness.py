@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ottla.metadata_quorum.state.controller import Applied
-from ottla.metadata_quorum.state.machine import ControllerMachine, new_machine
+from ottla.metadata_quorum.state.controller import Applied, Controller
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import (
     FenceBroker,
@@ -32,7 +31,7 @@ class Cluster:
     """A machine with as many unfenced brokers, 1, 2, ..., as are asked for, on the given racks."""
 
     def __init__(self, brokers: int = 3, racks: dict[int, str] | None = None) -> None:
-        self.machine: ControllerMachine = new_machine()
+        self.machine: Controller = Controller()
         self._racks = racks or {}
         self._incarnations = 0
         for broker_id in range(1, brokers + 1):

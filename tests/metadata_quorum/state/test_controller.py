@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.state.controller import Applied
-from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.controller import Applied, Controller
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import (
@@ -72,7 +71,7 @@ class History:
     """Two machines that are given the same commands, a follower of their records, and what clients saw."""
 
     def __init__(self) -> None:
-        self.machine, self.other = new_machine(), new_machine()
+        self.machine, self.other = Controller(), Controller()
         self.followed = ClusterImage()
         self.turn = 0
         self.submitted: dict[tuple[int, int], list[tuple[bytes, Applied]]] = {}
@@ -356,7 +355,7 @@ class History:
                 assert (applied.status, applied.records) == (CommandStatus.STALE_SESSION, ())
 
     def step_snapshot(self, broker_id: int, number: int, junk: bytes) -> None:
-        restored = new_machine()
+        restored = Controller()
         restored.restore(list(self.other.snapshot()))
         assert list(restored.snapshot()) == list(self.machine.snapshot())
         assert restored.image.offset == self.image.offset

@@ -50,6 +50,6 @@ def test_a_session_that_contradicts_itself(spoil: Callable[[CommandSession], Non
         command = AllocateProducerIds(broker_id=1, broker_epoch=epoch)
         cluster.apply(command, q.Session(1, epoch, sequence, 0))
     cluster.machine.check()
-    spoil(cluster.machine.controller._sessions.sessions[1])
+    spoil(cluster.machine._sessions.sessions[1])
     with pytest.raises(AssertionError, match=said):
         cluster.machine.check()

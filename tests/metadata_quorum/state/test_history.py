@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.history import UNKNOWN, History
-from ottla.metadata_quorum.state.machine import ControllerMachine
 from ottla.protocol.messages.broker_commands import RegisterBroker
 from ottla.protocol.messages.cluster_commands import FormCluster
 from ottla.protocol.messages.quorum_commands import encode_command
@@ -15,15 +15,15 @@ def register(broker_id: int) -> bytes:
     return encode_command(None, RegisterBroker(broker_id=broker_id, incarnation=bytes([broker_id]) * 16))
 
 
-def played(*commands: tuple[int, bytes]) -> ControllerMachine:
-    machine = ControllerMachine()
+def played(*commands: tuple[int, bytes]) -> Controller:
+    machine = Controller()
     for index, (term, command) in enumerate(commands, 2):
         machine.apply(index, term, command)
     return machine
 
 
-def restored(machine: ControllerMachine) -> ControllerMachine:
-    fresh = ControllerMachine()
+def restored(machine: Controller) -> Controller:
+    fresh = Controller()
     fresh.restore(list(machine.snapshot()))
     return fresh
 
@@ -61,7 +61,7 @@ def test_a_command_that_changes_nothing_leaves_the_mark_of_the_offset() -> None:
 
 def test_behind_a_snapshot_without_marks_they_are_unknown_until_the_next_term() -> None:
     whole = played((1, FORM), (2, register(1)))
-    whole.controller.history = History(-1, None, UNKNOWN)
+    whole._history = History(-1, None, UNKNOWN)
     machine = restored(whole)
     machine.apply(9, 2, register(2))
     assert machine.history == UNKNOWN

@@ -28,7 +28,7 @@ NAN = float("nan")
 
 
 def do(controller: Controller, command: Command[Any]) -> Message:
-    return decode_result(command, controller.apply(encode_command(None, command)).result)
+    return decode_result(command, controller.apply(1, 1, encode_command(None, command)).result)
 
 
 def entry(parts: Parts, *changes: tuple[str, float | None]) -> EntityQuotaChanges:

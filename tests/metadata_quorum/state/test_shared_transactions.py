@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.metadata_quorum.state import transaction_decisions
-from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult
@@ -198,7 +198,7 @@ def test_a_node_that_was_restored_gives_out_the_same_producer_ids() -> None:
             cluster.add(owner, ())
             given += [identity(cluster.join(owner)) for _ in range(joins)]
             if restored:
-                machine = new_machine()
+                machine = Controller()
                 machine.restore(cluster.machine.snapshot())
                 cluster.machine.adopt(machine)
             owner = identity(cluster.end(owner))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.raft.machine import MAX_CHUNK_BYTES
 from ottla.metadata_quorum.state import sessions
-from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.snapshot import cut, joined
 from ottla.protocol.cluster_image import ImageInconsistent
 from ottla.protocol.messages import quorum_commands as q
@@ -59,17 +59,17 @@ def test_records_and_results_larger_than_a_chunk_travel_too() -> None:
     assert len(first.result) > MAX_CHUNK_BYTES
     chunks = list(cluster.machine.snapshot())
     assert max(map(len, chunks)) <= MAX_CHUNK_BYTES
-    restored = new_machine()
+    restored = Controller()
     restored.restore(chunks)
     assert list(restored.image.records()) == list(cluster.machine.image.records())
     again = restored.apply(9, 1, q.encode_command(session, ask))
     assert (again.status, again.result, again.records) == (CommandStatus.APPLIED, first.result, ())
     for end in (1000, 60_000):
         with pytest.raises(ImageInconsistent, match="ends within"):
-            new_machine().restore([chunks[0][:end]])
+            Controller().restore([chunks[0][:end]])
     (head, *_) = joined(chunks)
     with pytest.raises(ImageInconsistent, match="ends within its records, after 0"):
-        new_machine().restore(cut([head]))
+        Controller().restore(cut([head]))
 
 
 def test_a_large_state_is_handed_out_in_slices() -> None:
@@ -108,7 +108,7 @@ def test_a_broker_that_acknowledges_nothing_costs_bounded_memory(monkeypatch: py
     ask = AllocateProducerIds(broker_id=1, broker_epoch=epoch)
     for sequence in range(1, sessions.KEPT_RESULTS_MAX + 50):
         cluster.apply(ask, q.Session(1, epoch, sequence))
-    (session,) = cluster.machine.controller._sessions.sessions.values()
+    (session,) = cluster.machine._sessions.sessions.values()
     assert session.kept_bytes == sum(len(result) for _, result in session.kept.values()) <= 5000
     last = sessions.KEPT_RESULTS_MAX + 49
     assert cluster.apply(ask, q.Session(1, epoch, last)).status is CommandStatus.APPLIED

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult
@@ -241,7 +241,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_from_a_snapshot(self) -> None:
-        machine = new_machine()
+        machine = Controller()
         machine.restore(self.cluster.machine.snapshot())
         self.cluster.machine.adopt(machine)
 

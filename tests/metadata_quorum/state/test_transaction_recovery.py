@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.transaction_decisions import EPOCH_LAST
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
@@ -178,7 +178,7 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id(*, by_ending: bool) -> 
 def test_a_snapshot_tells_who_may_go_on() -> None:
     cluster = Transactions()
     who = aborted(cluster)
-    machine = new_machine()
+    machine = Controller()
     machine.restore(cluster.machine.snapshot())
     cluster.machine.adopt(machine)
     assert cluster.state().recovery is Recovery.OFFERED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.metadata_quorum.state.machine import new_machine
+from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.transaction_decisions import EPOCH_LAST
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
@@ -503,7 +503,7 @@ def test_a_snapshot_has_it_all() -> None:
             cluster.write_markers(cluster.places(0))
         if name == "x":
             cluster.write_markers()
-    machine = new_machine()
+    machine = Controller()
     machine.restore(cluster.machine.snapshot())
     machine.check()
     assert machine.image.transactions == cluster.machine.image.transactions

@@ -94,7 +94,7 @@ class Node:
     def image(self) -> ClusterImage | None:
         """The metadata that its process holds."""
         if self.quorum_node is not None:
-            return self.quorum_node.machine.image
+            return self.quorum_node.controller.image
         parts = self.parts
         return None if parts is None else parts.session.image
 
@@ -237,7 +237,7 @@ class Cluster:
             for node in self.quorum.values()
             if node.up and node.quorum_node is not None and node.quorum_node.is_leader
         ]
-        return max(leaders, key=lambda leader: leader.raft.term).machine.image if leaders else None
+        return max(leaders, key=lambda leader: leader.raft.term).controller.image if leaders else None
 
     def newest_image(self) -> ClusterImage | None:
         """The metadata of the quorum node that knows most."""

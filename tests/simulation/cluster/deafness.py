@@ -91,7 +91,7 @@ class DeafAreFenced:
         due_s = since_s + SESSION_S + SLACK_S
         if self._machine.now < due_s:
             return
-        known = leader.machine.image.brokers.get(number)
+        known = leader.controller.image.brokers.get(number)
         if known is not None and not known.fenced:
             what = (
                 f"broker {number} has heard nothing of quorum node {leader.config.node_id} since {since_s:.6f}; "

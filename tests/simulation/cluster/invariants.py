@@ -61,8 +61,8 @@ def _between_events(node: Node) -> bool:
 
 
 def _check_quorum_node(quorum_node: QuorumNode) -> None:
-    if quorum_node.machine is not None:
-        quorum_node.machine.check()
+    if quorum_node.controller is not None:
+        quorum_node.controller.check()
     if quorum_node.raft._core is not None:
         quorum_node.raft._core.check()
 

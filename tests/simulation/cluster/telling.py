@@ -46,7 +46,7 @@ class PartitionChanges:
         self._told: dict[tuple[str, int], PartitionState] = {}
 
     def observe(self, node: Node) -> None:
-        image = node.quorum_node.machine.image if node.quorum_node is not None else None
+        image = node.quorum_node.controller.image if node.quorum_node is not None else None
         if image is None or image.offset <= self._offset:
             return
         self._offset = image.offset

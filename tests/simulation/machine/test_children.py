@@ -163,7 +163,7 @@ def test_the_status_tells_how_it_ended() -> None:
     nothing_there = (
         "/simulated/alpha/q",
         "1",
-        "ottla.metadata_quorum.state.machine:new_machine",
+        "ottla.metadata_quorum.state.controller:Controller",
         "5",
         "",
         "0",

@@ -151,7 +151,7 @@ class SimulatedNode:
             self._event(lambda: self.running.receive(peer, directory_id, payload))
 
     def propose(self, command: bytes | None, done: Callable[[object, Exception | None], None]) -> None:
-        self._event(lambda: self.running.propose(command, done))
+        self._event(lambda: self.running.commands.propose(self.running.consensus, command, done))
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:
         self._world.network.send(self.node_id, peer, b"".join(parts))
