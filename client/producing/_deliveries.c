@@ -274,7 +274,7 @@ static PyObject *Delivery_await(Delivery *self)
 }
 
 static PyMethodDef Delivery_methods[] = {
-    {"_metadata", (PyCFunction)Delivery_metadata, METH_NOARGS, NULL},
+    {"metadata_if_acknowledged", (PyCFunction)Delivery_metadata, METH_NOARGS, NULL},
     {"__class_getitem__", generic, METH_O | METH_CLASS, NULL},
     {NULL},
 };

@@ -79,7 +79,7 @@ class DeliveryFields(Generic[FieldsT]):
 
     __iter__ = __await__  # as asyncio's own, for `yield from`
 
-    def _metadata(self) -> RecordMetadata | None:
+    def metadata_if_acknowledged(self) -> RecordMetadata | None:
         """Where the record stands, if it was acknowledged."""
         batch = self.batch
         if not batch.is_settled or batch.error is not None or self._cancelled:

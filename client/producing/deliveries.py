@@ -90,9 +90,9 @@ class RecordDelivery(DeliveryFields[BatchResult]):
 
     def result(self) -> RecordMetadata:
         """Where the record stands. Raises the KafkaError it failed with, CancelledError, InvalidStateError before."""
-        metadata = self._metadata()
+        metadata = self.metadata_if_acknowledged()
         if metadata is None and self.batch.parts and not self._cancelled:
-            metadata = self._now._metadata()
+            metadata = self._now.metadata_if_acknowledged()
         if metadata is None:
             error = self.exception()
             assert error is not None

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from .. import admin
 from .facade import Facade, blocking
+from .loop_thread import shared_loop
 
 
-class Admin(Facade[admin.Admin]):
+class Admin(Facade):
     """Creates, lists, describes, moves and deletes; see `ottla.Admin`. Every method raises KafkaError with what the
     cluster answered, RequestTimedOut when that takes longer than `request_timeout_ms`. What is given as `progress` is
     called on the thread of the clients' loop.
@@ -21,13 +22,12 @@ class Admin(Facade[admin.Admin]):
         client_id: str = "ottla-admin",
         request_timeout_ms: int = 30_000,
     ) -> None:
-        super().__init__(
-            admin.Admin(
-                bootstrap_servers=bootstrap_servers,
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-            )
+        client = admin.Admin(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
         )
+        super().__init__(client, shared_loop())
 
     create_topics = blocking(admin.Admin.create_topics)
     delete_topics = blocking(admin.Admin.delete_topics)

@@ -19,13 +19,14 @@ from ..options import shows_options
 from ..records import Committable, ConsumerRecord, TopicPartition
 from ..transactions.whole_transactions import CommittedTransaction
 from .facade import Facade, blocking, on_loop
+from .loop_thread import shared_loop
 
 if TYPE_CHECKING:
     import pyarrow
 
 
 @shows_options(*CONSUMER_GROUPS)
-class Consumer(Facade[consumer.Consumer]):
+class Consumer(Facade):
     """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign` names.
     The options are those of `ottla.Consumer`.
 
@@ -34,13 +35,15 @@ class Consumer(Facade[consumer.Consumer]):
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
-        super().__init__(consumer.Consumer(*topics, **options))
+        self._consumer = consumer.Consumer(*topics, **options)
+        self._loop = shared_loop()
+        super().__init__(self._consumer, self._loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and not self._loop.left_behind:
-            self._client.reading.finish()
+            self._consumer.reading.finish()
         self.stop()
 
     def __iter__(self) -> Self:
@@ -68,7 +71,7 @@ class Consumer(Facade[consumer.Consumer]):
         """
 
         async def now() -> None:
-            self._client.subscribe(topics, pattern, None if listener is None else _OnAThread(listener))
+            self._consumer.subscribe(topics, pattern, None if listener is None else _OnAThread(listener))
 
         self._loop.run(now())
 
@@ -76,7 +79,7 @@ class Consumer(Facade[consumer.Consumer]):
         """Read nothing more: leave the group, or drop what was assigned by hand."""
 
         async def gone() -> None:
-            await self._client.unsubscribe()
+            await self._consumer.unsubscribe()
 
         self._loop.run(gone(), timeout_ms=timeout_ms)
 
@@ -94,7 +97,7 @@ class Consumer(Facade[consumer.Consumer]):
         """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
         consumer's, or not any more.
         """
-        return self._loop.run(self._client.position(partition), timeout_ms=timeout_ms)
+        return self._loop.run(self._consumer.position(partition), timeout_ms=timeout_ms)
 
     # reading
 
@@ -105,9 +108,9 @@ class Consumer(Facade[consumer.Consumer]):
         self._loop.check()
         timeout(timeout_ms)
         deadline_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while (record := self._client.reading.one()) is None:
+        while (record := self._consumer.reading.one()) is None:
             left_ms = None if deadline_s is None else (deadline_s - time.monotonic()) * 1000
-            if not self._loop.run(self._client.reading.refill(left_ms)):
+            if not self._loop.run(self._consumer.reading.refill(left_ms)):
                 raise RequestTimedOut(f"no record came within {timeout_ms:g} ms of timeout_ms")
         return record
 
@@ -119,7 +122,7 @@ class Consumer(Facade[consumer.Consumer]):
         At most `max_records`, `max_poll_records` if not given, and never more than 2,000 at a time. Raises KafkaError,
         ClientClosed once stopped.
         """
-        work = self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        work = self._consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         return self._loop.run(work, unseen=self._read_again)
 
     def fetch_arrow(
@@ -130,7 +133,7 @@ class Consumer(Facade[consumer.Consumer]):
         include_headers: bool = False,
     ) -> pyarrow.RecordBatch:
         """What is there of these partitions, or of all, as columns. See `ottla.Consumer.fetch_arrow`."""
-        work = self._client.fetch_arrow(
+        work = self._consumer.fetch_arrow(
             *partitions, timeout_ms=timeout_ms, max_records=max_records, include_headers=include_headers
         )
         return self._loop.run(work, unseen=self._read_columns_again)
@@ -145,7 +148,7 @@ class Consumer(Facade[consumer.Consumer]):
         """Whole transactions, across all partitions assigned now, in the order in which they were committed. See
         `ottla.Consumer.transactions`; `contextlib.closing` is for leaving early.
         """
-        found = self._client.transactions(
+        found = self._consumer.transactions(
             after=after, buffer_bytes_max=buffer_bytes_max, passing_over=passing_over
         )
 
@@ -165,14 +168,14 @@ class Consumer(Facade[consumer.Consumer]):
 
     def lag(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
         """How many offsets lie before the end that this consumer can read to. See `ottla.Consumer.lag`."""
-        return self._loop.run(self._client.lag(partition), timeout_ms=timeout_ms)
+        return self._loop.run(self._consumer.lag(partition), timeout_ms=timeout_ms)
 
     def commit(
         self, offsets: Mapping[TopicPartition, Committable] | None = None, *, timeout_ms: float | None = None
     ) -> None:
         """Keep `offsets` (next to read) for the group; without them what was handed out so far, of every assigned
         partition. See `ottla.Consumer.commit`."""
-        self._loop.run(self._client.commit(offsets), timeout_ms=timeout_ms)
+        self._loop.run(self._consumer.commit(offsets), timeout_ms=timeout_ms)
 
     committable = on_loop(consumer.Consumer.committable)
     large_message_stats = on_loop(consumer.Consumer.large_message_stats)
@@ -185,13 +188,13 @@ class Consumer(Facade[consumer.Consumer]):
 
     def _read_again(self, unseen: dict[TopicPartition, list[ConsumerRecord]]) -> None:
         """A read was interrupted just when it had these: nobody has got them."""
-        for partition in unseen.keys() & self._client.assignment():
-            self._client.seek(partition, unseen[partition][0].offset)
+        for partition in unseen.keys() & self._consumer.assignment():
+            self._consumer.seek(partition, unseen[partition][0].offset)
 
     def _read_columns_again(self, unseen: pyarrow.RecordBatch) -> None:
         for partition, offset in first_offsets(unseen).items():
-            if partition in self._client.assignment():
-                self._client.seek(partition, offset)
+            if partition in self._consumer.assignment():
+                self._consumer.seek(partition, offset)
 
 
 class _OnAThread(RebalanceListener):

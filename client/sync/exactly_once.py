@@ -13,6 +13,7 @@ from ..exactly_once.batch import Made, NewRecord, OnError, Transform
 from ..exactly_once.options import ExactlyOnceOptions
 from ..records import ConsumerRecord, TopicPartition
 from .facade import Facade, on_loop
+from .loop_thread import shared_loop
 
 P = ParamSpec("P")
 
@@ -75,7 +76,7 @@ class ConsumedBatch:
         return not self._loop.left_behind and self._loop.run(self._inner.__aexit__(kind, error, trace))
 
 
-class ExactlyOnce(Facade[processor.ExactlyOnce]):
+class ExactlyOnce(Facade):
     """Turns records into others, each exactly once, whatever breaks. The options are those of `ottla.ExactlyOnce`.
 
     with ExactlyOnce("orders", group_id="copier") as copier:
@@ -94,23 +95,23 @@ class ExactlyOnce(Facade[processor.ExactlyOnce]):
         idle_timeout_ms: int | None = None,
         **options: Unpack[ExactlyOnceOptions],
     ) -> None:
-        super().__init__(
-            processor.ExactlyOnce(
-                *topics,
-                group_id=group_id,
-                pattern=pattern,
-                transactional_id=transactional_id,
-                transaction_timeout_ms=transaction_timeout_ms,
-                max_batch_records=max_batch_records,
-                max_batch_ms=max_batch_ms,
-                idle_timeout_ms=idle_timeout_ms,
-                **options,
-            )
+        self._processor = processor.ExactlyOnce(
+            *topics,
+            group_id=group_id,
+            pattern=pattern,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            max_batch_records=max_batch_records,
+            max_batch_ms=max_batch_ms,
+            idle_timeout_ms=idle_timeout_ms,
+            **options,
         )
+        self._loop = shared_loop()
+        super().__init__(self._processor, self._loop)
 
     def __iter__(self) -> Self:
         async def now() -> None:
-            aiter(self._client)
+            aiter(self._processor)
 
         self._loop.run(now())
         return self
@@ -119,7 +120,7 @@ class ExactlyOnce(Facade[processor.ExactlyOnce]):
         """The next batch; ends when there is nothing more to do."""
 
         async def following() -> batch.ConsumedBatch | None:
-            return await anext(self._client, None)
+            return await anext(self._processor, None)
 
         found = self._loop.run(following())
         if found is None:
@@ -135,7 +136,7 @@ class ExactlyOnce(Facade[processor.ExactlyOnce]):
         clients' own: they may call other clients, and `finish`.
         """
         handler = on_error if isinstance(on_error, str) else _on_a_thread(on_error)
-        self._loop.run(self._client.run(_on_a_thread(transform), on_error=handler))
+        self._loop.run(self._processor.run(_on_a_thread(transform), on_error=handler))
 
 
 def _on_a_thread(make: Callable[P, Made | Awaitable[Made]]) -> Callable[P, Awaitable[Made]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from ...protocol.errors import KafkaError
 from .. import producer
@@ -29,6 +29,7 @@ from ..writing.options import WRITER_GROUPS, WriterOptions
 from ..writing.record_writer import RecordWriter
 from .facade import Facade, blocking
 from .handover import Delivery, Handover, Sent, SpooledDelivery
+from .loop_thread import shared_loop
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
 WriterT_co = TypeVar("WriterT_co", bound=RecordWriter, covariant=True)
 
 
-class Writer(Facade[WriterT_co]):
+class Writer(Facade, Generic[WriterT_co]):
     """What sends records: the common part of Producer and TransactionWriter."""
 
     def __init__(self, client: WriterT_co) -> None:
-        super().__init__(client)
+        self._writer = client
+        self._loop = shared_loop()
+        super().__init__(client, self._loop)
         self._handover = Handover(self._loop, self._take)
         self._partitions: dict[str, frozenset[int]] = {}
         """Of topics to which something was sent: of these it is known that `_take` need not wait for them."""
@@ -64,7 +67,7 @@ class Writer(Facade[WriterT_co]):
         """
         self._loop.check()
         timeout(timeout_ms)
-        steps = self._client.steps
+        steps = self._writer.steps
         if FOR_ALL_THREADS and steps.is_plain(value, key, timestamp_ms, headers):
             self._handover.wait_until_empty(timeout_ms)  # nothing of this thread's may be overtaken
             placed = steps.append(topic, value, key, partition, timestamp_ms, headers)
@@ -104,7 +107,7 @@ class Writer(Facade[WriterT_co]):
 
         async def settled() -> RecordMetadata:
             await self._handover.settled()
-            return await self._client.send_and_wait(
+            return await self._writer.send_and_wait(
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
 
@@ -129,7 +132,7 @@ class Writer(Facade[WriterT_co]):
         async def sent() -> ColumnsSent:
             await self._handover.settled()
             return await (
-                await self._client.send_arrow(
+                await self._writer.send_arrow(
                     topic,
                     data,
                     key=key,
@@ -147,26 +150,26 @@ class Writer(Facade[WriterT_co]):
 
         async def flush() -> None:
             await self._handover.settled()
-            await self._client.flush()
+            await self._writer.flush()
 
         self._loop.run(flush(), timeout_ms=timeout_ms)
 
     partitions_for = blocking(RecordWriter.partitions_for)
 
     async def _stop(self) -> None:
-        if not self._client.steps.in_transactions:
+        if not self._writer.steps.in_transactions:
             await self._handover.settled()
-        await self._client.stop()
+        await self._writer.stop()
         await self._handover.settled()
 
     async def _first(self, sent: Sent) -> frozenset[int]:
         await self._handover.settled()
         await self._enqueue(sent)
-        return frozenset(await self._client.partitions_for(sent.topic))
+        return frozenset(await self._writer.partitions_for(sent.topic))
 
     async def _enqueue(self, sent: Sent) -> None:
         """The rest of `ottla.Producer.send`."""
-        steps, (topic, partition, record, size, delivery) = self._client.steps, sent
+        steps, (topic, partition, record, size, delivery) = self._writer.steps, sent
         steps.check_open()
         if steps.splits(record):
             delivery.follow(await steps.send_split(topic, partition, record))
@@ -188,12 +191,12 @@ class Writer(Facade[WriterT_co]):
             )
             sent.delivery.set_exception(failure)
         except KafkaError as error:
-            self._client.steps.lost(error)
+            self._writer.steps.lost(error)
             sent.delivery.set_exception(error)
         except (Exception, SystemExit) as error:  # a partitioner is the program's own
             failure = ClientError(f"the record cannot be sent: {error!r}")
             failure.__cause__ = error
-            self._client.steps.lost(failure)
+            self._writer.steps.lost(failure)
             sent.delivery.set_exception(failure)
 
 
@@ -294,21 +297,21 @@ class Producer(Writer[producer.Producer]):
     @property
     def spooled(self) -> Spooled:
         """What waits in the spool, and what keeps it there; all zero without one."""
-        return self._client.spooled
+        return self._writer.spooled
 
     def sync(self, *, timeout_ms: float | None = None) -> None:
         """Return once all records sent before are on the disk. See `ottla.Producer.sync`."""
-        self._loop.run(self._client.sync(), timeout_ms=timeout_ms)
+        self._loop.run(self._writer.sync(), timeout_ms=timeout_ms)
 
     def transaction(self, *, app_version: int | None = None) -> Transaction:
         """A transaction for a `with`: committed at the end of the block, aborted when that raises. See
         `ottla.Producer.transaction`.
         """
-        return Transaction(self, self._client.transaction(app_version=app_version))
+        return Transaction(self, self._writer.transaction(app_version=app_version))
 
     def begin(self, app_version: int | None = None, *, timeout_ms: float | None = None) -> Transaction:
         """Begin a transaction that other processes can join by its `token`. That takes a cluster of Ottla."""
-        return Transaction(self, self._loop.run(self._client.begin(app_version), timeout_ms=timeout_ms))
+        return Transaction(self, self._loop.run(self._writer.begin(app_version), timeout_ms=timeout_ms))
 
     begin_transaction = blocking(producer.Producer.begin_transaction)
 
@@ -320,7 +323,7 @@ class Producer(Writer[producer.Producer]):
 
         async def commit() -> None:
             await self._handover.settled()
-            await self._client.commit_transaction()
+            await self._writer.commit_transaction()
 
         self._loop.run(commit(), timeout_ms=timeout_ms)
 
@@ -328,7 +331,7 @@ class Producer(Writer[producer.Producer]):
         """Let nothing of the transaction count. Records not yet acknowledged fail with TransactionAborted."""
 
         async def abort() -> None:
-            await self._client.abort_transaction()
+            await self._writer.abort_transaction()
             await self._handover.settled()
 
         self._loop.run(abort(), timeout_ms=timeout_ms)
@@ -344,12 +347,12 @@ class Producer(Writer[producer.Producer]):
         either kind, its `group_metadata()`, or a name: see `ottla.Producer.send_offsets_to_transaction`.
         """
         member, places = who_and_where(group, offsets)
-        self._loop.run(self._client.send_offsets_to_transaction(places, member), timeout_ms=timeout_ms)
+        self._loop.run(self._writer.send_offsets_to_transaction(places, member), timeout_ms=timeout_ms)
 
     @property
     def last_app_version(self) -> int | None:
         """The `app_version` of the last commit under this transactional id that had one; None if there was none."""
-        return self._client.last_app_version
+        return self._writer.last_app_version
 
 
 @shows_options(*WRITER_GROUPS)
@@ -375,6 +378,6 @@ class TransactionWriter(Writer[writer.TransactionWriter]):
 
         async def finish() -> WriterReceipt:
             await self._handover.settled()
-            return await self._client.finish()
+            return await self._writer.finish()
 
         return self._loop.run(finish(), timeout_ms=timeout_ms)

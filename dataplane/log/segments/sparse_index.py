@@ -52,11 +52,14 @@ class SparseIndex:
         """
         if number < 0:
             number += len(self)
+        first, second = self.fields(number)
+        return first, second
+
+    def fields(self, number: int) -> tuple[int, ...]:
+        """All numbers of one entry, from the first on. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         if number < self._written:
-            pair = self._entry.unpack_from(self._mapped(), number * self._entry.size)
-        else:
-            pair = self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)
-        return pair[0], pair[1]
+            return self._entry.unpack_from(self._mapped(), number * self._entry.size)
+        return self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)
 
     def add(self, first: int, second: int) -> None:
         """Note an entry. The batch that it is about is in the log already, so a disk that takes no more entries now

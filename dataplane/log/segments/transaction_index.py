@@ -38,11 +38,8 @@ class TransactionIndex(SparseIndex):
 
     def transaction(self, number: int) -> AbortedTransaction:
         """One entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        if number < self._written:
-            fields = _ENTRY.unpack_from(self._mapped(), number * _ENTRY.size)
-        else:
-            fields = _ENTRY.unpack_from(self._tail, (number - self._written) * _ENTRY.size)
-        return AbortedTransaction._make(fields[1:])
+        _, *aborted = self.fields(number)
+        return AbortedTransaction._make(aborted)
 
     def transactions(self) -> list[AbortedTransaction]:
         """All. Raises KafkaError: KAFKA_STORAGE_ERROR."""
