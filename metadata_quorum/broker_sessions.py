@@ -33,7 +33,7 @@ from ..protocol.messages.transaction_questions import (
     AskTransactions,
     TransactionQuestion,
 )
-from ..protocol.transaction_table import Transaction
+from ..protocol.transaction_table import TransactionMetadata
 from .feed import FeedSnapshot, MetadataFeed, SnapshotBuilder
 from .link import Link
 
@@ -259,7 +259,7 @@ class BrokerSessions:
         logger.info("session of broker %d ended: %s", session.broker_id, reason)
         self.events.ended(session)
 
-    def tell_settled(self, transactions: Iterable[Transaction], image: ClusterImage) -> None:
+    def tell_settled(self, transactions: Iterable[TransactionMetadata], image: ClusterImage) -> None:
         """These have all their markers: their clients, and so the brokers they speak to, need not wait any longer."""
         by_broker: dict[int, list[SettledTransaction]] = {}
         for one in transactions:

@@ -12,7 +12,7 @@ from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
 from ..protocol.messages.quorum_commands import Session, decode_command, encode_command
 from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
 from ..protocol.messages.transaction_commands import ReportMarkers
-from ..protocol.transaction_table import Transaction
+from ..protocol.transaction_table import TransactionMetadata
 from .broker_sessions import BrokerSession
 from .feed import MetadataFeed
 from .history_check import HistoryCheck
@@ -34,7 +34,7 @@ class CommandIntake:
         duties: LeaderDuties,
         reports: MarkerReports,
         history: HistoryCheck,
-        tell_settled: Callable[[Iterable[Transaction]], None],
+        tell_settled: Callable[[Iterable[TransactionMetadata]], None],
     ) -> None:
         """`tell_settled` is given decided transactions that have all their markers."""
         self._node_id = node_id

@@ -13,7 +13,7 @@ from functools import partial
 
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.messages.transaction_commands import ReportMarkers
-from ..protocol.transaction_table import Place, Transaction
+from ..protocol.transaction_table import Place, TransactionMetadata
 from .raft.effects import Done
 from .state.transaction_markers import leader_epoch, reported
 
@@ -29,13 +29,13 @@ class ToldMarkers:
         #: number of the transaction, and which writers have their markers where, by the leadership that told it
         self._told: dict[str, tuple[int, dict[tuple[int, Place], int]]] = {}
 
-    def note(self, command: ReportMarkers) -> list[Transaction]:
+    def note(self, command: ReportMarkers) -> list[TransactionMetadata]:
         """The decided transactions that have their last marker by this."""
         image = self._image()
         broker = image.brokers.get(command.broker_id)
         if broker is None or broker.broker_epoch != command.broker_epoch:
             return []
-        named: dict[str, Transaction] = {}
+        named: dict[str, TransactionMetadata] = {}
         for transaction, producer_id, place in reported(image, command):
             name = transaction.transactional_id
             number, markers = self._told.get(name, (-1, {}))
@@ -57,7 +57,7 @@ class ToldMarkers:
         """This node leads no more."""
         self._told.clear()
 
-    def _is_settled(self, transaction: Transaction) -> bool:
+    def _is_settled(self, transaction: TransactionMetadata) -> bool:
         """A marker that an earlier leadership told of is not in this one's log for sure: it may have been elected
         uncleanly, and tells itself of what it has written."""
         _, markers = self._told[transaction.transactional_id]
@@ -81,7 +81,7 @@ class MarkerReports:
         #: what waits for the last one proposed, while that is on its way
         self._behind_last: list[Callable[[], None]] | None = None
 
-    def take(self, command: ReportMarkers, encoded: bytes, done: Done) -> list[Transaction]:
+    def take(self, command: ReportMarkers, encoded: bytes, done: Done) -> list[TransactionMetadata]:
         """Have it proposed soon, and `done` called with what becomes of it. The transactions that are over by it."""
         self._held.append((encoded, done))
         if self._timer is None:

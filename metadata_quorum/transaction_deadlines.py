@@ -16,7 +16,7 @@ from ..protocol.messages.transaction_commands import (
     ForgetTransactionalIds,
     OpenTransaction,
 )
-from ..protocol.transaction_table import Phase, Transaction, TransactionTable
+from ..protocol.transaction_table import Phase, TransactionMetadata, TransactionTable
 
 COMMAND_IDS_MAX = 400
 """Aborting so many holds up each quorum node for some ten milliseconds."""
@@ -60,7 +60,7 @@ class TransactionClocks:
         self._heap = [(due, name) for name, due in self._looks.items()]
         heapify(self._heap)
 
-    def changed(self, name: str, transaction: Transaction | None, now: float) -> None:
+    def changed(self, name: str, transaction: TransactionMetadata | None, now: float) -> None:
         """A transactional id is like this now; None if it is gone."""
         if transaction is None or transaction.phase is not Phase.ONGOING:
             self._open.pop(name, None)
@@ -120,7 +120,7 @@ class UnusedIds:
         self._newest_ms = max((one.updated_ms for one in table.by_id.values()), default=-1)
         self._left = []
 
-    def changed(self, transaction: Transaction | None) -> None:
+    def changed(self, transaction: TransactionMetadata | None) -> None:
         """A transactional id is like this now; None if it is gone."""
         if transaction is not None:
             self._newest_ms = max(self._newest_ms, transaction.updated_ms)

@@ -21,7 +21,14 @@ from ..protocol.messages.transaction_questions import (
     TransactionTold,
     WriterTold,
 )
-from ..protocol.transaction_table import Place, Transaction, TransactionTable, Writer, by_topic, places_of
+from ..protocol.transaction_table import (
+    Place,
+    TransactionMetadata,
+    TransactionTable,
+    Writer,
+    by_topic,
+    places_of,
+)
 
 ANSWER_BYTES_MAX = 256 * 1024
 """Only one writer's partitions that take more are told in one piece."""
@@ -58,7 +65,7 @@ def largest_cut(table: TransactionTable, places: Iterable[Place]) -> int:
     return least - 1
 
 
-def _is_outstanding(transaction: Transaction, places: Set[Place]) -> bool:
+def _is_outstanding(transaction: TransactionMetadata, places: Set[Place]) -> bool:
     return any(not writer.outstanding.isdisjoint(places) for writer in transaction.writers.values())
 
 
@@ -131,7 +138,7 @@ class _Page:
         self._transactions: list[TransactionIdTold] = []
         self._room = ANSWER_BYTES_MAX
 
-    def take(self, transaction: Transaction | None, producer_id: int) -> bool:
+    def take(self, transaction: TransactionMetadata | None, producer_id: int) -> bool:
         """Goes on to the next position; False if there is no room to."""
         if transaction is not None and self._passes(transaction):
             self._room -= _room_for(transaction)
@@ -147,7 +154,7 @@ class _Page:
         self.position += 1
         return True
 
-    def _passes(self, transaction: Transaction) -> bool:
+    def _passes(self, transaction: TransactionMetadata) -> bool:
         return (
             not self._phases or transaction.phase in self._phases
         ) and transaction.started_ms < self._started_before_ms
@@ -158,7 +165,7 @@ class _Page:
         return TransactionIdsTold(question=self._question, position=position, transactions=self._transactions)
 
 
-def _room_for(transaction: Transaction) -> int:
+def _room_for(transaction: TransactionMetadata) -> int:
     """Bytes that it takes at most, without its writers."""
     return _FIXED_BYTES + _CHARACTER_BYTES_MAX * len(transaction.transactional_id)
 
@@ -192,7 +199,7 @@ def _described(question: AskTransactions, table: TransactionTable) -> Transactio
     return TransactionsTold(question=question.question, answered=answered, transactions=told)
 
 
-def _told(transaction: Transaction, first_writer: int) -> TransactionTold:
+def _told(transaction: TransactionMetadata, first_writer: int) -> TransactionTold:
     return TransactionTold(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,

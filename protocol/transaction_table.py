@@ -90,7 +90,7 @@ class Writer:
 
 
 @dataclass(slots=True)
-class Transaction:
+class TransactionMetadata:
     """A transactional id, and its newest transaction."""
 
     transactional_id: str
@@ -160,11 +160,11 @@ class TransactionTable:
 
     def __init__(self) -> None:
         #: by transactional id
-        self.by_id: dict[str, Transaction] = {}
+        self.by_id: dict[str, TransactionMetadata] = {}
         #: producer ids of owners and of writers in open and decided transactions
-        self.by_producer: dict[int, Transaction] = {}
+        self.by_producer: dict[int, TransactionMetadata] = {}
         #: open and decided transactions with a partition outstanding, by producer id of the writer
-        self._at_place: defaultdict[Place, dict[int, Transaction]] = defaultdict(dict)
+        self._at_place: defaultdict[Place, dict[int, TransactionMetadata]] = defaultdict(dict)
         #: transactional ids whose markers are being written
         self.decided: set[str] = set()
         self.next_commit_index = 0
@@ -178,11 +178,11 @@ class TransactionTable:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def at(self, place: Place) -> Mapping[int, Transaction]:
+    def at(self, place: Place) -> Mapping[int, TransactionMetadata]:
         """The transactions that are outstanding in a partition, by producer id of the writer."""
         return self._at_place.get(place, {})
 
-    def writer(self, producer_id: int) -> tuple[Transaction, Writer] | None:
+    def writer(self, producer_id: int) -> tuple[TransactionMetadata, Writer] | None:
         """Who writes under a producer id now, in an open or decided transaction."""
         transaction = self.by_producer.get(producer_id)
         writer = transaction.writers.get(producer_id) if transaction is not None else None
@@ -219,7 +219,7 @@ class TransactionTable:
     def _take(self, record: TransactionRecord) -> None:
         transaction = self.by_id.get(record.transactional_id)
         if transaction is None:
-            transaction = self.by_id[record.transactional_id] = Transaction(record.transactional_id)
+            transaction = self.by_id[record.transactional_id] = TransactionMetadata(record.transactional_id)
         if record.replaces:
             self._forget_writers(transaction)
         if transaction.producer_id != record.producer_id:
@@ -293,17 +293,17 @@ class TransactionTable:
             self._forget_writers(transaction)
             self.by_producer[transaction.producer_id] = transaction
 
-    def _forget_writers(self, transaction: Transaction) -> None:
+    def _forget_writers(self, transaction: TransactionMetadata) -> None:
         for producer_id, writer in transaction.writers.items():
             self._leave_all(transaction, writer)
             self.by_producer.pop(producer_id, None)
         transaction.writers.clear()
 
-    def _leave_all(self, transaction: Transaction, writer: Writer) -> None:
+    def _leave_all(self, transaction: TransactionMetadata, writer: Writer) -> None:
         for place in list(writer.outstanding):
             self._leave(transaction, writer, place)
 
-    def _leave(self, transaction: Transaction, writer: Writer, place: Place) -> None:
+    def _leave(self, transaction: TransactionMetadata, writer: Writer, place: Place) -> None:
         writer.outstanding.remove(place)
         transaction.lacking[place] -= 1
         if not transaction.lacking[place]:
@@ -313,7 +313,7 @@ class TransactionTable:
         if not here:
             del self._at_place[place]
 
-    def _known(self, transactional_id: str) -> Transaction:
+    def _known(self, transactional_id: str) -> TransactionMetadata:
         transaction = self.by_id.get(transactional_id)
         if transaction is None:
             raise TransactionInconsistent(f"a record is about {transactional_id!r}, which is not known")
@@ -360,7 +360,7 @@ class TransactionTable:
         if self.decided != {name for name, one in self.by_id.items() if one.phase.is_decided}:
             raise TransactionInconsistent(f"{self.decided} are not the decided ones")
 
-    def _check_one(self, name: str, transaction: Transaction) -> None:
+    def _check_one(self, name: str, transaction: TransactionMetadata) -> None:
         phase = transaction.phase
         wrong = (
             transaction.transactional_id != name
@@ -379,12 +379,12 @@ class TransactionTable:
             )
 
 
-def _into_pool(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
+def _into_pool(transaction: TransactionMetadata, producer_id: int, producer_epoch: int) -> None:
     transaction.pool.pop(producer_id, None)
     transaction.pool[producer_id] = producer_epoch
 
 
-def _committed(transaction: Transaction) -> list[int]:
+def _committed(transaction: TransactionMetadata) -> list[int]:
     return sorted(one.producer_id for one in transaction.writers.values() if one.committed)
 
 
@@ -403,7 +403,7 @@ def by_topic(places: Iterable[Place]) -> list[WriterPartitions]:
     return [WriterPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
 
 
-def transaction_record(transaction: Transaction, *, replaces: bool = False) -> TransactionRecord:
+def transaction_record(transaction: TransactionMetadata, *, replaces: bool = False) -> TransactionRecord:
     """The record of its state, without its writers."""
     broker, epoch, connection = transaction.session
     return TransactionRecord(
@@ -429,7 +429,7 @@ def transaction_record(transaction: Transaction, *, replaces: bool = False) -> T
     )
 
 
-def aborted_places(transaction: Transaction) -> list[AbortedPlace]:
+def aborted_places(transaction: TransactionMetadata) -> list[AbortedPlace]:
     """Where its owner has aborted something under its present epoch, as records name that."""
     return [
         AbortedPlace(topic_id=topic_id, partition=index, number=number)
@@ -438,7 +438,7 @@ def aborted_places(transaction: Transaction) -> list[AbortedPlace]:
 
 
 def writer_record(
-    transaction: Transaction, writer: Writer, places: Iterable[Place]
+    transaction: TransactionMetadata, writer: Writer, places: Iterable[Place]
 ) -> TransactionWriterRecord:
     """The record by which a writer comes, or writes to more partitions."""
     return TransactionWriterRecord(
@@ -450,7 +450,7 @@ def writer_record(
 
 
 def settled_record(
-    transaction: Transaction, writer: Writer, places: Iterable[Place], *, completes: bool = False
+    transaction: TransactionMetadata, writer: Writer, places: Iterable[Place], *, completes: bool = False
 ) -> TransactionSettledRecord:
     """The record by which partitions of a writer are settled."""
     return TransactionSettledRecord(
@@ -461,7 +461,7 @@ def settled_record(
     )
 
 
-def records_of(transaction: Transaction) -> Iterator[TransactionalRecord]:
+def records_of(transaction: TransactionMetadata) -> Iterator[TransactionalRecord]:
     """Records that tell all there is about a transaction to somebody who may know an earlier one."""
     first = transaction_record(transaction, replaces=True)
     first.aborted = aborted_places(transaction)

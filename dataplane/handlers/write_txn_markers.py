@@ -33,7 +33,7 @@ from ...protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ...protocol.transaction_table import Phase, Transaction
+from ...protocol.transaction_table import Phase, TransactionMetadata
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
@@ -136,7 +136,7 @@ class WriteTxnMarkersHandlers:
             await self._abort_unknown(marker, partition, entry)
 
     async def _abort_known(
-        self, marker: WritableTxnMarker, transaction: Transaction, entry: ProducerEntry | None
+        self, marker: WritableTxnMarker, transaction: TransactionMetadata, entry: ProducerEntry | None
     ) -> None:
         writer = transaction.writers[marker.producer_id]
         name, number = transaction.transactional_id, transaction.number

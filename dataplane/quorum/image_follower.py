@@ -14,7 +14,7 @@ from enum import Enum
 from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.messages.metadata_records import PartitionRecord, decode_record
 from ...protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
-from ...protocol.transaction_table import Place, Transaction
+from ...protocol.transaction_table import Place, TransactionMetadata
 
 
 class Fold(Enum):
@@ -88,7 +88,7 @@ class ImageFollower:
             if not self._is_told_of(transaction):
                 table.forget(transaction.transactional_id)
 
-    def _is_told_of(self, transaction: Transaction) -> bool:
+    def _is_told_of(self, transaction: TransactionMetadata) -> bool:
         return transaction.session[0] == self._broker_id or any(map(self._has_replica, transaction.lacking))
 
     def _has_replica(self, place: Place) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from ...protocol.cluster_image import NO_LEADER, ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.transaction_table import Place, Transaction
+from ...protocol.transaction_table import Place, TransactionMetadata
 
 
 class CompletionWaits:
@@ -88,5 +88,5 @@ class CompletionWaits:
         return state is not None and state.leader != NO_LEADER
 
 
-def _places(transaction: Transaction) -> set[Place]:
+def _places(transaction: TransactionMetadata) -> set[Place]:
     return {place for _, place in transaction.outstanding}

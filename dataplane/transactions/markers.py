@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMarker, WrittenMarkers
-from ...protocol.transaction_table import Place, Transaction, Writer
+from ...protocol.transaction_table import Place, TransactionMetadata, Writer
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..log.producers.producer_state import NO_NUMBER
 from ..quorum.access import Quorum
@@ -158,7 +158,7 @@ class Markers:
         if transaction.number == number and writer is not None and place in writer.outstanding:
             self._write(partition, transaction, writer)
 
-    def _write(self, partition: Partition, transaction: Transaction, writer: Writer) -> None:
+    def _write(self, partition: Partition, transaction: TransactionMetadata, writer: Writer) -> None:
         """Unless a former leader has: then it is enough that it is replicated.
 
         Where in the log it is then, nobody knows, only that it is below the log end. That is enough: below it nothing
@@ -218,7 +218,9 @@ class Markers:
         for one in owed:
             self._write_owed(one)
 
-    def _abort_what_is_older(self, partition: Partition, transaction: Transaction, writer: Writer) -> bool:
+    def _abort_what_is_older(
+        self, partition: Partition, transaction: TransactionMetadata, writer: Writer
+    ) -> bool:
         """What is open in the log may be of a transaction whose abort was lost with the former leader: the commit of
         the producer's next one is not to commit it, while its own must not be torn. Where the log has the marker of
         what the producer has aborted here last, or there is no such thing under its epoch, all is its own. Else nothing
@@ -321,7 +323,7 @@ class Markers:
         return partition.topic_id, partition.index
 
 
-def _has_marker(partition: Partition, transaction: Transaction, writer: Writer) -> bool:
+def _has_marker(partition: Partition, transaction: TransactionMetadata, writer: Writer) -> bool:
     """Whether a former leader has written it into this log. Commit indexes rise along a log, so it has if one with a
     higher index is there, and nothing is open: where the log was copied from behind deleted records, the producer may
     be unknown. Equal ones say nothing: those of a transaction's writers come in any order. A marker that is written

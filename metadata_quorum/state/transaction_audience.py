@@ -13,7 +13,7 @@ from ...protocol.messages.metadata_records import Record
 from ...protocol.messages.transaction_commands import ClientOrigin
 from ...protocol.transaction_table import (
     Place,
-    Transaction,
+    TransactionMetadata,
     Writer,
     aborted_places,
     records_of,
@@ -32,7 +32,9 @@ def tell_all(work: Workspace, record: Record) -> None:
     work.emit(record)
 
 
-def audience(work: Workspace, transaction: Transaction | None, more: Iterable[Place] = ()) -> Audience:
+def audience(
+    work: Workspace, transaction: TransactionMetadata | None, more: Iterable[Place] = ()
+) -> Audience:
     """Who knows of it, or has to once it has `more` partitions."""
     brokers: set[int] = set()
     if transaction is not None:
@@ -45,7 +47,7 @@ def audience(work: Workspace, transaction: Transaction | None, more: Iterable[Pl
     return frozenset(brokers)
 
 
-def introduce(work: Workspace, transaction: Transaction, newcomers: Audience) -> None:
+def introduce(work: Workspace, transaction: TransactionMetadata, newcomers: Audience) -> None:
     """Tell brokers that did not know it all there is about a transaction."""
     if newcomers:
         for record in list(records_of(transaction)):
@@ -83,11 +85,11 @@ class Telling:
             introduce(self._work, self.transaction, self._wanted - self._known)
 
     @property
-    def transaction(self) -> Transaction:
+    def transaction(self) -> TransactionMetadata:
         """As it is now."""
         return self._work.image.transactions.by_id[self._id]
 
-    def state(self, changed: Transaction, *, replaces: bool = False) -> None:
+    def state(self, changed: TransactionMetadata, *, replaces: bool = False) -> None:
         """It is like this now, but for its writers; with `replaces` it has none any more. Who has not known it learns
         by that, too, what was aborted under its epoch (rule T11)."""
         if self._origin is not None:

@@ -52,7 +52,7 @@ from ...protocol.messages.transaction_commands import (
     VerifyTransaction,
 )
 from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
-from ...protocol.transaction_table import Phase, Place, Recovery, Transaction, places_of
+from ...protocol.transaction_table import Phase, Place, Recovery, TransactionMetadata, places_of
 from .brokers import current
 from .producer_ids import next_producer_id
 from .transaction_audience import Telling, tell_all
@@ -70,7 +70,7 @@ def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdRe
     """A producer id and the next epoch. Whoever had an earlier one is fenced from here on."""
     transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
-        fresh = Transaction(
+        fresh = TransactionMetadata(
             command.transactional_id,
             next_producer_id(work),
             0,
@@ -103,14 +103,16 @@ def _recovery(command: InitTransactionalId) -> Recovery:
     return Recovery.POSSIBLE if command.recovers else Recovery.NEVER
 
 
-def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:
+def _may_be_of(transaction: TransactionMetadata, producer_id: int, epoch: int) -> bool:
     """Whether a producer that comes with this may go on (KIP-360)."""
     return producer_id == transaction.producer_id or (
         producer_id == transaction.last_producer_id and epoch >= EPOCH_LAST
     )
 
 
-def _next_epoch(work: Workspace, transaction: Transaction, expected: int | None) -> Transaction:
+def _next_epoch(
+    work: Workspace, transaction: TransactionMetadata, expected: int | None
+) -> TransactionMetadata:
     """As it is with the next epoch; the same if `expected` says that this answer is asked for again."""
     current = transaction.producer_epoch
     if expected is not None and expected not in (current, transaction.last_producer_epoch):
@@ -130,7 +132,7 @@ def _next_epoch(work: Workspace, transaction: Transaction, expected: int | None)
 
 
 def _initialized(
-    work: Workspace, changed: Transaction, command: InitTransactionalId
+    work: Workspace, changed: TransactionMetadata, command: InitTransactionalId
 ) -> InitTransactionalIdResult:
     with Telling(work, changed.transactional_id, command.origin) as telling:
         telling.state(changed)
@@ -170,7 +172,7 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
     return AddToTransactionResult(number=telling.transaction.number)
 
 
-def _begun(transaction: Transaction, now_ms: int) -> Transaction:
+def _begun(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     number = transaction.number + 1 if transaction.number < _NUMBER_LAST else 1
     return replace(
         transaction,
@@ -237,7 +239,7 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
     return _decide_as_asked(work, transaction, command)
 
 
-def _is_repeated(transaction: Transaction, command: EndTransaction) -> bool:
+def _is_repeated(transaction: TransactionMetadata, command: EndTransaction) -> bool:
     """Whether the answer to this very request may have been lost, or the cluster has done by itself what is asked."""
     if transaction.phase in (Phase.EMPTY, Phase.ONGOING):
         return False
@@ -249,13 +251,13 @@ def _is_repeated(transaction: Transaction, command: EndTransaction) -> bool:
     return told == (transaction.producer_id, transaction.producer_epoch)
 
 
-def _was_committed(transaction: Transaction, command: EndTransaction) -> bool:
+def _was_committed(transaction: TransactionMetadata, command: EndTransaction) -> bool:
     """Whether the application version of a commit is not above the last one: then the transaction is aborted."""
     return command.commits and 0 <= command.app_version <= transaction.app_version
 
 
 def _decide_as_asked(
-    work: Workspace, transaction: Transaction, command: EndTransaction
+    work: Workspace, transaction: TransactionMetadata, command: EndTransaction
 ) -> EndTransactionResult:
     chosen = _chosen(transaction, command.writers) if command.commits else set()
     was_committed = _was_committed(transaction, command)
@@ -273,7 +275,7 @@ def _decide_as_asked(
     return _ended(decided, was_committed=was_committed)
 
 
-def _chosen(transaction: Transaction, writers: Iterable[ChosenWriter]) -> set[int]:
+def _chosen(transaction: TransactionMetadata, writers: Iterable[ChosenWriter]) -> set[int]:
     chosen = set()
     for one in writers:
         writer = transaction.writers.get(one.producer_id)
@@ -289,7 +291,7 @@ def _chosen(transaction: Transaction, writers: Iterable[ChosenWriter]) -> set[in
 
 def _decide(
     work: Workspace,
-    changed: Transaction,
+    changed: TransactionMetadata,
     commits: bool,
     chosen: set[int],
     origin: ClientOrigin | None = None,
@@ -311,7 +313,7 @@ def _decide(
         )
 
 
-def _ended(transaction: Transaction, *, was_committed: bool) -> EndTransactionResult:
+def _ended(transaction: TransactionMetadata, *, was_committed: bool) -> EndTransactionResult:
     return EndTransactionResult(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
@@ -326,7 +328,7 @@ def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
     committed before. Whoever finds it counts its time anew, as the clocks of nodes do by `started_ms`."""
     transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
-        transaction = Transaction(command.transactional_id, next_producer_id(work), 0)
+        transaction = TransactionMetadata(command.transactional_id, next_producer_id(work), 0)
     elif 0 <= command.app_version <= transaction.app_version:
         return FindOrBeginResult(was_committed=True)
     elif transaction.phase.is_decided:
@@ -374,7 +376,7 @@ def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
     return JoinTransactionResult(producer_id=producer_id, producer_epoch=epoch)
 
 
-def _free_in_pool(transaction: Transaction) -> tuple[int, int] | None:
+def _free_in_pool(transaction: TransactionMetadata) -> tuple[int, int] | None:
     """A producer id that nobody writes under now, and its next epoch. Those in use are the last of the pool."""
     if len(transaction.pool) < len(transaction.writers):
         return None  # All are in use, and the owner writes, too.
@@ -460,7 +462,7 @@ def delete(work: Workspace, command: DeleteTransactionalId) -> PlainResult:
     return PlainResult()
 
 
-def abort_by_itself(work: Workspace, transaction: Transaction) -> None:
+def abort_by_itself(work: Workspace, transaction: TransactionMetadata) -> None:
     """Abort an open transaction whose producer did not ask for that. The epoch rises, so that neither batches nor a
     commit of the former one count; the producer may take up the next one, if it can ask for it (rule T6)."""
     if transaction.recovery is Recovery.NEVER:
@@ -471,7 +473,7 @@ def abort_by_itself(work: Workspace, transaction: Transaction) -> None:
     _decide(work, replace(changed, recovery=Recovery.OFFERED), False, set())
 
 
-def abort_and_fence(work: Workspace, transaction: Transaction) -> None:
+def abort_and_fence(work: Workspace, transaction: TransactionMetadata) -> None:
     """Abort an open transaction for good: whoever has its epoch is refused from here on."""
     assert transaction.phase is Phase.ONGOING, transaction
     fenced = replace(
@@ -486,7 +488,7 @@ def abort_and_fence(work: Workspace, transaction: Transaction) -> None:
 # ------------------------------------------------------------ refusals
 
 
-def _known(work: Workspace, transactional_id: str) -> Transaction:
+def _known(work: Workspace, transactional_id: str) -> TransactionMetadata:
     transaction = work.image.transactions.by_id.get(transactional_id)
     if transaction is None:
         raise KafkaError(
@@ -495,7 +497,7 @@ def _known(work: Workspace, transactional_id: str) -> Transaction:
     return transaction
 
 
-def _check_not_aborted(transaction: Transaction, producer_id: int, epoch: int) -> None:
+def _check_not_aborted(transaction: TransactionMetadata, producer_id: int, epoch: int) -> None:
     """KafkaError: TRANSACTION_ABORTABLE if an abort, or the next epoch, is what the producer should ask for."""
     if transaction.may_recover(producer_id, epoch):
         raise KafkaError(
@@ -505,14 +507,14 @@ def _check_not_aborted(transaction: Transaction, producer_id: int, epoch: int) -
         )
 
 
-def _unmapped(transaction: Transaction, producer_id: int) -> KafkaError:
+def _unmapped(transaction: TransactionMetadata, producer_id: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"{transaction.transactional_id!r} has producer id {transaction.producer_id}, not {producer_id}",
     )
 
 
-def _fenced(transaction: Transaction) -> KafkaError:
+def _fenced(transaction: TransactionMetadata) -> KafkaError:
     return KafkaError(
         ErrorCode.PRODUCER_FENCED,
         f"{transaction.transactional_id!r} is at epoch {transaction.producer_epoch} of producer id "
@@ -520,7 +522,7 @@ def _fenced(transaction: Transaction) -> KafkaError:
     )
 
 
-def _concurrent(transaction: Transaction) -> KafkaError:
+def _concurrent(transaction: TransactionMetadata) -> KafkaError:
     return KafkaError(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         f"transaction {transaction.number} of {transaction.transactional_id!r} is not complete yet",

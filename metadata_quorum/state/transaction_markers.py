@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ...protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.transaction_commands import ReportMarkers
-from ...protocol.transaction_table import Phase, Place, Transaction
+from ...protocol.transaction_table import Phase, Place, TransactionMetadata
 from . import brokers
 from .transaction_audience import Telling, introduce
 from .transaction_decisions import abort_by_itself
@@ -27,7 +27,7 @@ def report(work: Workspace, command: ReportMarkers) -> PlainResult:
     return PlainResult()
 
 
-def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[Transaction, int, Place]]:
+def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[TransactionMetadata, int, Place]]:
     """The markers of a report that are owed still, by the leadership that reports them: of which decided transaction,
     of which writer's producer id, where."""
     for written in command.partitions:
@@ -94,7 +94,7 @@ def _settle(work: Workspace, producer_id: int, places: set[Place]) -> None:
         telling.settled(writer, places)
 
 
-def _distinct(work: Workspace, place: Place) -> list[Transaction]:
+def _distinct(work: Workspace, place: Place) -> list[TransactionMetadata]:
     """The transactions that are outstanding there, each once however many write in it."""
     here = work.image.transactions.at(place).values()
     return list({transaction.transactional_id: transaction for transaction in here}.values())

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ClientOrigin
-from ...protocol.transaction_table import Phase, Transaction
+from ...protocol.transaction_table import Phase, TransactionMetadata
 
 
-def check_session(transaction: Transaction, origin: ClientOrigin) -> None:
+def check_session(transaction: TransactionMetadata, origin: ClientOrigin) -> None:
     """Refuse what comes neither on the connection that was used last nor on one that was made after that use.
 
     KafkaError: NETWORK_EXCEPTION, whereupon the broker closes the connection without an answer: a client that is alive
@@ -29,7 +29,7 @@ def check_session(transaction: Transaction, origin: ClientOrigin) -> None:
     )
 
 
-def check_session_of_epoch(transaction: Transaction, origin: ClientOrigin) -> None:
+def check_session_of_epoch(transaction: TransactionMetadata, origin: ClientOrigin) -> None:
     """The same for a request with the present epoch. As long as that is fresh from InitTransactionalId nothing with it
     can have been delayed, on whatever connection it comes: some clients have one for InitProducerId, and another for
     what follows.
@@ -40,7 +40,9 @@ def check_session_of_epoch(transaction: Transaction, origin: ClientOrigin) -> No
         check_session(transaction, origin)
 
 
-def with_session(transaction: Transaction, origin: ClientOrigin, metadata_offset: int) -> Transaction:
+def with_session(
+    transaction: TransactionMetadata, origin: ClientOrigin, metadata_offset: int
+) -> TransactionMetadata:
     """As it is once its command counts; its first record takes the image to `metadata_offset`."""
     return replace(
         transaction,

@@ -16,7 +16,7 @@ HandleT = TypeVar("HandleT")
 HandleT_co = TypeVar("HandleT_co", covariant=True)
 
 
-class Transaction(Protocol[HandleT_co]):
+class OutsideTransaction(Protocol[HandleT_co]):
     """An open transaction of the outside system, in which nobody else may change the progress of the query."""
 
     @property
@@ -37,7 +37,7 @@ class Transaction(Protocol[HandleT_co]):
 class Progress(Protocol[HandleT_co]):
     """Where the numbers of committed batches are kept: in the system that the data goes to."""
 
-    def transaction(self, name: str, target: str) -> AbstractContextManager[Transaction[HandleT_co]]:
+    def transaction(self, name: str, target: str) -> AbstractContextManager[OutsideTransaction[HandleT_co]]:
         """Begin one, with the progress of this query and target locked; commit at the end, roll back what raises."""
 
 

@@ -19,7 +19,7 @@ from ottla.metadata_quorum.transaction_deadlines import (
 )
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
-from ottla.protocol.transaction_table import Phase, Transaction, TransactionTable
+from ottla.protocol.transaction_table import Phase, TransactionMetadata, TransactionTable
 
 from .state.transactional import Transactions
 
@@ -28,14 +28,14 @@ TICK_S = 0.25
 """So that sums of times are exact."""
 
 
-def table_of(*transactions: Transaction) -> TransactionTable:
+def table_of(*transactions: TransactionMetadata) -> TransactionTable:
     table = TransactionTable()
     table.by_id = {one.transactional_id: one for one in transactions}
     return table
 
 
-def ongoing(name: str, number: int = 1, timeout_ms: int = 1000) -> Transaction:
-    return Transaction(name, number=number, phase=Phase.ONGOING, timeout_ms=timeout_ms)
+def ongoing(name: str, number: int = 1, timeout_ms: int = 1000) -> TransactionMetadata:
+    return TransactionMetadata(name, number=number, phase=Phase.ONGOING, timeout_ms=timeout_ms)
 
 
 def names(command: ExpireTransactions | ForgetTransactionalIds | None) -> list[str]:
@@ -66,7 +66,7 @@ class Watched:
     due: dict[str, float] = field(default_factory=dict)
 
     def step(self, what: str, name: str, timeout_ms: int) -> None:
-        one = self.table.by_id.setdefault(name, Transaction(name))
+        one = self.table.by_id.setdefault(name, TransactionMetadata(name))
         is_open = one.phase is Phase.ONGOING
         match what:
             case "begin" if not is_open:
@@ -144,8 +144,8 @@ def test_many_ids_that_have_gone_on_to_the_next_transaction_delay_others_by_some
 # Unused ids
 
 
-def used(name: str, days: float, phase: Phase = Phase.COMPLETE_COMMIT) -> Transaction:
-    return Transaction(name, number=1, phase=phase, updated_ms=round(days * DAY_MS))
+def used(name: str, days: float, phase: Phase = Phase.COMPLETE_COMMIT) -> TransactionMetadata:
+    return TransactionMetadata(name, number=1, phase=phase, updated_ms=round(days * DAY_MS))
 
 
 def forgotten(table: TransactionTable, wall_days: float) -> list[str]:
@@ -164,7 +164,7 @@ def test_ids_are_forgotten_when_they_are_unused_for_long_and_nothing_is_open() -
         used("open", 80, Phase.ONGOING),
         used("decided", 80, Phase.PREPARE_COMMIT),
         used("empty", 80, Phase.EMPTY),
-        Transaction("never stamped"),
+        TransactionMetadata("never stamped"),
         replace(used("has an application version", 80), app_version=0),
     )
     assert sorted(forgotten(table, 100)) == ["empty", "old"]

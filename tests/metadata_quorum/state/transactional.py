@@ -27,7 +27,7 @@ from ottla.protocol.messages.reassignment_commands import (
     TopicReassignment,
     WantedReplicas,
 )
-from ottla.protocol.transaction_table import Phase, Place, Transaction, by_topic
+from ottla.protocol.transaction_table import Phase, Place, TransactionMetadata, by_topic
 
 from .harness import Cluster, assigned
 
@@ -66,7 +66,7 @@ class Transactions(Cluster):
     def places(self, *indexes: int, topic: str = "t") -> set[Place]:
         return {(self.topic_id(topic), index) for index in indexes}
 
-    def state(self, name: str = "x") -> Transaction:
+    def state(self, name: str = "x") -> TransactionMetadata:
         return self.machine.image.transactions.by_id[name]
 
     # Commands of a client that makes a connection for each, to a broker that has seen everything
@@ -217,7 +217,7 @@ class Transactions(Cluster):
             assert known == transaction or _but_for_the_pool(known, transaction), (broker, known, transaction)
 
 
-def _but_for_the_pool(known: Transaction, transaction: Transaction) -> bool:
+def _but_for_the_pool(known: TransactionMetadata, transaction: TransactionMetadata) -> bool:
     """Brokers have no use for it."""
     pool, known.pool = known.pool, transaction.pool
     try:

@@ -13,7 +13,7 @@ from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum import transaction_questions
 from ottla.metadata_quorum.marker_reports import ToldMarkers
 from ottla.metadata_quorum.state import transaction_decisions
-from ottla.protocol.transaction_table import Place, Transaction, TransactionTable, Writer
+from ottla.protocol.transaction_table import Place, TransactionMetadata, TransactionTable, Writer
 from tests.simulation.cluster.planting import mutant
 
 
@@ -28,7 +28,7 @@ def end_told_before_all_markers() -> Iterator[None]:
     """T has written to P and Q. P's leader reports its marker, and T's producer is told that T is committed. Whoever
     reads Q now gets to the last stable offset, which is below T, and finds nothing."""
 
-    def at_first(_self: ToldMarkers, _transaction: Transaction) -> bool:
+    def at_first(_self: ToldMarkers, _transaction: TransactionMetadata) -> bool:
         return True
 
     with patch.object(ToldMarkers, "_is_settled", at_first):
@@ -82,7 +82,7 @@ def writer_epoch_not_raised() -> Iterator[None]:
     the number of T's first batch: it is told that this is there already."""
     free = transaction_decisions._free_in_pool
 
-    def as_it_was(transaction: Transaction) -> tuple[int, int] | None:
+    def as_it_was(transaction: TransactionMetadata) -> tuple[int, int] | None:
         found = free(transaction)
         return None if found is None else (found[0], found[1] - 1)
 
@@ -102,7 +102,9 @@ def own_commit_torn_by_unclean_election() -> Iterator[None]:
     is in Q alone."""
     abort = Markers._abort_what_is_older
 
-    def of_no_epoch(self: Markers, partition: Partition, transaction: Transaction, writer: Writer) -> bool:
+    def of_no_epoch(
+        self: Markers, partition: Partition, transaction: TransactionMetadata, writer: Writer
+    ) -> bool:
         return abort(self, partition, transaction, replace(writer, producer_epoch=-1))
 
     with patch.object(Markers, "_abort_what_is_older", of_no_epoch):

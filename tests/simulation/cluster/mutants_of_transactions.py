@@ -17,7 +17,7 @@ from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.state import transaction_decisions, transaction_markers
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.transaction_table import Transaction
+from ottla.protocol.transaction_table import TransactionMetadata
 from tests.simulation.cluster.planting import mutant
 
 
@@ -145,7 +145,7 @@ def delayed_end_taken() -> Iterator[None]:
     """The EndTxn that commits T is held up; the client asks again over a new connection and is answered. It begins U
     and writes half of it. What was held up arrives: U is committed, half of it."""
 
-    def any_connection(_transaction: Transaction, _origin: object) -> None:
+    def any_connection(_transaction: TransactionMetadata, _origin: object) -> None:
         return
 
     with (
@@ -165,7 +165,7 @@ def timeout_keeps_epoch() -> Iterator[None]:
     """T's producer is paused, T is aborted. It wakes and adds another partition, which begins the next transaction, as
     far as the quorum knows. It commits: it is told that T is committed, and half of T is."""
 
-    def keeps(work: Any, transaction: Transaction) -> None:
+    def keeps(work: Any, transaction: TransactionMetadata) -> None:
         transaction_decisions._decide(work, replace(transaction, last_producer_epoch=-1), False, set())
 
     with (
@@ -208,7 +208,7 @@ def every_writer_committed() -> Iterator[None]:
     """A worker writes half of its part and is killed. Another one writes all of it, and the driver commits with the
     receipt of that one: half of the part is there twice."""
 
-    def everyone(transaction: Transaction, _writers: object) -> set[int]:
+    def everyone(transaction: TransactionMetadata, _writers: object) -> set[int]:
         return set(transaction.writers)
 
     with patch.object(transaction_decisions, "_chosen", everyone):
@@ -225,7 +225,7 @@ def version_committed_again() -> Iterator[None]:
     """A driver commits batch 7 and dies before it has noted that. Its successor does batch 7 again and commits it:
     everything in it is there twice."""
 
-    def never(_transaction: Transaction, _command: object) -> bool:
+    def never(_transaction: TransactionMetadata, _command: object) -> bool:
         return False
 
     with patch.object(transaction_decisions, "_was_committed", never):

@@ -15,7 +15,7 @@ from ottla.metadata_quorum.state.election import Progress
 from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster_image import NO_LEADER, PartitionState
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.transaction_table import Transaction
+from ottla.protocol.transaction_table import TransactionMetadata
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Lossy
 from tests.simulation.cluster.cluster import Cluster, Node
@@ -127,7 +127,7 @@ class UncleanElections:
         index: int,
         before: PartitionState,
         after: PartitionState,
-        owed: Mapping[int, Transaction],
+        owed: Mapping[int, TransactionMetadata],
     ) -> None:
         """Each election is judged once, when the first quorum node applies it. `owed`: what it knows to lack markers
         there, by producer id."""
@@ -154,7 +154,7 @@ class UncleanElections:
         topic_id: bytes,
         index: int,
         after: PartitionState,
-        owed: Mapping[int, Transaction],
+        owed: Mapping[int, TransactionMetadata],
     ) -> None:
         now = self._machine.now
         logs = self._logs(topic_id, index, after)
