@@ -9,7 +9,7 @@ client. `ottla.sync` has the clients for programs without an event loop.
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
-from ottla.version import __version__ as __version__
+from .version import __version__ as __version__
 
 _checkout = _Path(__file__).resolve().parent.parent
 if (_checkout / "pyproject.toml").is_file() and (_checkout / "protocol").is_dir():
