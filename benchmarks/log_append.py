@@ -1,4 +1,4 @@
-"""What an append and a read at the tail cost the event loop: ``python -m benchmarks.log_append``."""
+"""What an append and a read at the tail cost the event loop: `python -m benchmarks.log_append`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RECORD_BYTES = 1010
 
 
 def make_batch(size: int, sequence: int) -> bytearray:
-    """An idempotent batch of records of 1 KB, about ``size`` bytes in all. ``sequence`` is that of the batch."""
+    """An idempotent batch of records of 1 KB, about `size` bytes in all. `sequence` is that of the batch."""
     count = max(1, size // _RECORD_BYTES)
     records = [(None, bytes(1000), 1_000)] * count
     return bytearray(encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=sequence * count))

@@ -1,7 +1,7 @@
 """Commit latency and failover of the metadata quorum: three processes, every commit on disk.
 
-Prints a table: one command in flight, 200 in flight, and the time from ``kill -9`` of the leader to the next
-accepted command. Run with ``python benchmarks/raft_commit.py [--directory DIR]``; results depend on the disk.
+Prints a table: one command in flight, 200 in flight, and the time from `kill -9` of the leader to the next
+accepted command. Run with `python benchmarks/raft_commit.py [--directory DIR]`; results depend on the disk.
 """
 
 from __future__ import annotations

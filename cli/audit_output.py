@@ -100,7 +100,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def bucket_text(bucket: Bucket, bucket_ms: int) -> str:
-    """From when to when, in UTC: ``2026-01-31T12:10-12:20Z``."""
+    """From when to when, in UTC: `2026-01-31T12:10-12:20Z`."""
     ends = (bucket.start_ms, bucket.start_ms + bucket_ms)
     clock = "%H:%M" if all(one % 60_000 == 0 for one in ends) else "%H:%M:%S"
     try:

@@ -26,7 +26,7 @@ Handle = Callable[[TopicPartition, Sequence[ConsumerRecord]], None]
 
 @dataclass(frozen=True, slots=True)
 class AuditQuestion:
-    """See ``commands.audit`` for the meaning of each."""
+    """See `commands.audit` for the meaning of each."""
 
     bootstrap: str
     audit_topic: str

@@ -27,7 +27,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """See ``commands.bench`` for the meaning of each."""
+    """See `commands.bench` for the meaning of each."""
 
     bootstrap: str
     phases: tuple[str, ...]

@@ -11,8 +11,7 @@ from .terminal import note
 def confirm(question: str, *, yes: bool) -> None:
     """Ask on the terminal, and return after a yes. Scripts, whose standard input is no terminal, are not asked.
 
-    Raises:
-        CommandFailed: the answer was no.
+    Raises CommandFailed if the answer was no.
     """
     if yes or sys.stdin is None or not sys.stdin.isatty():
         return

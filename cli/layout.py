@@ -55,7 +55,7 @@ of each is 200 above.
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One node of the cluster: `role` is ``broker`` or ``quorum``."""
+    """One node of the cluster: `role` is `broker` or `quorum`."""
 
     role: str
     id: int
@@ -64,7 +64,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Its name in file names and messages: ``broker-1``, ``quorum-101``."""
+        """Its name in file names and messages: `broker-1`, `quorum-101`."""
         return f"{self.role}-{self.id}"
 
 
@@ -99,7 +99,7 @@ class ClusterLayout:
 
     @property
     def voters(self) -> str:
-        """The quorum as brokers and quorum nodes take it: ``id@host:port`` with commas between."""
+        """The quorum as brokers and quorum nodes take it: `id@host:port` with commas between."""
         return ",".join(f"{member.id}@{HOST}:{member.port}" for member in self.quorum)
 
     @property

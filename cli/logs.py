@@ -1,4 +1,4 @@
-"""Log lines of a node on standard error: one event a line, ``key=value``, quiet by default."""
+"""Log lines of a node on standard error: one event a line, `key=value`, quiet by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class KeyValueFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."``, text quoted where it needs
+    """`2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."`, text quoted where it needs
     it.
     """
 
@@ -28,7 +28,7 @@ class JsonFormatter(logging.Formatter):
     """The same fields as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line for one record, the traceback in the field ``exception``."""
+        """One line for one record, the traceback in the field `exception`."""
         fields = {"time_ms": int(record.created * 1000)} | dict(_fields(record))
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)

@@ -75,7 +75,7 @@ class Actions:
         )
 
     def add(self, name: str, carried_out_by: str, description: str, examples: str) -> CommandParser:
-        """An action; `carried_out_by` is ``module:function``. It takes -b and -o."""
+        """An action; `carried_out_by` is `module:function`. It takes -b and -o."""
         parser = self._parsers.add_parser(
             name,
             help=description[0].lower() + description[1:].rstrip("."),
@@ -149,7 +149,7 @@ def add_regex(options: argparse.ArgumentParser, what: str) -> None:
 
 
 def key_values(pairs: Sequence[str], flag: str) -> dict[str, str]:
-    """``key=value`` arguments of `flag` as a mapping. Raises UsageError."""
+    """`key=value` arguments of `flag` as a mapping. Raises UsageError."""
     values: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -37,12 +37,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def numbers(values: Sequence[int]) -> str:
-    """Broker ids as people write them: ``1,2,3``."""
+    """Broker ids as people write them: `1,2,3`."""
     return ",".join(str(value) for value in values)
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes as people read it: ``1.5 MB``."""
+    """A number of bytes as people read it: `1.5 MB`."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":

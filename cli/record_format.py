@@ -39,7 +39,7 @@ class LineRecord:
 
 
 def unescape(text: str) -> bytes:
-    """A delimiter as people type it: ``\\n`` is a newline."""
+    """A delimiter as people type it: `\\n` is a newline."""
     return b"".join(literal for literal, _ in _parts(text) if literal)
 
 
@@ -116,7 +116,7 @@ def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
 
 
 def headers_of(text: bytes) -> Headers:
-    """``name=value,name=value``. Raises UsageError."""
+    """`name=value,name=value`. Raises UsageError."""
     found: list[tuple[str, bytes | None]] = []
     for part in text.split(b",") if text else ():
         name, equals, value = part.partition(b"=")

@@ -20,9 +20,8 @@ MAX_RANGE = 100_000
 def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: bool) -> list[str]:
     """The existing names that were asked for, all if none was; patterns match whole names.
 
-    Raises:
-        CommandFailed: a name that does not exist, or patterns that match nothing.
-        UsageError: no regular expression.
+    Raises CommandFailed for a name that does not exist, or for patterns that match nothing. Raises UsageError for what
+    is no regular expression.
     """
     names = sorted(existing)
     if not asked:
@@ -55,7 +54,7 @@ def missing(name: str, existing: Iterable[str], what: str) -> str:
 
 
 def topic_partitions(text: str) -> tuple[str, list[int] | None]:
-    """``topic``, ``topic:0``, ``topic:0,2-4``; None stands for all partitions. Raises UsageError."""
+    """`topic`, `topic:0`, `topic:0,2-4`; None stands for all partitions. Raises UsageError."""
     match = _PARTITIONS.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is no TOPIC or TOPIC:PARTITION,...")
@@ -64,7 +63,7 @@ def topic_partitions(text: str) -> tuple[str, list[int] | None]:
 
 
 def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int]]) -> list[tuple[str, int]]:
-    """The partitions that ``topic`` and ``topic:0,2-4`` name. Raises CommandFailed for one that does not
+    """The partitions that `topic` and `topic:0,2-4` name. Raises CommandFailed for one that does not
     exist.
     """
     found: list[tuple[str, int]] = []
@@ -80,7 +79,7 @@ def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int
 
 
 def numbers_in(text: str, where: str) -> list[int]:
-    """``0,2-4`` as numbers, in the order given. Raises UsageError."""
+    """`0,2-4` as numbers, in the order given. Raises UsageError."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -94,7 +93,7 @@ def numbers_in(text: str, where: str) -> list[int]:
 
 
 def broker_ids(text: str, flag: str) -> list[int]:
-    """``1,2,3``: broker ids, preferred leader first. Raises UsageError."""
+    """`1,2,3`: broker ids, preferred leader first. Raises UsageError."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
         raise UsageError(f"{flag} takes broker ids with commas between them, not {text!r}")
@@ -105,8 +104,8 @@ def broker_ids(text: str, flag: str) -> list[int]:
 
 
 def timestamp_ms(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of ``1700000000000``, ``2026-01-31T12:00:00Z`` (local time without a zone) or
-    ``2h``, two hours ago. Raises UsageError.
+    """Milliseconds since 1970 of `1700000000000`, `2026-01-31T12:00:00Z` (local time without a zone) or
+    `2h`, two hours ago. Raises UsageError.
     """
     if text.isdecimal():
         return int(text)
@@ -121,7 +120,7 @@ def timestamp_ms(text: str, now_ms: int) -> int:
 
 
 def bytes_of(text: str, flag: str) -> int:
-    """``1048576``, ``10MB``, ``64KiB``, ``50MB/s`` as a number of bytes. Raises UsageError."""
+    """`1048576`, `10MB`, `64KiB`, `50MB/s` as a number of bytes. Raises UsageError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{flag} takes a number of bytes such as 10MB or 1048576, not {text!r}")
@@ -129,7 +128,7 @@ def bytes_of(text: str, flag: str) -> int:
 
 
 def milliseconds_of(text: str, flag: str) -> int:
-    """``90s``, ``15m``, ``500ms`` or a number of milliseconds. Raises UsageError."""
+    """`90s`, `15m`, `500ms` or a number of milliseconds. Raises UsageError."""
     if text.isdecimal():
         return int(text)
     if (age := _AGE.fullmatch(text)) is None:

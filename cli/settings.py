@@ -1,4 +1,4 @@
-"""Settings of a node as flat ``key -> text``: from a YAML or .properties file, KAFKA_ variables, --set."""
+"""Settings of a node as flat `key -> text`: from a YAML or .properties file, KAFKA_ variables, --set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def variable_of(key: str) -> str:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """``key=value`` arguments as a mapping; the last one of a key wins. Raises UsageError."""
+    """`key=value` arguments as a mapping; the last one of a key wins. Raises UsageError."""
     settings: dict[str, str] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -42,7 +42,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """The settings of one file: flat ``key=value`` when it ends in .properties, YAML otherwise."""
+    """The settings of one file: flat `key=value` when it ends in .properties, YAML otherwise."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -53,7 +53,7 @@ def read_settings(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str, path: Path) -> dict[str, str]:
-    """Java-style properties: ``key=value``, ``#`` and ``!`` comments, a trailing backslash continues a
+    """Java-style properties: `key=value`, `#` and `!` comments, a trailing backslash continues a
     line.
     """
     settings: dict[str, str] = {}

@@ -150,7 +150,7 @@ class Supervisor:
 
 
 def describe_exit(code: int) -> str:
-    """A process's end in words: ``killed by SIGKILL`` or ``exit code 1``."""
+    """A process's end in words: `killed by SIGKILL` or `exit code 1`."""
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 

@@ -1,7 +1,7 @@
 """Makes text from strangers safe for a terminal: names of topics, groups and clients, and records.
 
 A terminal obeys what it prints: an escape sequence in a group's name could recolour, retitle or rewrite the screen. So
-control characters appear as escapes (``\\x1b``) wherever the output is a terminal. Files and pipes get the exact text.
+control characters appear as escapes (`\\x1b`) wherever the output is a terminal. Files and pipes get the exact text.
 """
 
 from __future__ import annotations

@@ -38,9 +38,8 @@ class Broker:
     async def start(self) -> None:
         """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later.
 
-        Raises:
-            StorageUnusable: the data folders cannot be used. PortInUse: another process has an address.
-            SessionLost: another process has this broker's id.
+        Raises StorageUnusable if the data folders cannot be used. Raises PortInUse if another process has an address.
+        Raises SessionLost if another process has this broker's id.
         """
         keep_freed_memory()
         foundation = await lay_foundation(self.config)
@@ -63,8 +62,7 @@ class Broker:
     async def stop(self) -> None:
         """Move leaderships away, stop serving, and leave the logs closed cleanly.
 
-        Raises:
-            StorageUnusable: the disk under the last data folder has failed.
+        Raises StorageUnusable if the disk under the last data folder has failed.
         """
         parts = self.parts
         if parts is None:

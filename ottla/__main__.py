@@ -1,4 +1,4 @@
-"""``python -m ottla``: the same as the ``ottla`` command."""
+"""`python -m ottla`: the same as the `ottla` command."""
 
 import sys
 

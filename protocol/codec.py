@@ -82,8 +82,7 @@ class HoleBuffer(bytearray):
 def encode(message: Message, version: int) -> bytes:
     """The body of `message` in `version`, without headers.
 
-    Raises:
-        UnsupportedVersion, UnsupportedField: it cannot be said in this version.
+    Raises UnsupportedVersion or UnsupportedField if it cannot be said in this version.
     """
     out = bytearray()
     encode_into(message, version, out)
@@ -112,9 +111,8 @@ def decode(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> _M:
 
     `records` are views of the buffer if it is a memoryview (of bytes), else copies.
 
-    Raises:
-        UnsupportedVersion: the class has no such version.
-        MalformedMessage: the bytes do not follow the schema; checked before anything is allocated.
+    Raises UnsupportedVersion if the class has no such version. Raises MalformedMessage if the bytes do not follow the
+    schema; checked before anything is allocated.
     """
     return decode_from(cls, buffer, version, offset)[0]
 

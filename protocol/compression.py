@@ -67,9 +67,8 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Expand to at most `bytes_max` bytes.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE if the data is damaged or expands further;
-            UNSUPPORTED_COMPRESSION_TYPE if the codec is unknown.
+    Raises KafkaError: CORRUPT_MESSAGE if the data is damaged or expands further; UNSUPPORTED_COMPRESSION_TYPE if the
+    codec is unknown.
     """
     if codec == Compression.NONE:
         return bytes(data)
@@ -88,8 +87,7 @@ def expand(codec: int, data: Buffer, piece_bytes: int) -> Iterator[bytes]:
     """Expand piece by piece. A piece has at most `piece_bytes`; with snappy it is a whole block, and has up to 22 times
     the bytes that the block takes in `data`.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE where the data is damaged; UNSUPPORTED_COMPRESSION_TYPE if the codec is unknown.
+    Raises KafkaError: CORRUPT_MESSAGE where the data is damaged; UNSUPPORTED_COMPRESSION_TYPE if the codec is unknown.
     """
     expander = _EXPANDERS.get(codec)
     if expander is None:

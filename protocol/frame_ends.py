@@ -31,9 +31,7 @@ def check_zstd_ends(data: Buffer) -> int:
     """Check that frames of zstd are whole: a reader of them ends quietly where the data does. Returns the largest of
     their windows, in bytes.
 
-    Raises:
-        EOFError: the data ends within a frame, or there is none.
-        zstandard.ZstdError: it is no frame.
+    Raises EOFError if the data ends within a frame, or there is none. Raises zstandard.ZstdError if it is no frame.
     """
     at, end, window_bytes = 0, len(data), 0
     try:
@@ -64,8 +62,7 @@ def check_lz4_is_for_all(data: Buffer) -> None:
     """Check what Kafka's Java clients, and librdkafka, ask of lz4 beyond the format: one frame, nothing behind it, its
     blocks independent of each other.
 
-    Raises:
-        EOFError: it is another frame, or is cut short.
+    Raises EOFError if it is another frame, or is cut short.
     """
     try:
         if _UINT32.unpack_from(data)[0] != _LZ4_MAGIC:

@@ -1,10 +1,10 @@
 """Frames between our own processes: length-prefixed payloads, each with an authentication tag.
 
-A frame is ``u32 length | payload | 16-byte tag``, big-endian. The tag is keyed BLAKE2b over the frame's
+A frame is `u32 length | payload | 16-byte tag`, big-endian. The tag is keyed BLAKE2b over the frame's
 number in its direction, its length and its payload, so a frame that is altered, repeated, reordered or
-reflected is refused. The keys come from :mod:`.handshake`; frames are authenticated, not encrypted.
+reflected is refused. The keys come from `handshake`; frames are authenticated, not encrypted.
 
-Sans-IO: a :class:`Channel` turns payloads into buffers and received bytes into payloads.
+Sans-IO: a `Channel` turns payloads into buffers and received bytes into payloads.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class FrameError(Exception):
 class Channel:
     """One authenticated connection after its handshake.
 
-    ``sending_key`` and ``receiving_key`` differ, so that no frame can be played back to its sender.
-    ``max_payload_bytes`` bounds a payload in both directions; memory grows only with bytes that arrived.
+    `sending_key` and `receiving_key` differ, so that no frame can be played back to its sender.
+    `max_payload_bytes` bounds a payload in both directions; memory grows only with bytes that arrived.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Channel:
     def seal(self, *parts: Buffer) -> list[Buffer]:
         """The buffers to write for one payload, given whole or as parts; parts are not copied.
 
-        Raises :class:`FrameError` for a payload over the limit.
+        Raises FrameError for a payload over the limit.
         """
         length = sum(map(len, parts))
         if length > self._max_payload_bytes:
@@ -77,7 +77,7 @@ class Channel:
         return [_LENGTH.pack(length), *parts, tag]
 
     def feed(self, data: Buffer) -> list[bytes]:
-        """The payloads that ``data`` completes, in order. Raises :class:`FrameError`; then close."""
+        """The payloads that `data` completes, in order. Raises FrameError; then close."""
         buffer = self._buffer
         buffer += data
         payloads: list[bytes] = []

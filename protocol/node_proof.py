@@ -118,8 +118,7 @@ class ClientProof:
     def receive(self, message: bytes) -> bytes:
         """Take the server's next message; the client's next one, empty after the server's proof.
 
-        Raises:
-            ProofRefused: the server does not hold the secret, or is another one.
+        Raises ProofRefused if the server does not hold the secret, or is another one.
         """
         if self.done:
             raise ProofRefused(f"broker {self._server_id} answers after the end of the exchange")
@@ -155,11 +154,7 @@ class ServerProof:
         """Who the client has proved to be; None before that."""
 
     def receive(self, message: bytes) -> bytes:
-        """Take the client's next message; the answer to it.
-
-        Raises:
-            ProofRefused: and nothing is to be answered.
-        """
+        """Take the client's next message; the answer to it. Raises ProofRefused; then nothing is answered."""
         if self._over:
             raise ProofRefused("a connection has one attempt to prove itself")
         self._over = True  # unless what follows finds nothing wrong

@@ -24,9 +24,7 @@ def too_long(where: str, length: int, left: int) -> MalformedMessage:
 def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
     """Finish an unsigned varint whose first byte `first`, over 127, was read; (value, next position).
 
-    Raises:
-        MalformedMessage: it takes more than five bytes.
-        IndexError: the buffer ends within it.
+    Raises MalformedMessage if it takes more than five bytes. Raises IndexError if the buffer ends within it.
     """
     value, shift = first & 0x7F, 7
     while True:
@@ -59,9 +57,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint of up to ten bytes, as in records; (value, next position).
 
-    Raises:
-        MalformedMessage: it takes more than 64 bits, or ten bytes.
-        IndexError: the buffer ends within it.
+    Raises MalformedMessage if it takes more than 64 bits, or ten bytes. Raises IndexError if the buffer ends within it.
     """
     byte = buffer[position]
     if byte < 0x80:
@@ -96,8 +92,7 @@ def tagged_sections(
 
     `count` is the first byte of their number, already read.
 
-    Raises:
-        MalformedMessage: there are too many, or one reaches beyond `end`.
+    Raises MalformedMessage if there are too many, or one reaches beyond `end`.
     """
     if count > 127:
         count, position = long_uvarint(buffer, position, count)

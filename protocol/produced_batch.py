@@ -64,10 +64,9 @@ def walk_records(
 
     The topic asks for timestamps from `earliest_ms` to `latest_ms`, and with `keyed` that every record has a key.
 
-    Raises:
-        BrokenRules: the topic does not take some of the records.
-        KafkaError: INVALID_RECORD where a client could not read them; UNSUPPORTED_COMPRESSION_TYPE.
-        ExpandsTooFar: they expand to more than `expanded_bytes_max` bytes.
+    Raises BrokenRules if the topic does not take some of the records. Raises KafkaError: INVALID_RECORD where a client
+    could not read them; UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they expand to more than
+    `expanded_bytes_max` bytes.
     """
     validator = _validation.RecordValidator(
         header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed

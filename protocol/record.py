@@ -183,8 +183,7 @@ def encode_control_batch(
 def decode_control_record(record: Record) -> ControlRecord | None:
     """What a record of a control batch says; None for types that we do not know, which are to be skipped.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE if its key or value is too short.
+    Raises KafkaError: CORRUPT_MESSAGE if its key or value is too short.
     """
     key, value = record.key or b"", record.value or b""
     if len(key) < _CONTROL_KEY.size:
@@ -205,8 +204,7 @@ def read_control_record(batch: Buffer) -> ControlRecord | None:
     """What the control batch that `batch` begins with says, by its first record; its CRC is not checked. None if it
     says what we do not know, which is to be skipped, or has no record left.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE if it is damaged or cut short.
+    Raises KafkaError: CORRUPT_MESSAGE if it is damaged or cut short.
     """
     if parse_header(batch).size > CONTROL_BATCH_BYTES_MAX:
         return None
@@ -218,9 +216,8 @@ def read_control_record(batch: Buffer) -> ControlRecord | None:
 def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
     """The records of the batch that `batch` begins with; its CRC is not checked.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE where the batch is damaged or expands to more than `bytes_max` bytes;
-            UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: CORRUPT_MESSAGE where the batch is damaged or expands to more than `bytes_max` bytes;
+    UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = parse_header(batch)
     cursor = RecordCursor(
@@ -239,8 +236,7 @@ def expanded_body(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRES
     """The records of the batch that `batch` begins with, as a RecordCursor takes them; where nothing is compressed,
     they are not copied.
 
-    Raises:
-        KafkaError: as `decode_records`.
+    Raises KafkaError: as `decode_records`.
     """
     if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(batch):
         raise KafkaError(

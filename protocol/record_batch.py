@@ -120,10 +120,9 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at ``position``; nothing is validated.
+    """Read the header at `position`; nothing is validated.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE if fewer than 61 bytes remain.
+    Raises KafkaError: CORRUPT_MESSAGE if fewer than 61 bytes remain.
     """
     try:
         return BatchHeader._make(_HEADER.unpack_from(buffer, position))
@@ -135,12 +134,11 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def walk_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) for each batch of ``buffer``, checking only that sizes fit.
+    """Yield (position, header) for each batch of `buffer`, checking only that sizes fit.
 
-    With ``partial_tail`` an incomplete last batch ends the walk silently, as in replies to a consumer.
+    With `partial_tail` an incomplete last batch ends the walk silently, as in replies to a consumer.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE where a size cannot be right.
+    Raises KafkaError: CORRUPT_MESSAGE where a size cannot be right.
     """
     position, end = 0, len(buffer)
     while position < end:
@@ -165,7 +163,7 @@ def walk_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[tupl
 
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
-    """CRC-32C of the batch of ``size`` bytes at ``position``: from the attributes to its end."""
+    """CRC-32C of the batch of `size` bytes at `position`: from the attributes to its end."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     return crc32c(view[position + _ATTRIBUTES_AT : position + size])
 
@@ -173,8 +171,7 @@ def compute_crc(buffer: Buffer, position: int, size: int) -> int:
 def check_integrity(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Check what damage on disk or on the wire would break: magic and CRC.
 
-    Raises:
-        KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT for an older format, CORRUPT_MESSAGE otherwise.
+    Raises KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT for an older format, CORRUPT_MESSAGE otherwise.
     """
     if header.magic != MAGIC:
         if header.magic in (0, 1):
@@ -193,10 +190,9 @@ def check_integrity(buffer: Buffer, position: int, header: BatchHeader) -> None:
 
 
 def check_produced(header: BatchHeader) -> None:
-    """Check the header fields that a client must have filled in sensibly (Kafka's ``LogValidator``).
+    """Check the header fields that a client must have filled in sensibly (Kafka's `LogValidator`).
 
-    Raises:
-        KafkaError: INVALID_RECORD; UNSUPPORTED_COMPRESSION_TYPE for an unknown compression.
+    Raises KafkaError: INVALID_RECORD; UNSUPPORTED_COMPRESSION_TYPE for an unknown compression.
     """
     if header.base_offset != 0:
         raise KafkaError(
@@ -229,8 +225,7 @@ def check_produced(header: BatchHeader) -> None:
 def validate_produced(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
     """Validate what a client sent before it is appended: sizes, magic, CRC, header fields.
 
-    Raises:
-        KafkaError: the code that answers the produce request; INVALID_RECORD if there is no batch at all.
+    Raises KafkaError with the code that answers the produce request; INVALID_RECORD if there is no batch at all.
     """
     batches = []
     for position, header in walk_batches(buffer):

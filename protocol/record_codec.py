@@ -35,9 +35,8 @@ _OFFSET_MAX: Final = _INT64_END - 1 - (1 << 32)
 def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
     """The body of a batch, how many records it has, their first and their highest timestamp.
 
-    Raises:
-        ValueError: there are no records, or one has too few or too many fields.
-        OverflowError: a timestamp has more than 64 bits.
+    Raises ValueError if there are no records, or one has too few or too many fields. Raises OverflowError if a
+    timestamp has more than 64 bits.
     """
     parts: list[bytes] = []
     table, limit = _ZIGZAG, _TABLE_SIZE
@@ -144,8 +143,7 @@ class RecordCursor(Generic[Row]):
         """Up to `count` records; none means that there are no more. What stands before a damaged record is taken
         first; then it is an error however often it is asked for.
 
-        Raises:
-            KafkaError: CORRUPT_MESSAGE.
+        Raises KafkaError: CORRUPT_MESSAGE.
         """
         rows: list[Row] = []
         try:

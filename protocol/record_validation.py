@@ -107,8 +107,7 @@ class RecordValidator:
     def feed(self, piece: Buffer) -> None:
         """Go over the next piece of the records.
 
-        Raises:
-            KafkaError: INVALID_RECORD where they are malformed, and each time after that.
+        Raises KafkaError: INVALID_RECORD where they are malformed, and each time after that.
         """
         self._raise_again()
         self._piece, self._at = piece, 0
@@ -129,8 +128,7 @@ class RecordValidator:
     def finish(self) -> int:
         """The largest timestamp, -1 if no record has one, once all pieces were fed.
 
-        Raises:
-            KafkaError: INVALID_RECORD if records are missing, or one is cut short.
+        Raises KafkaError: INVALID_RECORD if records are missing, or one is cut short.
         """
         self._raise_again()
         if self._number < self._count or self._next != RecordValidator._size:

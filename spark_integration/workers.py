@@ -1,7 +1,7 @@
 """Which Python the workers of a Spark session run.
 
-Spark starts the workers of its Python functions, and so of data sources, with ``PYSPARK_PYTHON``, or else with the
-first ``python3`` on the path. If the driver runs in a virtual environment, that is another Python, which has neither
+Spark starts the workers of its Python functions, and so of data sources, with `PYSPARK_PYTHON`, or else with the
+first `python3` on the path. If the driver runs in a virtual environment, that is another Python, which has neither
 pyarrow nor this package.
 """
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def choose_python(spark: SparkSession) -> None:
-    """Let the session's workers run the driver's Python, unless ``PYSPARK_PYTHON`` names one.
+    """Let the session's workers run the driver's Python, unless `PYSPARK_PYTHON` names one.
 
-    That is done where workers run on this machine (a ``local`` master). Elsewhere nobody knows which Python there is: a
+    That is done where workers run on this machine (a `local` master). Elsewhere nobody knows which Python there is: a
     UserWarning says what to set, if the driver runs in a virtual environment.
     """
     if "PYSPARK_PYTHON" in os.environ:

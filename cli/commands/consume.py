@@ -113,7 +113,7 @@ def _printer(arguments: argparse.Namespace) -> Printer:
 
 
 def parse_offset(text: str, now_ms: int) -> tuple[str, int]:
-    """``beginning``, ``end``, ``N``, ``-N`` or ``@TIME`` as (kind, number). Raises UsageError."""
+    """`beginning`, `end`, `N`, `-N` or `@TIME` as (kind, number). Raises UsageError."""
     if text in ("beginning", "earliest", "start"):
         return "beginning", 0
     if text in ("end", "latest"):

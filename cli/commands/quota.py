@@ -78,7 +78,7 @@ def entity_of(arguments: argparse.Namespace) -> Entity:
 
 
 def numbers_of(pairs: list[str]) -> dict[str, float]:
-    """``key=number``. Raises UsageError."""
+    """`key=number`. Raises UsageError."""
     numbers: dict[str, float] = {}
     for key, text in key_values(pairs, "quota set").items():
         try:

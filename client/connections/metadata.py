@@ -129,7 +129,7 @@ class ClusterMetadata:
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> list[BrokerAddress]:
-    """The addresses in ``host:port,host:port`` (or a sequence of ``host:port``); the port is 9092 when
+    """The addresses in `host:port,host:port` (or a sequence of `host:port`); the port is 9092 when
     missing.
 
     Raises ValueError naming the part that is no address, TypeError for what cannot hold any.

@@ -24,8 +24,8 @@ from .connection import Connection
 async def prove_operator(connection: Connection, secret: bytes, cluster_id: str, broker_id: int) -> None:
     """Mark a fresh connection to `broker_id` as that of an operator.
 
-    Raises:
-        KafkaError: CLUSTER_AUTHORIZATION_FAILED, one end does not hold the secret; RequestTimedOut; VersionUnsupported.
+    Raises KafkaError: CLUSTER_AUTHORIZATION_FAILED if one end does not hold the secret; RequestTimedOut;
+    VersionUnsupported.
     """
     incarnation = os.urandom(INCARNATION_BYTES)
     own = NodeCredentials.of(secret, cluster_id, NO_NODE, incarnation, NodeRole.OPERATOR)

@@ -23,11 +23,7 @@ _ABORT = 0
 def consumer_records(
     partition: TopicPartition, header: BatchHeader, batch: memoryview | bytes, from_offset: int
 ) -> RecordCursor[ConsumerRecord]:
-    """What a consumer sees of a batch, from an offset on.
-
-    Raises:
-        KafkaError: as `protocol.record.decode_records`.
-    """
+    """What a consumer sees of a batch, from an offset on. Raises KafkaError: as `protocol.record.decode_records`."""
     return RecordCursor(
         expanded_body(batch, header),
         header.record_count,

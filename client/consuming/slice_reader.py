@@ -64,9 +64,8 @@ class SliceReader:
     async def next_chunk(self) -> FetchedRecords:
         """What was fetched next: one whole batch at least.
 
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE for what is not there (any more), UNKNOWN_TOPIC_OR_PARTITION when the topic
-                is gone, RequestTimedOut when nothing has come for the request timeout, and what else ends fetching.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE for what is not there (any more), UNKNOWN_TOPIC_OR_PARTITION when the
+        topic is gone, RequestTimedOut when nothing has come for the request timeout, and what else ends fetching.
         """
         loop = asyncio.get_running_loop()
         began_s = loop.time()

@@ -32,8 +32,7 @@ class Foundation:
 async def lay_foundation(config: BrokerConfig) -> Foundation:
     """Bind all listeners, then open and recover all logs in a thread.
 
-    Raises:
-        StorageUnusable: the data folders cannot be used. PortInUse: another process has an address.
+    Raises StorageUnusable if the data folders cannot be used. Raises PortInUse if another process has an address.
     """
     table = HandlerTable()
     server = Server(table, config.server)

@@ -44,13 +44,12 @@ def check_records(
     expanded_bytes_max: int = EXPANDED_BYTES_MAX,
     expanded: list[bytes] | None = None,
 ) -> int:
-    """Check every record of a batch whose header and CRC are right, as Kafka's ``LogValidator`` does: its form, its key
+    """Check every record of a batch whose header and CRC are right, as Kafka's `LogValidator` does: its form, its key
     where the topic is compacted (one without would be lost), its timestamp where producers stamp. Returns the largest
-    timestamp, -1 if no record has one. ``expanded`` takes the records where they were compressed.
+    timestamp, -1 if no record has one. `expanded` takes the records where they were compressed.
 
-    Raises:
-        KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
-        ExpandsTooFar: they expand to more than ``expanded_bytes_max`` bytes.
+    Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they
+    expand to more than `expanded_bytes_max` bytes.
     """
     stamps = config.stamps_at_append
     if stamps and header.is_log_append_time:
@@ -109,9 +108,8 @@ def _refusal(broken: BrokenRules, latest_ms: int, config: LogConfig) -> RefusedR
 def check_limits(batches: Sequence[tuple[int, BatchHeader]], size: int, config: LogConfig) -> None:
     """Check sizes.
 
-    Raises:
-        KafkaError: MESSAGE_TOO_LARGE first, upon which alone some producers split a batch (KIP-126); then
-            RECORD_LIST_TOO_LARGE.
+    Raises KafkaError: MESSAGE_TOO_LARGE first, upon which alone some producers split a batch (KIP-126); then
+    RECORD_LIST_TOO_LARGE.
     """
     for _, header in batches:
         if header.size > config.max_message_bytes:

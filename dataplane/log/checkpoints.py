@@ -30,8 +30,7 @@ def _unreadable(path: Path, reason: str) -> KafkaError:
 def _read_rows(path: Path, columns: int) -> list[list[str]]:
     """Rows of a checkpoint: a version line, a count line, then that many rows. A missing file has none.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR if it cannot be read or is not well formed.
+    Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be read or is not well formed.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -64,11 +63,7 @@ def _write_rows(path: Path, rows: list[str], *, sync: bool) -> None:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """An offset per partition; empty if there is no file.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
+    """An offset per partition; empty if there is no file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     return {(topic, int(partition)): int(offset) for topic, partition, offset in _read_rows(path, 3)}
 
 
@@ -79,11 +74,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bo
 
 
 def read_leader_epochs(directory: Path) -> list[tuple[int, int]]:
-    """(epoch, start offset) pairs; empty if there is no file.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
+    """(epoch, start offset) pairs; empty if there is no file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     return [(int(epoch), int(start)) for epoch, start in _read_rows(directory / LEADER_EPOCHS, 2)]
 
 
@@ -98,7 +89,7 @@ def encode_uuid(value: bytes) -> str:
 
 
 def decode_uuid(text: str) -> bytes:
-    """Raises ValueError unless ``text`` is 16 bytes in URL-safe base64."""
+    """Raises ValueError unless `text` is 16 bytes in URL-safe base64."""
     try:
         value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error:
@@ -109,11 +100,10 @@ def decode_uuid(text: str) -> bytes:
 
 
 def read_topic_id(directory: Path) -> bytes | None:
-    """The topic id in ``partition.metadata``; None if there is no file, or nothing in it: a power failure before
+    """The topic id in `partition.metadata`; None if there is no file, or nothing in it: a power failure before
     the log's first flush leaves the name without the bytes.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     path = directory / PARTITION_METADATA
     try:
@@ -133,13 +123,13 @@ def read_topic_id(directory: Path) -> bytes | None:
 
 
 def write_topic_id(directory: Path, topic_id: bytes, *, sync: bool = False) -> None:
-    """Write ``partition.metadata``. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Write `partition.metadata`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     text = f"version: 0\ntopic_id: {encode_uuid(topic_id)}"
     write_atomically(directory / PARTITION_METADATA, text.encode(), sync=sync)
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int) -> None:
-    """Leave the marker that everything in ``directory`` was flushed. Raises KafkaError:
+    """Leave the marker that everything in `directory` was flushed. Raises KafkaError:
     KAFKA_STORAGE_ERROR.
     """
     marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
@@ -150,8 +140,7 @@ def take_clean_shutdown(directory: Path) -> int | None:
     """Read and remove the marker: the broker epoch (-1 if it names none), or None if the last stop was
     unclean.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR: it cannot be removed, so that a crash would pass for a clean stop.
+    Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be removed, so that a crash would pass for a clean stop.
     """
     path = directory / CLEAN_SHUTDOWN
     try:

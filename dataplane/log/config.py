@@ -91,8 +91,7 @@ class LogConfig:
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Build from topic configs by Kafka's names, already validated; names of other concerns are ignored.
 
-        Raises:
-            ValueError: a number is expected and the value is none.
+        Raises ValueError if a number is expected and the value is none.
         """
         values: dict[str, str | int | float] = {}
         for field, annotation in cls.__annotations__.items():

@@ -56,7 +56,7 @@ class Durability:
         return self._cuts
 
     def begin_cut(self, offset: int) -> None:
-        """Records from ``offset`` on are about to go. Raises KafkaError: nothing may be cut then."""
+        """Records from `offset` on are about to go. Raises KafkaError: nothing may be cut then."""
         with self._guard:
             self._cuts += 1
             falls = offset < self.recovery_point
@@ -74,19 +74,18 @@ class Durability:
             self._cuts += 1
 
     def sync_cut(self, cut: Path) -> None:
-        """Make it durable that the file ``cut`` ends where it ends now, and that the files behind it are gone.
+        """Make it durable that the file `cut` ends where it ends now, and that the files behind it are gone.
 
         Before anything is appended: of what comes in the place of the records that were cut the disk may get a later
         file first, and if power failed then, the records that were cut would stand before those.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         sync_file(cut)
         sync_directory(self._directory)
 
     def flushed(self, cuts: int, target: int, segments: Sequence[Segment]) -> int:
-        """``segments``, all there were, are flushed up to offset ``target``; the recovery point now."""
+        """`segments`, all there were, are flushed up to offset `target`; the recovery point now."""
         with self._guard:
             if cuts == self._cuts and cuts % 2 == 0:
                 self.recovery_point = max(self.recovery_point, target)

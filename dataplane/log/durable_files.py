@@ -11,8 +11,7 @@ from .storage_errors import disk_error
 def make_directory(path: Path) -> None:
     """Create a directory and what leads to it. Its name is durable afterwards even if an earlier process made it.
 
-    Raises:
-        OSError: it cannot be made. KafkaError: KAFKA_STORAGE_ERROR.
+    Raises OSError if it cannot be made. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     for folder in reversed([folder for folder in path.parents if not folder.exists()]):
         folder.mkdir(exist_ok=True)
@@ -23,11 +22,7 @@ def make_directory(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make created, renamed and deleted entries of a directory durable.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
+    """Make created, renamed and deleted entries of a directory durable. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -45,8 +40,7 @@ def sync_file(path: Path) -> None:
     go of: the kernel may take pages for clean that the disk never got, and a broker that starts would take them for
     durable.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -65,10 +59,9 @@ def sync_file(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes | bytearray, *, sync: bool) -> None:
-    """Replace a file by a new one; with ``sync`` its bytes are durable before it takes the name.
+    """Replace a file by a new one; with `sync` its bytes are durable before it takes the name.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR; the old file is intact.
+    Raises KafkaError: KAFKA_STORAGE_ERROR; the old file is intact.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:

@@ -1,6 +1,6 @@
 """Looks at the files of a log from outside: what they hold, and whether they fit together. Nothing is changed.
 
-For tools that run beside a broker or on a copy of its files; the broker itself opens logs by ``recovery``.
+For tools that run beside a broker or on a copy of its files; the broker itself opens logs by `recovery`.
 """
 
 from __future__ import annotations
@@ -81,11 +81,10 @@ def base_offset_of(path: Path) -> int:
 
 
 def walk_segment(path: Path) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of each batch of a ``.log`` file; a batch's bytes are valid until the next one.
+    """(position, header, bytes) of each batch of a `.log` file; a batch's bytes are valid until the next one.
 
-    Raises:
-        BrokenBatch: at bytes that are no batch that continues the log; CRCs are not looked at.
-        OSError: the file cannot be read.
+    Raises BrokenBatch at bytes that are no batch that continues the log; CRCs are not looked at. Raises OSError if the
+    file cannot be read.
     """
     with _mapped(path) as (fd, data):
         size = len(data)
@@ -109,7 +108,7 @@ def _mapped(path: Path) -> Iterator[tuple[int, mmap.mmap | bytes]]:
 
 
 def index_entries(path: Path) -> list[tuple[int, int]]:
-    """The entries of an index: (offset, position) of an ``.index``, (timestamp, offset) of a ``.timeindex``.
+    """The entries of an index: (offset, position) of an `.index`, (timestamp, offset) of a `.timeindex`.
 
     Zeros behind the last entry, which Kafka puts there ahead of time, are left out. Raises KafkaError for a size
     that no index has, OSError.
@@ -129,7 +128,7 @@ def index_entries(path: Path) -> list[tuple[int, int]]:
 
 
 def verify_segment(path: Path) -> tuple[SegmentContents, list[Problem]]:
-    """Check a ``.log`` file, each batch and record of it, and the indexes beside it. Raises OSError."""
+    """Check a `.log` file, each batch and record of it, and the indexes beside it. Raises OSError."""
     base = base_offset_of(path)
     contents, problems = SegmentContents(base, base), []
     try:
@@ -206,7 +205,7 @@ def _time_faults(entries: list[tuple[int, int]], contents: SegmentContents) -> I
 
 
 def segments_in(folder: Path) -> list[Path]:
-    """The ``.log`` files of a partition's folder, in order. Raises OSError."""
+    """The `.log` files of a partition's folder, in order. Raises OSError."""
     found = [path for path in folder.iterdir() if path.suffix == LOG_SUFFIX and path.stem.isdigit()]
     return sorted(found, key=base_offset_of)
 

@@ -17,7 +17,7 @@ _start = itemgetter(1)
 class LeaderEpochs:
     """The (epoch, start offset) pairs of one log.
 
-    Invariant: epochs rise strictly and start offsets rise strictly. Pure; ``dirty`` says that the checkpoint
+    Invariant: epochs rise strictly and start offsets rise strictly. Pure; `dirty` says that the checkpoint
     file is behind, and whoever writes it clears the flag.
     """
 
@@ -51,7 +51,7 @@ class LeaderEpochs:
         return LeaderEpochs(self._entries)
 
     def check(self, log_start_offset: int, log_end_offset: int) -> None:
-        """AssertionError if this cannot be what a log from ``log_start_offset`` to ``log_end_offset`` has."""
+        """AssertionError if this cannot be what a log from `log_start_offset` to `log_end_offset` has."""
         entries = self._entries
         for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if not (epoch < next_epoch and start < next_start):
@@ -64,7 +64,7 @@ class LeaderEpochs:
             raise AssertionError(f"epoch {entries[-1]} starts past the log end {log_end_offset}")
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that ``epoch`` starts at ``start_offset``; an epoch already known keeps its first start.
+        """Record that `epoch` starts at `start_offset`; an epoch already known keeps its first start.
 
         Entries that the new one contradicts (a later or equal epoch, or a start at or after it) are
         dropped, as after an unclean election.
@@ -80,7 +80,7 @@ class LeaderEpochs:
         self.dirty = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch at or below ``epoch``, and where it ends.
+        """The largest known epoch at or below `epoch`, and where it ends.
 
         (-1, -1) if the epoch is undefined or newer than all: the asker must then decide without us. An epoch
         older than all is answered with itself and the start of the first known. The latest ends at the log
@@ -100,12 +100,12 @@ class LeaderEpochs:
         return entries[following - 1][0], entries[following][1]
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at ``offset``; -1 if it is older than all known."""
+        """The leader epoch of the record at `offset`; -1 if it is older than all known."""
         following = bisect_right(self._entries, offset, key=_start)
         return self._entries[following - 1][0] if following else UNDEFINED_EPOCH
 
     def fault_of(self, epoch: int, offset: int) -> str | None:
-        """Why a batch at ``offset`` cannot be of ``epoch``, its header's word, which no checksum covers; None if it
+        """Why a batch at `offset` cannot be of `epoch`, its header's word, which no checksum covers; None if it
         can. Of batches below all that is known only that they are not newer.
         """
         entries = self._entries
@@ -118,18 +118,18 @@ class LeaderEpochs:
         return None if epoch == known else f"its leader epoch is {epoch}, the log has {known} there"
 
     def first_above(self, epoch: int) -> int | None:
-        """Where the first epoch above ``epoch`` starts; None if there is none."""
+        """Where the first epoch above `epoch` starts; None if there is none."""
         following = bisect_right(self._entries, epoch, key=_epoch)
         return self._entries[following][1] if following < len(self._entries) else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that start at or after ``end_offset``."""
+        """Forget the epochs that start at or after `end_offset`."""
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what lies below ``start_offset``; the epoch that spans it now starts there."""
+        """Forget what lies below `start_offset`; the epoch that spans it now starts there."""
         following = bisect_right(self._entries, start_offset, key=_start)
         if following == 0 or (following == 1 and self._entries[0][1] == start_offset):
             return

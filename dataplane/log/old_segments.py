@@ -41,15 +41,14 @@ class OldSegments:
         """Drop what retention need not keep; how many segments. The caller calls again while there are any.
 
         Nothing of a transaction goes before the transaction has ended, so that a commit finds all of it. How long it
-        may stay open is bounded (``transaction.max.timeout.ms``).
+        may stay open is bounded (`transaction.max.timeout.ms`).
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._retain_from(self._transactions.last_stable_offset(high_watermark), now_ms)
 
     def _retain_from(self, upper_bound: int, now_ms: int) -> int:
-        """Drop what retention need not keep, and nothing from ``upper_bound`` on."""
+        """Drop what retention need not keep, and nothing from `upper_bound` on."""
         log = self._log
         log.check_usable()
         segments = log.segment_list.copy()
@@ -72,7 +71,7 @@ class OldSegments:
         return dropped
 
     def _note_producers(self, offset: int, now_ms: int) -> None:
-        """See to it that there is a snapshot, at ``offset`` or above, that the next flush makes durable."""
+        """See to it that there is a snapshot, at `offset` or above, that the next flush makes durable."""
         log = self._log
         segments = log.segment_list.copy()
         if any(
@@ -88,14 +87,13 @@ class OldSegments:
             log.segment_list.changed = True
 
     def drop_below(self, upto_offset: int) -> int:
-        """Drop the first inactive segments that lie wholly below ``upto_offset``; how many.
+        """Drop the first inactive segments that lie wholly below `upto_offset`; how many.
 
         Producers are remembered even if all they wrote is gone: their next sequence is still the next (KIP-360), and
         what they had in flight is still a duplicate. That must hold after a power failure, too. So a segment stays
         until the snapshot that alone will tell of its producers is flushed.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         log, segments = self._log, self._log.segment_list
         second = segments.first(2)[1:]
@@ -115,15 +113,14 @@ class OldSegments:
     def replace(self, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
         """Put compacted segments in the place of adjoining inactive ones (`segment_swap` says how).
 
-        ``old`` are segments of the log; ``new_files`` are their successors, ``<base>.log.cleaned`` beside them,
-        flushed, with both indexes under the same suffix. The first takes the base of the first of ``old``, the others
+        `old` are segments of the log; `new_files` are their successors, `<base>.log.cleaned` beside them,
+        flushed, with both indexes under the same suffix. The first takes the base of the first of `old`, the others
         that of any. Each ends where what it replaces does: what lies behind a segment that ends early counts as lost
         with its end after a crash. Whoever reads the old ones through a slice goes on.
 
-        Raises:
-            ValueError: the log has moved on since (retention, a truncation), or the files do not fit; nothing has
-                changed, and the files are still there.
-            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, and opening it finishes or undoes the swap.
+        Raises ValueError if the log has moved on since (retention, a truncation), or the files do not fit; nothing has
+        changed, and the files are still there. Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, and
+        opening it finishes or undoes the swap.
         """
         log = self._log
         log.check_usable()

@@ -100,11 +100,9 @@ class PartitionLog:
         log_start_offset: int = 0,
         files: FileCache | None = None,
     ) -> Self:
-        """Open or create the log in ``directory``, recovering it after an unclean stop. Blocking.
+        """Open or create the log in `directory`, recovering it after an unclean stop. Blocking.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been
-                flushed.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been flushed.
         """
         return cls(
             OpenRequest(
@@ -192,12 +190,11 @@ class PartitionLog:
     ) -> AppendResult:
         """Validate what a client produced, assign offsets in place, and append.
 
-        ``batches`` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied. With ``max_timestamp`` it
+        `batches` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied. With `max_timestamp` it
         is one batch that was validated before, and that is the largest timestamp of its records.
 
-        Raises:
-            TakesLong: its records expand further than is gone over here.
-            KafkaError: the code that answers the client. Nothing was appended.
+        Raises TakesLong if its records expand further than is gone over here. Raises KafkaError with the code that
+        answers the client. Nothing was appended.
         """
         self.check_usable()
         config = self.config
@@ -230,8 +227,7 @@ class PartitionLog:
     def original_of(self, batches: memoryview) -> AppendResult | None:
         """Where in the log a batch is, None if it is not there.
 
-        Raises:
-            KafkaError: UNKNOWN_PRODUCER_ID if its transaction has ended; what a damaged batch is answered with.
+        Raises KafkaError: UNKNOWN_PRODUCER_ID if its transaction has ended; what a damaged batch is answered with.
         """
         if not self.has(batches):
             return None
@@ -269,7 +265,7 @@ class PartitionLog:
     ) -> AppendResult:
         """As leader, append the marker that ends a producer's transaction; who may do so has been decided.
 
-        ``number`` is the transaction's; with `NO_NUMBER` the one that the log has of the producer stays.
+        `number` is the transaction's; with `NO_NUMBER` the one that the log has of the producer stays.
         Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
         self.check_usable()
@@ -312,14 +308,13 @@ class PartitionLog:
         self, batches: memoryview, now_ms: int, leader_epoch: int | None = None
     ) -> AppendResult:
         """Append what the leader sent, byte for byte: offsets and epochs are as in the batches, none above
-        ``leader_epoch``, that of the leader.
+        `leader_epoch`, that of the leader.
 
         A log that starts, empty, within the first of them begins with that: it can have the batch only as a
         whole (DeleteRecords may have put the leader's log start there).
 
-        Raises:
-            KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log
-                end; KAFKA_STORAGE_ERROR. Nothing was appended.
+        Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log end;
+        KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         self.check_usable()
         end_offset = self.log_end_offset
@@ -396,12 +391,11 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, upto_offset: int, *, at_least_one: bool) -> LogSlice:
-        """Whole batches from the one that holds ``offset``, all below ``upto_offset``, at most ``max_bytes``.
+        """Whole batches from the one that holds `offset`, all below `upto_offset`, at most `max_bytes`.
 
-        With ``at_least_one`` the first batch comes even if it is larger. The slice must be released.
+        With `at_least_one` the first batch comes even if it is larger. The slice must be released.
 
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE outside log start to log end; KAFKA_STORAGE_ERROR.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE outside log start to log end; KAFKA_STORAGE_ERROR.
         """
         self.check_usable()
         end_offset = self.log_end_offset
@@ -451,7 +445,7 @@ class PartitionLog:
         self.segment_list.start_segment(self.log_end_offset, now_ms)
 
     def leave_out_to(self, offset: int) -> None:
-        """Have the log end at ``offset``, with nothing between its last record and there: what it is a copy of
+        """Have the log end at `offset`, with nothing between its last record and there: what it is a copy of
         ends so.
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -461,7 +455,7 @@ class PartitionLog:
         self.log_end_offset = offset
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log so that it ends at ``offset``, or at the start of the batch that holds it.
+        """Cut the log so that it ends at `offset`, or at the start of the batch that holds it.
         Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
         """
         self.check_usable()
@@ -494,7 +488,7 @@ class PartitionLog:
             )
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and continue, empty, at ``offset``.
+        """Drop everything and continue, empty, at `offset`.
         Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
         """
         self.check_usable()
@@ -510,7 +504,7 @@ class PartitionLog:
 
     @contextmanager
     def _cutting(self, offset: int) -> Iterator[None]:
-        """Records from ``offset`` on go within the block. After an error it is not certain which have gone: the log
+        """Records from `offset` on go within the block. After an error it is not certain which have gone: the log
         goes offline."""
         self.durability.begin_cut(offset)
         try:
@@ -524,11 +518,10 @@ class PartitionLog:
             raise
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Hide the records below ``offset`` (retention, DeleteRecords) and drop the segments that held only
+        """Hide the records below `offset` (retention, DeleteRecords) and drop the segments that held only
         those.
 
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE above the log end.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE above the log end.
         """
         if offset > self.log_end_offset:
             raise KafkaError(
@@ -546,9 +539,7 @@ class PartitionLog:
         """Make everything appended before the call durable; the new recovery point. Blocking: run it off
         the loop.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, since the kernel may have dropped the
-                bytes.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, since the kernel may have dropped the bytes.
         """
         durable = self.durability
         with durable.flushing:
@@ -570,7 +561,7 @@ class PartitionLog:
             return durable.flushed(cuts, target, segments)
 
     def close(self, *, clean: bool) -> None:
-        """Let go of all files; ``clean`` flushes first and leaves indexes and a producer snapshot that say
+        """Let go of all files; `clean` flushes first and leaves indexes and a producer snapshot that say
         all.
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """

@@ -62,9 +62,9 @@ def place_produced(
     now_ms: int,
     max_timestamps: Sequence[int] | None = None,
 ) -> PlacedBatches:
-    """Give validated batches of a producer their offsets from ``offset`` on, patching them in place.
+    """Give validated batches of a producer their offsets from `offset` on, patching them in place.
 
-    ``max_timestamps`` are the largest of each batch's records; with None those in the headers are true.
+    `max_timestamps` are the largest of each batch's records; with None those in the headers are true.
     """
     stamps = config.stamps_at_append
     placed = []
@@ -84,11 +84,10 @@ def place_fetched(
     batches: memoryview, log_name: str, log_end_offset: int, latest_epoch: int, leader_epoch: int | None
 ) -> PlacedBatches:
     """Check batches of a leader, which carry their offsets and epochs; no checksum covers these. Offsets may be left
-    out, where the leader's log was compacted, but never go back. Epochs never fall below ``latest_epoch``, that of
-    the log's end, nor rise above ``leader_epoch``, the one that is followed.
+    out, where the leader's log was compacted, but never go back. Epochs never fall below `latest_epoch`, that of
+    the log's end, nor rise above `leader_epoch`, the one that is followed.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue the log.
+    Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue the log.
     """
     offset, has_gaps = log_end_offset, False
     epoch_max = _EPOCH_MAX if leader_epoch is None else leader_epoch
@@ -122,7 +121,7 @@ def place_fetched(
 
 
 def roll_jitter_ms(config: LogConfig, directory: Path, active: Segment) -> int:
-    """How much earlier than ``segment.ms`` the active segment is old (``segment.jitter.ms``).
+    """How much earlier than `segment.ms` the active segment is old (`segment.jitter.ms`).
 
     The jitter follows from the log and the segment, and differs between logs, so that the logs of one start do not all
     roll at once.
@@ -136,10 +135,10 @@ def roll_jitter_ms(config: LogConfig, directory: Path, active: Segment) -> int:
 def must_roll(
     segment: Segment, config: LogConfig, size: int, placement: PlacedBatches, jitter_ms: int, now_ms: int
 ) -> bool:
-    """Whether batches of ``size`` bytes need a new segment: the active one is full, or old.
+    """Whether batches of `size` bytes need a new segment: the active one is full, or old.
 
     Age counts from the first batch's timestamp to the new ones', or by the clock where there are none, as in
-    Kafka; ``jitter_ms`` makes a segment old that much earlier.
+    Kafka; `jitter_ms` makes a segment old that much earlier.
     """
     held = segment.size
     if held == 0:

@@ -33,7 +33,7 @@ def segments_to_drop(
     upper_bound: int,
     now_ms: int,
 ) -> int:
-    """How many of ``segments``, from the first on, are to go; all of them if the active one is to be rolled
+    """How many of `segments`, from the first on, are to go; all of them if the active one is to be rolled
     before. Without `delete` in the cleanup policy only those below the log start offset are.
     """
     last = len(segments) - 1

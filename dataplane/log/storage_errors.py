@@ -14,7 +14,7 @@ _UNREADABLE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, er
 
 
 class BrokenBatch(Exception):
-    """The bytes at ``position`` are no batch that continues the log; ``reason`` says how."""
+    """The bytes at `position` are no batch that continues the log; `reason` says how."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)

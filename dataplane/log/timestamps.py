@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time; ``timestamp`` in ms."""
+    """A record found by time; `timestamp` in ms."""
 
     timestamp: int
     offset: int
@@ -25,7 +25,7 @@ class TimestampOffset(NamedTuple):
 
 
 def offset_for_timestamp(log: OpenLog, timestamp: int, upto_offset: int) -> TimestampOffset | None:
-    """The first record below ``upto_offset`` whose timestamp is at or after ``timestamp`` (ms); None if none is.
+    """The first record below `upto_offset` whose timestamp is at or after `timestamp` (ms); None if none is.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -35,7 +35,7 @@ def offset_for_timestamp(log: OpenLog, timestamp: int, upto_offset: int) -> Time
 
 
 def max_timestamp_offset(log: OpenLog, upto_offset: int | None = None) -> TimestampOffset | None:
-    """The record with the largest timestamp below ``upto_offset`` (None: the log end); None if there is none.
+    """The record with the largest timestamp below `upto_offset` (None: the log end); None if there is none.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -50,10 +50,9 @@ def max_timestamp_offset(log: OpenLog, upto_offset: int | None = None) -> Timest
 def find_timestamp(
     segments: Sequence[Segment], timestamp: int, log_start_offset: int
 ) -> TimestampOffset | None:
-    """The first record at or after ``log_start_offset`` whose timestamp is at or after ``timestamp``.
+    """The first record at or after `log_start_offset` whose timestamp is at or after `timestamp`.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     for segment in segments:
         segment.load_max_timestamp()
@@ -71,10 +70,9 @@ def find_timestamp(
 def largest_timestamp(
     segments: Sequence[Segment], upto_offset: int, log_start_offset: int
 ) -> TimestampOffset | None:
-    """The first record with the largest timestamp from ``log_start_offset`` to below ``upto_offset``.
+    """The first record with the largest timestamp from `log_start_offset` to below `upto_offset`.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     best: TimestampOffset | None = None
     for segment in segments:
@@ -121,7 +119,7 @@ def _batches_from(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHea
 def _record_in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
 ) -> TimestampOffset | None:
-    """The first record of a batch at or after ``timestamp`` and the log start.
+    """The first record of a batch at or after `timestamp` and the log start.
 
     Only here are records decoded, of one batch, as the answer is a record and headers do not suffice. If they cannot be
     read, the header stands for them: it says that such a record is in the batch, which begins at its base offset.

@@ -39,10 +39,9 @@ class LogTransactions:
 
     def marker_above(self, commit_index: int) -> FirstMarker | MarkerSearch | None:
         """The first marker with a higher commit index, None if there is none, or how to look for it in the files. It
-        may lie above the high watermark. All markers up to ``commit_index`` lie below.
+        may lie above the high watermark. All markers up to `commit_index` lie below.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         markers = self._log.producers.transactions.markers
         if markers.knows(commit_index):
@@ -56,12 +55,11 @@ class LogTransactions:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First readable offset of the first transaction that is open, or whose marker is not below
-        ``high_watermark``; None if there is none. It may lie above the high watermark.
+        `high_watermark`; None if there is none. It may lie above the high watermark.
 
         Costs next to nothing, unless the high watermark is lower than before: then the log is read.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         transactions = self._log.producers.transactions
         if high_watermark < transactions.forgotten_below:
@@ -74,8 +72,7 @@ class LogTransactions:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Up to where a read-committed reader may get: the high watermark, or the first unstable offset.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         if self._log.producers.transactions.are_over(high_watermark):
             return high_watermark
@@ -83,23 +80,21 @@ class LogTransactions:
         return high_watermark if first is None else min(first, high_watermark)
 
     def aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions of which something may lie from ``fetch_offset`` to below ``upper_bound_offset``,
+        """The aborted transactions of which something may lie from `fetch_offset` to below `upper_bound_offset`,
         in the order of their markers.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._log.segment_list.aborted(fetch_offset, upper_bound_offset)
 
     def aborted_among(
         self, records: LogSlice, fetch_offset: int, last_stable_offset: int
     ) -> list[AbortedTransaction]:
-        """The aborted transactions of which something may lie among ``records``, which were read from
-        ``fetch_offset`` to below ``last_stable_offset``, in the order of their markers. A few may begin behind, as
+        """The aborted transactions of which something may lie among `records`, which were read from
+        `fetch_offset` to below `last_stable_offset`, in the order of their markers. A few may begin behind, as
         that is looked up in the sparse index; Kafka does the same.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         segments = self._log.segment_list
         if not segments.aborting:

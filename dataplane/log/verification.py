@@ -18,8 +18,7 @@ def check_slice(
     """What is wrong with the bytes of a slice of the log in the folder `of`, read from `offset`; None if nothing is.
     `epochs` are those of the log when it was read, `contiguous` says that it leaves no offset out. Blocking.
 
-    Raises:
-        OSError: the disk refused to read them.
+    Raises OSError if the disk refused to read them.
     """
     if piece.size == 0:
         return None

@@ -1,6 +1,6 @@
 """Fetches between brokers in the encoding of Fetch version 17: topic ids, broker epochs, sessions.
 
-What is of the usual form goes by :mod:`.fetch_layout`.
+What is of the usual form goes by `fetch_layout`.
 """
 
 from __future__ import annotations

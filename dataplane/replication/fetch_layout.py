@@ -2,7 +2,7 @@
 
 Every record of acks=all waits for one such request and answer, and with a struct for each part of them they take a
 third to two thirds of the time that the generic codec takes. What is not of this form (tagged fields, such as logs that
-diverge; over 126 partitions of a topic in an answer) is left to that codec, :mod:`.fetch_codec`; tests compare the two.
+diverge; over 126 partitions of a topic in an answer) is left to that codec, `fetch_codec`; tests compare the two.
 """
 
 from __future__ import annotations

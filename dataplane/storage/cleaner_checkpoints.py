@@ -49,7 +49,7 @@ class CleanerCheckpoints:
         return rows.get(key)
 
     def set(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
-        """The log is clean up to ``offset``."""
+        """The log is clean up to `offset`."""
         self._owners[partition_log.directory] = partition_log
         self._rows.setdefault(partition_log.directory.parent, {})[key] = offset
 

@@ -1,4 +1,4 @@
-"""Which log is cleaned next, and between which offsets (Kafka's ``LogCleanerManager``)."""
+"""Which log is cleaned next, and between which offsets (Kafka's `LogCleanerManager`)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def filthiest(logs: Iterable[tuple[LogFacts, DirtyRange]]) -> int | None:
 
 
 def _segment_base_at(log: LogFacts, offset: int) -> int:
-    """Base of the segment that holds ``offset``; of the active one if it is above that."""
+    """Base of the segment that holds `offset`; of the active one if it is above that."""
     base = log.segments[0].base_offset
     for segment in log.segments:
         if segment.base_offset > offset:

@@ -37,8 +37,7 @@ class CleaningProcess:
     async def run(self, job: CleaningJob) -> AsyncIterator[Reply]:
         """The replies, as they come; the last one is no `GroupCleaned`.
 
-        Raises:
-            CleaningProcessDied: without a last reply.
+        Raises CleaningProcessDied if it ends without a last reply.
         """
         process = await self._started()
         assert process.stdin is not None

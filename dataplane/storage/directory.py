@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 class LogDirectory:
     """A data folder in use by this process.
 
-    ``open`` locks it and checks whose it is; ``load`` opens its logs. Blocking calls (``load``,
-    ``checkpoint``, ``remove_deleted``, ``close``) belong in a thread; the others are for the event loop.
+    `open` locks it and checks whose it is; `load` opens its logs. Blocking calls (`load`,
+    `checkpoint`, `remove_deleted`, `close`) belong in a thread; the others are for the event loop.
     """
 
     def __init__(self, path: Path, lock_fd: int, meta: MetaProperties) -> None:
@@ -76,11 +76,10 @@ class LogDirectory:
 
     @classmethod
     def open(cls, path: Path, cluster_id: str, node_id: int, *, new_directory_id: bytes) -> LogDirectory:
-        """Create or lock a data folder; a new one gets ``new_directory_id`` (16 bytes).
+        """Create or lock a data folder; a new one gets `new_directory_id` (16 bytes).
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it,
-                INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it, INCONSISTENT_CLUSTER_ID
+        if it belongs to another node or cluster.
         """
         fd, meta = claim_folder(path, cluster_id, node_id, new_directory_id=new_directory_id)
         return cls(path, fd, meta)
@@ -90,13 +89,12 @@ class LogDirectory:
     ) -> None:
         """Open every log in the folder. Blocking.
 
-        ``configs`` gives the configuration of topics that differ from ``default``. Logs that are damaged are
-        left out and listed in ``failed``. Where the disk refuses more than to read a log, a later start may find
+        `configs` gives the configuration of topics that differ from `default`. Logs that are damaged are
+        left out and listed in `failed`. Where the disk refuses more than to read a log, a later start may find
         it in a better state, and until then nothing of it is in use.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read, or a log not
-                be opened since there is no room on the disk, or no descriptor or memory left, or it is read-only.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read, or a log not be opened
+        since there is no room on the disk, or no descriptor or memory left, or it is read-only.
         """
         recovery_points, log_starts = self.checkpoints.read()
         found = self._scan()
@@ -206,8 +204,7 @@ class LogDirectory:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """The log, if this folder has it open.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: the folder has it, but it could not be opened.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder has it, but it could not be opened.
         """
         failure = self.failed.get((topic, partition))
         if failure is not None:
@@ -223,8 +220,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """An empty log in a new folder, or the one that is open already.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; also if a log of an older topic with the same name is still here.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; also if a log of an older topic with the same name is still here.
         """
         key = (topic, partition)
         existing = self.get(topic, partition)
@@ -272,8 +268,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """An empty log that is to replace the one in another folder. Blocking.
 
-        Raises:
-            KafkaError: INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
         """
         folder = self.path / self.future_name(topic, partition)
         self.checkpoints.make_room_for((topic, partition))
@@ -288,8 +283,7 @@ class LogDirectory:
     def settle_future(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """Give the future log its lasting name, flushed. Blocking. It is not in use before `adopt_future`.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         key = (topic, partition)
         future = self.futures[key]
@@ -329,17 +323,15 @@ class LogDirectory:
     def discard(self, retired: PartitionLog) -> None:
         """The log in the other folder is durable: rename the retired one away.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         retired.close(clean=False)
         self._doomed_folders.append(self._renamed(retired.directory, os.urandom(16), DELETE_SUFFIX))
 
     def drop_future(self, topic: str, partition: int) -> None:
-        """Give up a move: rename the future log away; ``remove_deleted`` frees the space later.
+        """Give up a move: rename the future log away; `remove_deleted` frees the space later.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         log = self.futures.pop((topic, partition), None)
         if log is not None:
@@ -347,12 +339,11 @@ class LogDirectory:
             self._doomed_folders.append(self._renamed(log.directory, os.urandom(16), DELETE_SUFFIX))
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename the log's folder so that it is gone at once; ``remove_deleted`` frees the space later.
+        """Rename the log's folder so that it is gone at once; `remove_deleted` frees the space later.
 
         Does nothing if there is no such log. A log that could not be opened is deleted all the same.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         target = self._rename_away(topic, partition, DELETE_SUFFIX)
         if target is not None:
@@ -361,8 +352,7 @@ class LogDirectory:
     def set_aside(self, topic: str, partition: int) -> Path | None:
         """Rename the log's folder so that nobody uses it, and keep it; where it is now, None if there is none.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._rename_away(topic, partition, STRAY_SUFFIX)
 
@@ -402,9 +392,8 @@ class LogDirectory:
     def checkpoint(self) -> None:
         """Flush rolled segments, then write recovery points and log start offsets. Blocking.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed
-                goes offline by itself.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed goes
+        offline by itself.
         """
         for log in list(self._logs.values()):
             if log.failure is None and log.needs_flush:
@@ -418,7 +407,7 @@ class LogDirectory:
     # Closing
 
     def close(self, *, clean: bool, broker_epoch: int = -1, threads: int = 4) -> None:
-        """Close all logs; ``clean`` flushes them and leaves the clean-shutdown marker. Blocking.
+        """Close all logs; `clean` flushes them and leaves the clean-shutdown marker. Blocking.
 
         No marker is left if any log could not be flushed; the folder is unlocked in any case.
         """

@@ -72,7 +72,7 @@ class FolderCheckpoints:
             self._write(LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0})
 
     def write_recovery_points(self, lowered: Mapping[TopicPartition, int]) -> None:
-        """How far the logs are flushed now, those in ``lowered`` only so far."""
+        """How far the logs are flushed now, those in `lowered` only so far."""
         with self._writing:
             points = {key: log.recovery_point for key, log in list(self._logs.items())}
             self._write(RECOVERY_POINTS, {**points, **lowered})

@@ -17,12 +17,11 @@ LOCK_FILE = ".lock"
 def claim_folder(
     path: Path, cluster_id: str, node_id: int, *, new_directory_id: bytes
 ) -> tuple[int, MetaProperties]:
-    """Create or lock a data folder; a new one gets ``new_directory_id`` (16 bytes). It stays locked until the
+    """Create or lock a data folder; a new one gets `new_directory_id` (16 bytes). It stays locked until the
     descriptor that is returned is closed.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it,
-            INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
+    Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it, INCONSISTENT_CLUSTER_ID if it
+    belongs to another node or cluster.
     """
     try:
         make_directory(path)

@@ -141,9 +141,8 @@ class LogCleaner:
     async def clean_filthiest(self) -> bool:
         """Clean the log that needs it most; False if none does, or it cannot be cleaned now.
 
-        Raises:
-            CleaningProcessDied: the child died over it. After three times the log counts as uncleanable.
-            OSError: no child can be started, or a folder not be read.
+        Raises CleaningProcessDied if the child died over it. After three times the log counts as uncleanable. Raises
+        OSError if no child can be started, or a folder not be read.
         """
         replicas = list(self._replicas())
         self._forget_the_gone(replicas)

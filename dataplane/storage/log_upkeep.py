@@ -33,7 +33,7 @@ _SWEEP_INTERVAL_S = 1.0
 class LogUpkeep:
     """Two tasks: a retention check every log.retention.check.interval.ms, and a sweep every second.
 
-    ``keep_log_starts`` makes the log start offsets durable.
+    `keep_log_starts` makes the log start offsets durable.
     """
 
     def __init__(

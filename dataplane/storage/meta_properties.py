@@ -1,4 +1,4 @@
-"""``meta.properties``: to which cluster and node a data folder belongs."""
+"""`meta.properties`: to which cluster and node a data folder belongs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_NAME = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The identity of a data folder; ``directory_id`` is 16 bytes."""
+    """The identity of a data folder; `directory_id` is 16 bytes."""
 
     cluster_id: str
     node_id: int
@@ -24,10 +24,9 @@ class MetaProperties:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """The identity of ``directory``; None if it has none yet.
+        """The identity of `directory`; None if it has none yet.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or understood.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or understood.
         """
         path = directory / FILE_NAME
         try:
@@ -66,8 +65,7 @@ class MetaProperties:
     def check(self, directory: Path, cluster_id: str, node_id: int) -> None:
         """Refuse a folder of somebody else.
 
-        Raises:
-            KafkaError: INCONSISTENT_CLUSTER_ID, saying whose it is and who asked.
+        Raises KafkaError: INCONSISTENT_CLUSTER_ID, saying whose it is and who asked.
         """
         if (self.cluster_id, self.node_id) != (cluster_id, node_id):
             raise KafkaError(

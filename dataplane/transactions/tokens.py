@@ -1,7 +1,7 @@
 """Tokens: a process that has the token of an open transaction may join it.
 
 A token is text that fits in a URL, a job's parameters or an environment variable:
-``v1.<base64url of owner's producer id, its epoch, number, transactional id>.<base64url of HMAC-SHA256>``. It names a
+`v1.<base64url of owner's producer id, its epoch, number, transactional id>.<base64url of HMAC-SHA256>`. It names a
 transaction. The MAC proves only that this cluster issued the token. The quorum knows whether the transaction is still
 open.
 

@@ -46,9 +46,9 @@ class Commands:
         self._closed = False
 
     def propose(self, consensus: Consensus, command: bytes | None, done: Done) -> None:
-        """Replicate ``command``; None is a barrier. It waits in the queue until the library's next turn.
+        """Replicate `command`; None is a barrier. It waits in the queue until the library's next turn.
 
-        ``done`` gets what ``apply`` returned, or `NotLeader`, `OutcomeUnknown` or `Overloaded`. Raises ValueError for a
+        `done` gets what `apply` returned, or `NotLeader`, `OutcomeUnknown` or `Overloaded`. Raises ValueError for a
         command over the limit.
         """
         limit = self._settings.command_bytes_max

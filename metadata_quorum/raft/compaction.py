@@ -1,7 +1,7 @@
 """When to fold the journal into a snapshot, and what to drop once that is durable.
 
 The order is fixed: snapshot synced, renamed, folder synced; only then is the journal's prefix dropped. A crash
-in between leaves a snapshot and a journal that overlap, which :func:`align` puts in order at the next start.
+in between leaves a snapshot and a journal that overlap, which `align` puts in order at the next start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def align(journal: Journal, snapshot: Snapshot | None) -> int:
     """Make a recovered journal continue the newest snapshot; the index the state machine starts from.
 
-    Raises :class:`CorruptFile` when entries between the two are missing.
+    Raises CorruptFile when entries between the two are missing.
     """
     if snapshot is None:
         if journal.base_index != 1:
@@ -53,7 +53,7 @@ class Compactor:
         effects: Effects,
         needed_from: Callable[[], int | None],
     ) -> None:
-        """``needed_from``: an index behind which entries are still needed by somebody."""
+        """`needed_from`: an index behind which entries are still needed by somebody."""
         self._settings = settings
         self._journal = journal
         self._store = store
@@ -66,12 +66,12 @@ class Compactor:
         self._entries = 0
 
     def applied(self, size: int) -> None:
-        """An entry of ``size`` bytes has been applied."""
+        """An entry of `size` bytes has been applied."""
         self._bytes += size
         self._entries += 1
 
     def consider(self, applied: int) -> None:
-        """Begin a snapshot of ``applied`` if enough has come together and all of it is durable here.
+        """Begin a snapshot of `applied` if enough has come together and all of it is durable here.
 
         To be called now and then even when nothing is applied: what was in the way may be over.
         """
@@ -89,7 +89,7 @@ class Compactor:
         self._effects.fold(FoldRequest(latest, applied), self._folded)
 
     def published(self, snapshot: Snapshot, surplus: str | None) -> None:
-        """``snapshot`` is durable: drop what it covers."""
+        """`snapshot` is durable: drop what it covers."""
         if surplus is not None:
             self._effects.in_order(lambda: self._disk.remove(surplus), lambda: None)
         if self._journal.term_at(snapshot.index) != snapshot.term:
@@ -120,7 +120,7 @@ class Compactor:
             self._effects.in_order(removal.run, lambda: None)
 
     def _retaining(self, index: int) -> int:
-        """The highest index, up to ``index``, that leaves ``retained_bytes`` of entries behind it."""
+        """The highest index, up to `index`, that leaves `retained_bytes` of entries behind it."""
         held = self._journal.entries
         position = index - held[0][1]
         surplus = self._journal.held_bytes - self._settings.retained_bytes

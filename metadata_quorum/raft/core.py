@@ -1,6 +1,6 @@
 """One Raft node without a world around it: everything it decides, and the order it does it in.
 
-The shell delivers messages as they arrive and calls :meth:`Core.pump` after them, so that a heartbeat that is
+The shell delivers messages as they arrive and calls `Core.pump` after them, so that a heartbeat that is
 already here is heard before the election timer is looked at. Rules that hold everywhere:
 
 - Nothing leaves this node while its vote is not durable.
@@ -48,7 +48,7 @@ from .vote import Vote
 
 
 class Core:
-    """One node. ``machine`` already holds the state up to ``parts.applied``."""
+    """One node. `machine` already holds the state up to `parts.applied`."""
 
     #: made last, since it needs the library's state; commands and snapshots refer to it
     replicator: Replicator
@@ -201,7 +201,7 @@ class Core:
     # What the world reports.
 
     def peer_connected(self, peer: int) -> None:
-        """A new connection to ``peer``: what went before it is lost."""
+        """A new connection to `peer`: what went before it is lost."""
         self._connected.add(peer)
         self.consensus.peer_connected(peer)
         self.membership.connected(peer)
@@ -209,7 +209,7 @@ class Core:
         self._effects.wake()
 
     def peer_disconnected(self, peer: int) -> float | None:
-        """The connection to ``peer`` is gone. If it was the leader: the seconds after which a pump is due."""
+        """The connection to `peer` is gone. If it was the leader: the seconds after which a pump is due."""
         self._connected.discard(peer)
         self._held = [(to, message) for to, message in self._held if to != peer]
         self.consensus.peer_disconnected(peer)
@@ -222,7 +222,7 @@ class Core:
         return wait
 
     def receive(self, peer: int, directory_id: bytes, payload: bytes) -> None:
-        """One message. Raises :class:`.messages.MalformedRaftMessage`: close the connection."""
+        """One message. Raises MalformedRaftMessage: close the connection."""
         message = messages.decode(payload)
         if isinstance(message, Hello):
             self.membership.on_hello(peer, directory_id, message)
@@ -336,7 +336,7 @@ class Core:
     # Hooks of the library.
 
     def library_sends(self, peer: int, message: dict[str, Any]) -> None:
-        """Votes go out as our messages; follower replies are made by :class:`Follower` instead."""
+        """Votes go out as our messages; follower replies are made by `Follower` instead."""
         if message["type"] == "request_vote":
             self._send(
                 peer, RequestVote(message["term"], message["last_log_index"], message["last_log_term"])

@@ -1,8 +1,8 @@
 """The few things the Raft layer asks of a file system, in one flat directory.
 
-:class:`Directory` does them on a real one. The simulation has another that loses and tears what was not
-synced, so the rules are: a file's bytes are durable after :meth:`File.sync`; its name, and a rename or
-removal, after :meth:`Disk.sync_names`.
+`Directory` does them on a real one. The simulation has another that loses and tears what was not
+synced, so the rules are: a file's bytes are durable after `File.sync`; its name, and a rename or
+removal, after `Disk.sync_names`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class File(Protocol):
     """An open file with positioned access."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes at ``offset``; fewer at the end of the file."""
+        """Up to `size` bytes at `offset`; fewer at the end of the file."""
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write all of ``data`` at ``offset``."""
+        """Write all of `data` at `offset`."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to ``size`` bytes."""
+        """Cut the file to `size` bytes."""
 
     def size(self) -> int:
         """Its length in bytes."""
@@ -51,7 +51,7 @@ class Disk(Protocol):
         """The files in it, sorted."""
 
     def open(self, name: str) -> File:
-        """Open for reading and writing. Raises :class:`FileNotFoundError`."""
+        """Open for reading and writing. Raises FileNotFoundError."""
 
     def create(self, name: str) -> File:
         """A new, empty file; an old one of that name is emptied."""
@@ -121,7 +121,7 @@ class Directory:
         self._lock: int | None = None
 
     def lock(self) -> bool:
-        """Keep other processes out until :meth:`unlock`, or until this one ends; False if one is in already."""
+        """Keep other processes out until `unlock`, or until this one ends; False if one is in already."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -183,7 +183,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def write_checked(disk: Disk, name: str, magic: bytes, body: bytes) -> None:
-    """Replace a small file by ``magic | crc | body``, durable on return, never half there."""
+    """Replace a small file by `magic | crc | body`, durable on return, never half there."""
     temporary = f"{name}.tmp"
     file = disk.create(temporary)
     file.write(0, magic + zlib.crc32(magic + body).to_bytes(_CHECKSUM_BYTES, "big") + body)
@@ -194,7 +194,7 @@ def write_checked(disk: Disk, name: str, magic: bytes, body: bytes) -> None:
 
 
 def read_checked(disk: Disk, name: str, magic: bytes) -> bytes | None:
-    """The body that :func:`write_checked` wrote; None without the file. Raises :class:`CorruptFile`."""
+    """The body that `write_checked` wrote; None without the file. Raises CorruptFile."""
     try:
         file = disk.open(name)
     except FileNotFoundError:

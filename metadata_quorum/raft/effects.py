@@ -10,7 +10,7 @@ from .snapshots import Snapshot
 
 
 class NotLeader(Exception):
-    """This node does not lead, and the command was not and will not be applied. Ask ``leader_id``."""
+    """This node does not lead, and the command was not and will not be applied. Ask `leader_id`."""
 
     def __init__(self, leader_id: int | None) -> None:
         where = "no leader is known" if leader_id is None else f"node {leader_id} does"
@@ -28,7 +28,7 @@ class Overloaded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """``leads``: this node is the active leader of ``term``. ``leader_id`` is a hint."""
+    """`leads`: this node is the active leader of `term`. `leader_id` is a hint."""
 
     leads: bool
     term: int
@@ -37,7 +37,7 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True)
 class FoldRequest:
-    """Make a snapshot of ``index`` from ``base`` and the journal."""
+    """Make a snapshot of `index` from `base` and the journal."""
 
     base: Snapshot | None
     index: int
@@ -53,19 +53,19 @@ class Effects(Protocol):
         """Send one message; lost if there is no connection."""
 
     def writable(self, peer: int) -> bool:
-        """Whether ``peer`` takes in what it is sent."""
+        """Whether `peer` takes in what it is sent."""
 
     def wake(self) -> None:
-        """Call ``pump`` soon, after what has already arrived."""
+        """Call `pump` soon, after what has already arrived."""
 
     def in_order(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run ``work``, which blocks, off the loop, after all work given before; then ``done`` on the loop."""
+        """Run `work`, which blocks, off the loop, after all work given before; then `done` on the loop."""
 
     def aside(self, work: Callable[[], object], done: Callable[[object, Exception | None], None]) -> None:
-        """Run long ``work`` off the loop, not in the way of ``in_order``; then ``done`` with its outcome."""
+        """Run long `work` off the loop, not in the way of `in_order`; then `done` with its outcome."""
 
     def fold(self, request: FoldRequest, done: Callable[[bool], None]) -> None:
-        """Run :func:`.fold.fold` in another process; then ``done`` on the loop with its success."""
+        """Run `fold.fold` in another process; then `done` on the loop with its success."""
 
     def role_changed(self, change: RoleChange) -> None:
         """Tell the owner."""

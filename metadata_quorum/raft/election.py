@@ -26,7 +26,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask all peers whether they would vote for this node in ``term``."""
+    """Ask all peers whether they would vote for this node in `term`."""
 
     term: int
 
@@ -45,7 +45,7 @@ class _Round:
 class Election:
     """One node's view of elections. Times are seconds of any monotonic clock.
 
-    Whether a node sticks to its leader is a matter of ``election_min``: for so long after it heard the leader it
+    Whether a node sticks to its leader is a matter of `election_min`: for so long after it heard the leader it
     gives its vote to no other candidate.
     """
 
@@ -65,7 +65,7 @@ class Election:
         self._votes: set[tuple[int, int]] = set()
 
     def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
-        """What this node has to do now; ``term`` is its current one. To be called whenever time has passed."""
+        """What this node has to do now; `term` is its current one. To be called whenever time has passed."""
         pause, self._looked_at = now - self._looked_at, now
         if leads or (self._peers and now <= self._deadline):
             return Wait()
@@ -84,7 +84,7 @@ class Election:
         self._deadline = now + self._timeout()
 
     def hasten(self, deadline: float) -> None:
-        """Something is due no later than ``deadline``."""
+        """Something is due no later than `deadline`."""
         self._deadline = min(self._deadline, deadline)
 
     def leader_heard(self, leader: int, now: float) -> None:
@@ -95,7 +95,7 @@ class Election:
         self.postpone(now)
 
     def leader_gone(self, peer: int, now: float) -> float | None:
-        """The connection to ``peer`` is lost. If it was the leader, there is nothing to stick to any more.
+        """The connection to `peer` is lost. If it was the leader, there is nothing to stick to any more.
 
         The seconds after which something is due then. A killed leader is replaced as soon as its peers see its
         connections close, by the first in line.
@@ -117,11 +117,11 @@ class Election:
         return leads or self.silence(now) < self._timing.election_min
 
     def ask(self, term: int) -> None:
-        """Begin to ask whether to stand in ``term``."""
+        """Begin to ask whether to stand in `term`."""
         self._round = _Round(term, {self._node_id})
 
     def answered(self, peer: int, asked_term: int, *, granted: bool, term: int) -> bool:
-        """One answer; ``term`` is this node's current one. True when a majority would vote for this node with it: the
+        """One answer; `term` is this node's current one. True when a majority would vote for this node with it: the
         node stands when it looks next.
         """
         if self._round is None or self._round.term != asked_term or not granted:
@@ -137,7 +137,7 @@ class Election:
         return True
 
     def count_vote(self, peer: int, term: int) -> bool:
-        """Whether this vote is the first of ``peer`` in ``term``; the library counts messages, not voters."""
+        """Whether this vote is the first of `peer` in `term`; the library counts messages, not voters."""
         if (peer, term) in self._votes:
             return False
         self._votes = {vote for vote in self._votes if vote[1] == term} | {(peer, term)}

@@ -16,12 +16,12 @@ EXIT_STATUS = 70
 
 
 def exit_process() -> NoReturn:
-    """Leave now: no ``finally``, no flushing. Tests replace this function."""
+    """Leave now: no `finally`, no flushing. Tests replace this function."""
     os._exit(EXIT_STATUS)
 
 
 def fail_stop(reason: str) -> NoReturn:
-    """Log ``reason``, with the exception being handled if there is one, and exit the process."""
+    """Log `reason`, with the exception being handled if there is one, and exit the process."""
     logger.critical("quorum node stops: %s", reason, exc_info=True)
     logging.shutdown()
     exit_process()

@@ -1,7 +1,7 @@
 """Making a snapshot by folding: the newest snapshot plus the journal, without the running state machine.
 
-``apply`` is pure, so another process can compute the state after any committed index from the files alone. The
-event loop of the quorum node never serialises its state. Run as ``python -m ottla.metadata_quorum.raft.fold``.
+`apply` is pure, so another process can compute the state after any committed index from the files alone. The
+event loop of the quorum node never serialises its state. Run as `python -m ottla.metadata_quorum.raft.fold`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NICENESS = 5
 
 
 def fold(disk: Disk, salt: int, factory: Callable[[], Machine], base: Snapshot | None, index: int) -> None:
-    """Write the snapshot of ``index``, which is durable in the journal, as :data:`FOLDED_NAME`. Blocks.
+    """Write the snapshot of `index`, which is durable in the journal, as `FOLDED_NAME`. Blocks.
 
-    ``base`` is a snapshot to start from. Raises :class:`ValueError` when the files do not reach ``index``.
+    `base` is a snapshot to start from. Raises ValueError when the files do not reach `index`.
     """
     machine = factory()
     applied = 1
@@ -43,7 +43,7 @@ def fold(disk: Disk, salt: int, factory: Callable[[], Machine], base: Snapshot |
 
 
 def fold_folder(arguments: Sequence[str]) -> None:
-    """:func:`fold` by words: ``directory salt factory index base-name-or-empty base-index``."""
+    """`fold` by words: `directory salt factory index base-name-or-empty base-index`."""
     directory, salt, factory, index, base_name, base_index = arguments
     base = Snapshot(base_name, int(base_index), 0, 0) if base_name else None
     fold(Directory(Path(directory)), int(salt), load_factory(factory), base, int(index))

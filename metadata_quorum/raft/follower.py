@@ -14,7 +14,7 @@ from .syncobj import Consensus
 
 @dataclass(slots=True)
 class _Standing:
-    """How far this node's log is known to equal that of the leader of ``term``."""
+    """How far this node's log is known to equal that of the leader of `term`."""
 
     leader: int
     term: int
@@ -59,7 +59,7 @@ class Follower:
         return outcome.verified
 
     def hear_leader(self, leader: int, term: int) -> None:
-        """Let the library know that the leader of ``term`` lives; nothing about the log."""
+        """Let the library know that the leader of `term` lives; nothing about the log."""
         last_index, last_term = self._journal.last_index, self._journal.last_term
         self._consensus.deliver(leader, syncobj.append_entries(term, 0, last_index, last_term, ()))
 
@@ -72,7 +72,7 @@ class Follower:
             self._acknowledge(standing)
 
     def forget(self, peer: int) -> None:
-        """The connection to ``peer`` is gone; a new one starts with the leader's question."""
+        """The connection to `peer` is gone; a new one starts with the leader's question."""
         if self._standing is not None and self._standing.leader == peer:
             self._standing = None
 

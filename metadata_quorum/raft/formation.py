@@ -25,7 +25,7 @@ class WrongFolder(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Formation:
-    """What the folder knows about itself. ``founders`` is empty until the cluster is formed."""
+    """What the folder knows about itself. `founders` is empty until the cluster is formed."""
 
     cluster_id: str
     node_id: int
@@ -52,7 +52,7 @@ class Formation:
 
 
 def load(disk: Disk) -> Formation | None:
-    """The folder's formation, None for a folder never used. Raises :class:`CorruptFile`."""
+    """The folder's formation, None for a folder never used. Raises CorruptFile."""
     body = read_checked(disk, FILE_NAME, _MAGIC)
     if body is None:
         return None
@@ -82,9 +82,9 @@ def save(disk: Disk, formation: Formation) -> None:
 
 
 def prepare(disk: Disk, cluster_id: str, node_id: int, new_directory_id: bytes) -> Formation:
-    """The folder's formation; a folder used for the first time gets ``new_directory_id``. Blocks.
+    """The folder's formation; a folder used for the first time gets `new_directory_id`. Blocks.
 
-    Raises :class:`WrongFolder` or :class:`CorruptFile`.
+    Raises WrongFolder or CorruptFile.
     """
     formation = load(disk)
     if formation is None:

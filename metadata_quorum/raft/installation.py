@@ -42,7 +42,7 @@ class Installer:
         send: Callable[[int, Message], None],
         installed: Callable[[Snapshot, str | None], None],
     ) -> None:
-        """``installed``: the snapshot counts and the machine holds its state; a file may be removed."""
+        """`installed`: the snapshot counts and the machine holds its state; a file may be removed."""
         self._consensus = consensus
         self._store = store
         self._disk = disk
@@ -74,7 +74,7 @@ class Installer:
             self._finish(incoming)
 
     def forget(self, peer: int) -> None:
-        """The connection to ``peer`` is gone: a half-received snapshot is dropped."""
+        """The connection to `peer` is gone: a half-received snapshot is dropped."""
         if self._incoming is not None and self._incoming.sender == peer and not self._incoming.complete:
             self._incoming.file.close()
             self._incoming = None

@@ -1,13 +1,13 @@
 """The Raft log of one node, on disk and in memory.
 
-On disk it is a row of append-only files of :mod:`.records`. Nothing is ever overwritten: dropping a tail is a
-record, dropping a prefix is removing whole files. Writing and syncing happen in :meth:`JournalTicket.run`, which may
-block and is meant for another thread; what it made durable counts once :meth:`Journal.complete` is called.
+On disk it is a row of append-only files of `records`. Nothing is ever overwritten: dropping a tail is a
+record, dropping a prefix is removing whole files. Writing and syncing happen in `JournalTicket.run`, which may
+block and is meant for another thread; what it made durable counts once `Journal.complete` is called.
 
-In memory the log is a list of ``(payload, index, term)``. Its first element is the *base*: the entry before the
+In memory the log is a list of `(payload, index, term)`. Its first element is the *base*: the entry before the
 first one held, without payload. A new journal has the base (1, 0), which every node shares.
 
-Invariants: indexes are contiguous; terms never fall; ``durable_index <= last_index``.
+Invariants: indexes are contiguous; terms never fall; `durable_index <= last_index`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST_BASE = (b"", 1, 0)
 
 @dataclass(slots=True)
 class JournalTicket:
-    """One batch of writes to make durable. ``run`` blocks; call it anywhere, one at a time."""
+    """One batch of writes to make durable. `run` blocks; call it anywhere, one at a time."""
 
     disk: Disk
     ordinal: int
@@ -50,7 +50,7 @@ class JournalTicket:
 
 @dataclass(slots=True)
 class Removal:
-    """Files to close and remove. ``run`` blocks; run it after every earlier ticket."""
+    """Files to close and remove. `run` blocks; run it after every earlier ticket."""
 
     disk: Disk
     segments: list[JournalSegment]
@@ -66,7 +66,7 @@ class Removal:
 
 @dataclass(slots=True)
 class Journal:
-    """The log. Build it with :func:`open_journal`."""
+    """The log. Build it with `open_journal`."""
 
     disk: Disk
     salt: int
@@ -149,7 +149,7 @@ class Journal:
         self._unsynced.append((self.next_ordinal - 1, index, term))
 
     def cut_behind(self, index: int) -> None:
-        """Drop every entry behind ``index``, which must be held."""
+        """Drop every entry behind `index`, which must be held."""
         if index >= self.last_index:
             return
         position = index - self.base_index
@@ -172,7 +172,7 @@ class Journal:
         self._begin_segment(JournalRecordKind.RESET)
 
     def drop_prefix(self, index: int) -> Removal | None:
-        """Forget the entries up to ``index``, which a durable snapshot covers; maybe files to remove."""
+        """Forget the entries up to `index`, which a durable snapshot covers; maybe files to remove."""
         position = index - self.base_index
         if position > 0:
             self.held_bytes -= sum(len(entry[0]) for entry in self.entries[1 : position + 1])
@@ -202,7 +202,7 @@ class Journal:
         return self._ticket
 
     def complete(self, ticket: JournalTicket) -> None:
-        """``ticket`` has run: what it covers is durable, as far as it is still in the log."""
+        """`ticket` has run: what it covers is durable, as far as it is still in the log."""
         if ticket is not self._ticket:
             raise RuntimeError("not the ticket that is out")
         self._ticket = None
@@ -253,9 +253,9 @@ class Journal:
 
 
 def open_journal(disk: Disk, salt: int, segment_bytes: int = SEGMENT_BYTES) -> Journal:
-    """The journal in ``disk``, new or recovered; everything in it is durable. Blocks.
+    """The journal in `disk`, new or recovered; everything in it is durable. Blocks.
 
-    A tail that a crash tore is cut off. Raises :class:`.disk.CorruptFile` for any other damage.
+    A tail that a crash tore is cut off. Raises CorruptFile for any other damage.
     """
     recovered = recover(disk, salt)
     journal = Journal(

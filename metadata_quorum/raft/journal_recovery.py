@@ -24,7 +24,7 @@ _NAME = re.compile(r"journal-(\d{10})\.log")
 
 @dataclass(slots=True)
 class JournalSegment:
-    """One file of the journal. ``size`` counts what was handed to it, ``written`` what its file holds."""
+    """One file of the journal. `size` counts what was handed to it, `written` what its file holds."""
 
     number: int
     base_index: int
@@ -42,7 +42,7 @@ class JournalSegment:
 
 @dataclass(slots=True)
 class Recovered:
-    """``entries`` is empty for a journal that does not exist yet."""
+    """`entries` is empty for a journal that does not exist yet."""
 
     entries: list[Entry] = field(default_factory=list)
     segments: list[JournalSegment] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Recovered:
 
 
 def recover(disk: Disk, salt: int) -> Recovered:
-    """Replay every file, cut a torn tail off, sync what remains. Raises :class:`CorruptFile`."""
+    """Replay every file, cut a torn tail off, sync what remains. Raises CorruptFile."""
     replay = _Replay(salt)
     contents = list(_read_files(disk))
     for position, (segment, content) in enumerate(contents):

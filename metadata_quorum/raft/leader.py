@@ -118,20 +118,20 @@ class Replicator:
         self._acknowledged.clear()
 
     def connected(self, peer: int) -> None:
-        """What ``peer`` has must be asked anew: it may have restarted."""
+        """What `peer` has must be asked anew: it may have restarted."""
         self._connected.add(peer)
         if self._consensus.leads:
             self._followers[peer] = ReplicationProgress(self._journal.last_index + 1)
             self._feed(peer, heartbeat=True)
 
     def disconnected(self, peer: int) -> None:
-        """Nothing more is known about ``peer``."""
+        """Nothing more is known about `peer`."""
         self._connected.discard(peer)
         self._followers.pop(peer, None)
         self._end_transfer(peer)
 
     def replicate(self, *, heartbeat: bool = False) -> None:
-        """Send every follower what it lacks; with ``heartbeat`` every follower gets a message."""
+        """Send every follower what it lacks; with `heartbeat` every follower gets a message."""
         for peer in list(self._followers):
             self._feed(peer, heartbeat=heartbeat)
 
@@ -234,7 +234,7 @@ class Replicator:
         )
 
     def _batch(self, first: int) -> tuple[list[Entry], int]:
-        """Entries from ``first`` up to the size of a message, and their size."""
+        """Entries from `first` up to the size of a message, and their size."""
         entries, size = [], 0
         held = self._journal.entries
         for position in range(first - held[0][1], len(held)):

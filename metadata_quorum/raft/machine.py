@@ -16,10 +16,10 @@ class Machine(Protocol):
         """Apply one committed command. Total: an exception stops the process, on every node alike."""
 
     def snapshot(self) -> Iterator[bytes]:
-        """The whole state, in chunks of at most :data:`MAX_CHUNK_BYTES`."""
+        """The whole state, in chunks of at most `MAX_CHUNK_BYTES`."""
 
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Become what :meth:`snapshot` described."""
+        """Become what `snapshot` described."""
 
 
 @runtime_checkable
@@ -27,15 +27,15 @@ class Adopting(Protocol):
     """A machine that can take another's state over at once.
 
     A snapshot from the leader is then restored into a fresh machine off the loop; without this method
-    ``restore`` runs on the loop and holds it up.
+    `restore` runs on the loop and holds it up.
     """
 
     def adopt(self, other: Any) -> None:
-        """Become ``other``, a machine of the same class that is not used afterwards, in constant time."""
+        """Become `other`, a machine of the same class that is not used afterwards, in constant time."""
 
 
 def load_factory(name: str) -> Callable[[], Machine]:
-    """The callable named ``module:callable``. Raises :class:`ValueError` when there is none."""
+    """The callable named `module:callable`. Raises ValueError when there is none."""
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(import_module(module_name), attribute)

@@ -1,9 +1,9 @@
 """Whether this node takes part in the quorum, and whether it may vote.
 
-It takes part once its cluster is formed (:mod:`.formation`). It votes unless
+It takes part once its cluster is formed (`formation`). It votes unless
 
 - it is catching up: it took the place of a lost node, or its peers say that it has promised more than it has
-  (:mod:`.promises`). It votes again once it has all that the leader has committed;
+  (`promises`). It votes again once it has all that the leader has committed;
 - it has just started, and some peer has not told yet what this node had promised. It waits for a moment only: a
   peer may be down for good.
 
@@ -45,7 +45,7 @@ class QuorumMembership:
         postpone_election: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:
-        """``acknowledged``: up to where each follower of this leader is known to have what is committed."""
+        """`acknowledged`: up to where each follower of this leader is known to have what is committed."""
         self.node_id = parts.formation.node_id
         self.formation = parts.formation
         self._settings = settings
@@ -133,11 +133,11 @@ class QuorumMembership:
         self._save(self.formation)
 
     def spoke_in(self, peer: int, term: int) -> None:
-        """A message of ``peer`` says that it is in ``term``."""
+        """A message of `peer` says that it is in `term`."""
         self._promises.spoke_in(peer, term)
 
     def note_leader(self, leader: int, committed: int) -> None:
-        """The leader of this term has told that ``committed`` is. If that is of its own term, it has it durably."""
+        """The leader of this term has told that `committed` is. If that is of its own term, it has it durably."""
         if self._journal.term_at(committed) == self._consensus.term:
             self._promises.acknowledged(leader, committed, self._consensus.term)
 

@@ -21,20 +21,20 @@ class Hello:
     """First on every connection, and again when it changes: whether this folder belongs to a formed cluster, and with
     whom it formed it.
 
-    Nodes of earlier versions know of ``formed`` alone, and pass the rest over once they are formed.
+    Nodes of earlier versions know of `formed` alone, and pass the rest over once they are formed.
     """
 
     formed: bool
     founders: tuple[tuple[int, bytes], ...]
     takes_promises: bool = False
-    """Whether :class:`Promised` may be sent; whoever does not say so would end the connection at it."""
+    """Whether `Promised` may be sent; whoever does not say so would end the connection at it."""
     abstains: bool = False
     """Whether this node does not vote, because it is catching up."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreVote:
-    """Would you vote for me in ``term``? Changes nothing at either end."""
+    """Would you vote for me in `term`? Changes nothing at either end."""
 
     term: int
     last_index: int
@@ -43,7 +43,7 @@ class PreVote:
 
 @dataclass(frozen=True, slots=True)
 class PreVoteReply:
-    """``asked_term`` echoes the question, ``term`` is the answering node's own."""
+    """`asked_term` echoes the question, `term` is the answering node's own."""
 
     term: int
     asked_term: int
@@ -61,16 +61,16 @@ class RequestVote:
 
 @dataclass(frozen=True, slots=True)
 class GrantVote:
-    """The vote of this node in ``term`` is yours, and durable."""
+    """The vote of this node in `term` is yours, and durable."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Raft's AppendEntries. Entries follow (``previous_index``, ``previous_term``) without a gap.
+    """Raft's AppendEntries. Entries follow (`previous_index`, `previous_term`) without a gap.
 
-    ``generation`` counts how often the leader has gone back for this follower; replies echo it.
+    `generation` counts how often the leader has gone back for this follower; replies echo it.
     """
 
     term: int
@@ -83,9 +83,9 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class AppendReply:
-    """With ``success`` everything below ``next_index`` equals the leader's log and is durable here.
+    """With `success` everything below `next_index` equals the leader's log and is durable here.
 
-    Without, the follower's log does not continue: try from ``next_index``.
+    Without, the follower's log does not continue: try from `next_index`.
     """
 
     term: int
@@ -96,7 +96,7 @@ class AppendReply:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """``data`` at ``offset`` of the file, of ``size`` bytes, that holds the snapshot of ``index``."""
+    """`data` at `offset` of the file, of `size` bytes, that holds the snapshot of `index`."""
 
     term: int
     index: int
@@ -108,7 +108,7 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReply:
-    """``received`` bytes of the snapshot of ``index`` are here; ``installed`` once its state is in use."""
+    """`received` bytes of the snapshot of `index` are here; `installed` once its state is in use."""
 
     term: int
     index: int
@@ -118,14 +118,14 @@ class SnapshotReply:
 
 @dataclass(frozen=True, slots=True)
 class StaleTerm:
-    """What you said belongs to a term that has passed: the current one is ``term``."""
+    """What you said belongs to a term that has passed: the current one is `term`."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """What the receiver has promised, as far as the sender has heard: see :class:`.promises.Promise`."""
+    """What the receiver has promised, as far as the sender has heard: see `promises.Promise`."""
 
     term: int
     index: int
@@ -149,7 +149,7 @@ Message = (
 _HELLO, _PRE_VOTE, _PRE_VOTE_REPLY, _REQUEST_VOTE, _GRANT_VOTE = 1, 2, 3, 4, 5
 _APPEND, _APPEND_REPLY, _SNAPSHOT_CHUNK, _SNAPSHOT_REPLY, _STALE_TERM, _PROMISED = 6, 7, 8, 9, 10, 11
 _FORMED, _TAKES_PROMISES, _ABSTAINS = 1, 2, 4
-"""Bits of what Hello says. An unformed node says none: nodes of earlier versions take any for ``formed``."""
+"""Bits of what Hello says. An unformed node says none: nodes of earlier versions take any for `formed`."""
 
 _LAYOUT = {
     _HELLO: struct.Struct(">BBH"),
@@ -207,7 +207,7 @@ def encode(message: Message) -> list[bytes]:
 
 
 def decode(payload: bytes) -> Message:
-    """The message in one payload. Raises :class:`MalformedRaftMessage`."""
+    """The message in one payload. Raises MalformedRaftMessage."""
     kind = payload[0] if payload else 0
     layout = _LAYOUT.get(kind)
     if layout is None:

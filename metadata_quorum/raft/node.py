@@ -1,4 +1,4 @@
-"""A Raft node on an event loop: :class:`RaftNode`, what the rest of the quorum node uses."""
+"""A Raft node on an event loop: `RaftNode`, what the rest of the quorum node uses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CLOCK_TICK_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """``peers`` are host and port of every node, this one included. ``directory`` belongs to this node alone."""
+    """`peers` are host and port of every node, this one included. `directory` belongs to this node alone."""
 
     node_id: int
     peers: Mapping[int, tuple[str, int]]
@@ -50,7 +50,7 @@ class RaftConfig:
     secret: bytes
     cluster_id: str
     machine_factory: str
-    """``module:callable`` that makes an empty machine: another process makes snapshots with it."""
+    """`module:callable` that makes an empty machine: another process makes snapshots with it."""
     replace_empty: bool = False
     """An operator says: this folder is empty because its node was lost. Never while that node may still run."""
     restored: bool = False
@@ -70,7 +70,7 @@ def _naming(directory: Path) -> Iterator[None]:
 
 
 class RaftNode:
-    """One node of the quorum. Everything but :meth:`start` and :meth:`stop` is called on the loop."""
+    """One node of the quorum. Everything but `start` and `stop` is called on the loop."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class RaftNode:
     ) -> None:
         """Prepares the folder, which blocks for a moment.
 
-        ``machine`` must be empty, as the factory makes it. ``on_role`` is told each change of leader, term or
-        role; ``on_applied`` that the machine has moved. Raises :class:`.disk.CorruptFile` or
-        :class:`.formation.WrongFolder`.
+        `machine` must be empty, as the factory makes it. `on_role` is told each change of leader, term or
+        role; `on_applied` that the machine has moved. Raises CorruptFile or
+        WrongFolder.
         """
         if config.node_id not in config.peers:
             raise ValueError(f"node {config.node_id} is not among the quorum nodes {sorted(config.peers)}")
@@ -110,7 +110,7 @@ class RaftNode:
     async def start(self) -> None:
         """Recover, restore the machine, and take part. To be stopped even if it fails.
 
-        Raises :class:`.disk.CorruptFile`, and :class:`.formation.WrongFolder` while another process uses the folder.
+        Raises CorruptFile, and WrongFolder while another process uses the folder.
         """
         config = self._config
         with _naming(config.directory):
@@ -165,17 +165,17 @@ class RaftNode:
         return self._links if self._core is not None and self._links.adopt(link) else None
 
     def propose(self, command: bytes) -> asyncio.Future[object]:
-        """Replicate ``command``; the result of ``apply``, once a majority has it on disk.
+        """Replicate `command`; the result of `apply`, once a majority has it on disk.
 
-        Raises, through the future, :class:`.effects.NotLeader`, :class:`.effects.OutcomeUnknown` or
-        :class:`.effects.Overloaded`; at once :class:`ValueError` for a command over the limit.
+        Raises, through the future, NotLeader, OutcomeUnknown or
+        Overloaded; at once ValueError for a command over the limit.
         """
         return self._propose(command)
 
     def submit(self, command: bytes | None, done: Done) -> None:
-        """Replicate ``command``, None for a barrier. ``done(result, error)`` is called in the turn of the loop in which
+        """Replicate `command`, None for a barrier. `done(result, error)` is called in the turn of the loop in which
         it is applied, before `on_applied`, or at once; it may not raise. Results and errors are those of
-        :meth:`propose`. Raises :class:`ValueError` for a command over the limit.
+        `propose`. Raises ValueError for a command over the limit.
         """
         if self._core is None:
             raise RuntimeError("the node has not been started")
@@ -184,7 +184,7 @@ class RaftNode:
     async def barrier(self) -> None:
         """Return when this node was leader after the call and has applied all that was committed before it.
 
-        Raises :class:`.effects.NotLeader` or :class:`.effects.OutcomeUnknown`.
+        Raises NotLeader or OutcomeUnknown.
         """
         await self._propose(None)
 
@@ -327,11 +327,11 @@ class _Shell:
             await self._loop.run_in_executor(None, executor.shutdown)
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:
-        """See :class:`.effects.Effects`."""
+        """See `effects.Effects`."""
         self._links.send(peer, parts)
 
     def writable(self, peer: int) -> bool:
-        """See :class:`.effects.Effects`."""
+        """See `effects.Effects`."""
         return self._links.writable(peer)
 
     def wake(self) -> None:
@@ -355,11 +355,11 @@ class _Shell:
         self._folding = self._loop.create_task(self._fold(request, done))
 
     def role_changed(self, change: RoleChange) -> None:
-        """See :class:`.effects.Effects`."""
+        """See `effects.Effects`."""
         self._node.tell_role(change)
 
     def applied(self) -> None:
-        """See :class:`.effects.Effects`."""
+        """See `effects.Effects`."""
         self._node.tell_applied()
 
     def _pump_now(self) -> None:

@@ -14,9 +14,9 @@ from .vote import Vote
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Made by :func:`.startup.open_parts`. ``applied`` is the last index of the newest snapshot, 0 without one.
+    """Made by `startup.open_parts`. `applied` is the last index of the newest snapshot, 0 without one.
 
-    ``is_restored``: an operator says that the folder was put back from an older copy on purpose.
+    `is_restored`: an operator says that the folder was put back from an older copy on purpose.
     """
 
     disk: Disk

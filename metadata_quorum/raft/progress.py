@@ -1,7 +1,7 @@
 """What a leader knows about one follower, and what it may send next. Pure.
 
-``PROBE``: the position is a guess, one message at a time. ``STREAM``: entries flow without waiting, up to a
-window of bytes not yet durable there. ``SNAPSHOT``: the log does not reach back far enough.
+`PROBE`: the position is a guess, one message at a time. `STREAM`: entries flow without waiting, up to a
+window of bytes not yet durable there. `SNAPSHOT`: the log does not reach back far enough.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Mode(Enum):
 class ReplicationProgress:
     """One follower, for as long as its connection and this leadership last.
 
-    Invariant: ``durable_index < next_index``. ``generation`` rises whenever the leader goes back, so that
+    Invariant: `durable_index < next_index`. `generation` rises whenever the leader goes back, so that
     refusals of what was sent before are told from new ones.
     """
 
@@ -38,7 +38,7 @@ class ReplicationProgress:
     _in_flight: deque[tuple[int, int]] = field(default_factory=deque)
 
     def sent(self, last_index: int, size: int) -> None:
-        """Entries up to ``last_index`` are on their way, ``size`` bytes of them."""
+        """Entries up to `last_index` are on their way, `size` bytes of them."""
         if self.mode is Mode.PROBE:
             self.awaiting_reply = True
         else:
@@ -48,7 +48,7 @@ class ReplicationProgress:
             self.in_flight_bytes += size
 
     def confirmed(self, next_index: int) -> bool:
-        """The follower has everything below ``next_index`` durably. True if that is news."""
+        """The follower has everything below `next_index` durably. True if that is news."""
         while self._in_flight and self._in_flight[0][0] < next_index:
             self.in_flight_bytes -= self._in_flight.popleft()[1]
         if self.mode is Mode.PROBE:
@@ -74,7 +74,7 @@ class ReplicationProgress:
         self._forget_in_flight()
 
     def snapshot_installed(self, index: int) -> None:
-        """The follower continues behind ``index``."""
+        """The follower continues behind `index`."""
         self.restored = True
         self._go_back(max(self.durable_index, index) + 1)
 

@@ -29,14 +29,14 @@ _ENTRY = struct.Struct(">iQQQ")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A node has been in ``term`` and has, durably, the committed entry at ``index``, which is of ``index_term``."""
+    """A node has been in `term` and has, durably, the committed entry at `index`, which is of `index_term`."""
 
     term: int = 0
     index: int = 0
     index_term: int = 0
 
     def breach(self, term: int, index: int, index_term: int) -> str:
-        """What a node lacks of it that is in ``term`` with a durable log up to (``index``, ``index_term``); empty for
+        """What a node lacks of it that is in `term` with a durable log up to (`index`, `index_term`); empty for
         nothing.
 
         Logs compare as in elections (Raft, section 5.4.1): one that ends in a later term has all that was committed.
@@ -57,21 +57,21 @@ class Promises:
     def __init__(self, known: dict[int, Promise] | None = None) -> None:
         self._of = dict(known or {})
         self.changed = False
-        """Whether there is more to know than :meth:`encode` has given out."""
+        """Whether there is more to know than `encode` has given out."""
 
     def of(self, peer: int) -> Promise:
-        """What ``peer`` has promised."""
+        """What `peer` has promised."""
         return self._of.get(peer, _NOTHING)
 
     def spoke_in(self, peer: int, term: int) -> None:
-        """A message of ``peer`` says that it is in ``term``."""
+        """A message of `peer` says that it is in `term`."""
         known = self._of.get(peer, _NOTHING)
         if term > known.term:
             self._of[peer] = replace(known, term=term)
             self.changed = True
 
     def acknowledged(self, peer: int, index: int, index_term: int) -> None:
-        """``peer`` has this entry durably, and it is committed."""
+        """`peer` has this entry durably, and it is committed."""
         known = self._of.get(peer, _NOTHING)
         if (index_term, index) > (known.index_term, known.index):
             self._of[peer] = Promise(known.term, index, index_term)
@@ -87,7 +87,7 @@ class Promises:
 
 
 def load(disk: Disk) -> Promises:
-    """The saved promises, none for a folder without the file. Raises :class:`CorruptFile`."""
+    """The saved promises, none for a folder without the file. Raises CorruptFile."""
     body = read_checked(disk, FILE_NAME, _MAGIC) or b""
     if len(body) % _ENTRY.size:
         raise CorruptFile(f"{FILE_NAME} holds {len(body)} bytes, which are not whole entries")
@@ -95,7 +95,7 @@ def load(disk: Disk) -> Promises:
 
 
 def save(disk: Disk, body: bytes) -> None:
-    """Make what :meth:`Promises.encode` gave durable. Blocks."""
+    """Make what `Promises.encode` gave durable. Blocks."""
     write_checked(disk, FILE_NAME, _MAGIC, body)
 
 

@@ -1,8 +1,8 @@
 """One record of the journal: its bytes, and how to tell a torn tail from damage.
 
-``magic 4 | crc 4 | length 4 | kind 1 | ordinal 8 | durable 8 | index 8 | term 8 | payload``, big-endian. The CRC
-is seeded with the folder's salt, so that no payload can pose as a record. ``ordinal`` numbers all records of the
-journal; ``durable`` is the highest ordinal known to be synced when the record was written. A bad record whose
+`magic 4 | crc 4 | length 4 | kind 1 | ordinal 8 | durable 8 | index 8 | term 8 | payload`, big-endian. The CRC
+is seeded with the folder's salt, so that no payload can pose as a record. `ordinal` numbers all records of the
+journal; `durable` is the highest ordinal known to be synced when the record was written. A bad record whose
 ordinal some readable record calls durable was damaged; any other bad record was never synced, and with it
 nothing behind it was ever promised.
 """
@@ -53,14 +53,14 @@ class JournalRecord:
 def pack(
     salt: int, kind: JournalRecordKind, ordinal: int, durable: int, index: int, term: int, payload: bytes
 ) -> bytes:
-    """The bytes of one record. ``salt`` seeds its checksum."""
+    """The bytes of one record. `salt` seeds its checksum."""
     rest = _REST.pack(len(payload), kind, ordinal, durable, index, term)
     checksum = zlib.crc32(payload, zlib.crc32(rest, salt))
     return b"".join((MAGIC, checksum.to_bytes(4, "big"), rest, payload))
 
 
 def unpack(salt: int, content: bytes, position: int) -> JournalRecord | None:
-    """The record at ``position``; None if there is none that is whole and undamaged."""
+    """The record at `position`; None if there is none that is whole and undamaged."""
     start = position + HEADER_BYTES
     if start > len(content):
         return None
@@ -76,7 +76,7 @@ def unpack(salt: int, content: bytes, position: int) -> JournalRecord | None:
 
 
 def find_all(salt: int, content: bytes, position: int) -> Iterator[JournalRecord]:
-    """Every undamaged record at or behind ``position``, wherever it starts."""
+    """Every undamaged record at or behind `position`, wherever it starts."""
     while (position := content.find(MAGIC, position)) >= 0:
         record = unpack(salt, content, position)
         if record is None:

@@ -1,7 +1,7 @@
 """What a follower may do with an AppendEntries message. Pure.
 
 The library truncates its log on any overlap and answers with what it was sent; Raft (section 5.3) truncates on
-a conflict only, and an answer may claim only what was compared. :func:`reconcile` decides it here, and hands the
+a conflict only, and an answer may claim only what was compared. `reconcile` decides it here, and hands the
 library a message that leaves it nothing to get wrong.
 """
 
@@ -39,9 +39,9 @@ class LogView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Append ``entries`` behind ``previous_index``, dropping what stands there now.
+    """Append `entries` behind `previous_index`, dropping what stands there now.
 
-    Without entries nothing is dropped: ``previous_index`` is then the end of the log. Up to ``verified`` the log
+    Without entries nothing is dropped: `previous_index` is then the end of the log. Up to `verified` the log
     equals the leader's.
     """
 
@@ -53,16 +53,16 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The logs differ before the entries: the leader should try from ``next_index``."""
+    """The logs differ before the entries: the leader should try from `next_index`."""
 
     next_index: int
 
 
 def reconcile(log: LogView, applied: int, message: Append) -> Accepted | Mismatch:
-    """Compare ``message`` with the log; ``applied`` is the last index whose command has been applied here.
+    """Compare `message` with the log; `applied` is the last index whose command has been applied here.
 
     What is applied is committed, so a legitimate leader has it too and it needs no comparing. Raises
-    :class:`BrokenInvariant` when a leader contradicts it.
+    BrokenInvariant when a leader contradicts it.
     """
     previous, entries = message.previous_index, message.entries
     known = max(applied, log.base_index)
@@ -98,7 +98,7 @@ def reconcile(log: LogView, applied: int, message: Append) -> Accepted | Mismatc
 
 
 def _start_of_run(log: LogView, index: int, known: int) -> int:
-    """Skip the whole term at once: the first index behind ``known`` that shares the term at ``index``."""
+    """Skip the whole term at once: the first index behind `known` that shares the term at `index`."""
     term = log.term_at(index)
     while index - 1 > known and log.term_at(index - 1) == term:
         index -= 1
@@ -106,5 +106,5 @@ def _start_of_run(log: LogView, index: int, known: int) -> int:
 
 
 def is_up_to_date(log: LogView, last_index: int, last_term: int) -> bool:
-    """Whether a log that ends so is at least as complete as ``log`` (Raft section 5.4.1)."""
+    """Whether a log that ends so is at least as complete as `log` (Raft section 5.4.1)."""
     return (last_term, last_index) >= (log.last_term, log.last_index)

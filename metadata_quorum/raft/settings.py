@@ -9,7 +9,7 @@ from .journal import SEGMENT_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. ``election_min`` must exceed three heartbeats, or followers give up on a healthy leader."""
+    """Seconds. `election_min` must exceed three heartbeats, or followers give up on a healthy leader."""
 
     election_min: float = 0.15
     election_max: float = 0.3

@@ -1,6 +1,6 @@
 """When a leader last heard from each follower, and how far each had come then. Pure.
 
-For people who look at the quorum; replication goes by :mod:`.progress`, which forgets a follower together with
+For people who look at the quorum; replication goes by `progress`, which forgets a follower together with
 its connection, where this remembers for as long as the leadership lasts. The meaning of "caught up" is Kafka's
 (KIP-836).
 """
@@ -58,7 +58,7 @@ class Sightings:
         sighting.heard_at = now
 
     def confirmed(self, peer: int, log_end: int, leader_log_end: int, now: float) -> None:
-        """``peer`` has everything below ``log_end``, and the leader everything below ``leader_log_end``.
+        """`peer` has everything below `log_end`, and the leader everything below `leader_log_end`.
 
         Whoever has now what the leader had at the confirmation before was caught up then.
         """

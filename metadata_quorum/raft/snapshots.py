@@ -1,6 +1,6 @@
 """Snapshots of the state machine on disk.
 
-A snapshot is ``magic | index | term | crc``, then chunks ``length | crc | bytes``, then a closing chunk of length
+A snapshot is `magic | index | term | crc`, then chunks `length | crc | bytes`, then a closing chunk of length
 0 that counts them. It is written under a temporary name and renamed once durable, so a file with a final name is
 whole; if it does not read back, the disk has lost something and the node must not start.
 """
@@ -27,7 +27,7 @@ RECEIVED_NAME = "snapshot-received.tmp"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state after applying everything up to ``index``, whose entry has ``term``."""
+    """The state after applying everything up to `index`, whose entry has `term`."""
 
     name: str
     index: int
@@ -36,7 +36,7 @@ class Snapshot:
 
 
 def write(disk: Disk, name: str, index: int, term: int, chunks: Iterable[bytes]) -> int:
-    """Write a snapshot durably under a temporary ``name``; its size in bytes. Blocks."""
+    """Write a snapshot durably under a temporary `name`; its size in bytes. Blocks."""
     file = disk.create(name)
     head = struct.pack(">8sQQ", _MAGIC, index, term)
     data = head + zlib.crc32(head).to_bytes(4, "big")
@@ -57,7 +57,7 @@ def write(disk: Disk, name: str, index: int, term: int, chunks: Iterable[bytes])
 
 
 def read_position(file: File, name: str) -> tuple[int, int]:
-    """The (index, term) a snapshot file names. Raises :class:`CorruptFile`."""
+    """The (index, term) a snapshot file names. Raises CorruptFile."""
     head = file.read(0, _HEADER.size)
     if len(head) < _HEADER.size:
         raise _damaged(name, "it is cut off")
@@ -68,7 +68,7 @@ def read_position(file: File, name: str) -> tuple[int, int]:
 
 
 def read_chunks(disk: Disk, name: str) -> Iterator[bytes]:
-    """The chunks of a snapshot, each checked. Raises :class:`CorruptFile`, before or between chunks."""
+    """The chunks of a snapshot, each checked. Raises CorruptFile, before or between chunks."""
     file = disk.open(name)
     try:
         read_position(file, name)
@@ -108,7 +108,7 @@ class SnapshotStore:
     """The snapshots in a folder: one that counts, the newest."""
 
     def __init__(self, disk: Disk) -> None:
-        """Find the newest and clear leftovers away. Blocks. Raises :class:`CorruptFile`."""
+        """Find the newest and clear leftovers away. Blocks. Raises CorruptFile."""
         self._disk = disk
         self.latest: Snapshot | None = None
         names = [name for name in disk.names() if _NAME.fullmatch(name)]
@@ -134,7 +134,7 @@ class SnapshotStore:
         return Snapshot(name, index, term, size)
 
     def supersede(self, snapshot: Snapshot) -> str | None:
-        """``snapshot`` is published: count it if it is the newest; the name of a file to remove."""
+        """`snapshot` is published: count it if it is the newest; the name of a file to remove."""
         if self.latest is not None and self.latest.index >= snapshot.index:
             return snapshot.name if self.latest.index > snapshot.index else None
         old, self.latest = self.latest, snapshot

@@ -25,9 +25,9 @@ def journal_salt(formation: Formation) -> int:
 def open_parts(
     disk: Disk, formation: Formation, settings: Settings, *, replace_empty: bool, restored: bool = False
 ) -> Parts:
-    """Open the folder of ``formation``. Raises :class:`CorruptFile` for damage that no crash explains.
+    """Open the folder of `formation`. Raises CorruptFile for damage that no crash explains.
 
-    ``replace_empty``: an operator says that this folder takes the place of one that is gone. ``restored``: that this
+    `replace_empty`: an operator says that this folder takes the place of one that is gone. `restored`: that this
     folder was put back from an older copy on purpose, so that it votes with what it has.
     """
     saved_vote = vote.load(disk)
@@ -55,6 +55,6 @@ def open_parts(
 
 
 def restore(parts: Parts, machine: Machine) -> None:
-    """Bring ``machine`` to the newest snapshot."""
+    """Bring `machine` to the newest snapshot."""
     if parts.store.latest is not None:
         machine.restore(snapshots.read_chunks(parts.disk, parts.store.latest.name))

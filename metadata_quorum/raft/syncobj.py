@@ -52,20 +52,20 @@ def clock() -> float:
 
 
 class CommandHooks(Protocol):
-    """The way of commands. All calls come from :meth:`Consensus.tick`."""
+    """The way of commands. All calls come from `Consensus.tick`."""
 
     def apply_committed(self, consensus: Consensus) -> None:
-        """Apply entries up to the commit index, marking each with :meth:`Consensus.mark_applied`."""
+        """Apply entries up to the commit index, marking each with `Consensus.mark_applied`."""
 
     def append_queued(self, consensus: Consensus) -> None:
         """Append the commands that wait, if this node leads."""
 
 
 class Hooks(Protocol):
-    """Terms, votes and leadership. All calls come from :meth:`Consensus.tick` or :meth:`Consensus.deliver`."""
+    """Terms, votes and leadership. All calls come from `Consensus.tick` or `Consensus.deliver`."""
 
     def library_sends(self, peer: int, message: dict[str, Any]) -> None:
-        """The library wants ``message`` sent to ``peer``."""
+        """The library wants `message` sent to `peer`."""
 
     def leadership_begins(self) -> None:
         """This node has won; its no-op is not in the log yet."""
@@ -165,7 +165,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         commands: CommandHooks,
         clock: Callable[[], float],
     ) -> None:
-        """``applied``: the index of the snapshot the state machine was restored from."""
+        """`applied`: the index of the snapshot the state machine was restored from."""
         self._hooks = hooks
         self._commands = commands
         self._timing = timing
@@ -220,7 +220,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return self.leads and self.last_applied >= self._SyncObj__noopIDx
 
     def tick(self, *, stands: bool) -> None:
-        """The commit rule, applying, heartbeats, new commands; once. ``stands``: first of all stand for election."""
+        """The commit rule, applying, heartbeats, new commands; once. `stands`: first of all stand for election."""
         self._SyncObj__raftElectionDeadline = -inf if stands else inf
         self.doTick(0)
 
@@ -229,11 +229,11 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._outlet._onMessageReceived(self._nodes[peer], message)
 
     def peer_connected(self, peer: int) -> None:
-        """Messages to ``peer`` have a way again."""
+        """Messages to `peer` have a way again."""
         self._outlet._onNodeConnected(self._nodes[peer])
 
     def peer_disconnected(self, peer: int) -> None:
-        """Messages to ``peer`` have no way. When it comes back it is counted anew: its disk may be an older one."""
+        """Messages to `peer` have no way. When it comes back it is counted anew: its disk may be an older one."""
         self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
         self._outlet._onNodeDisconnected(self._nodes[peer])
 
@@ -250,16 +250,16 @@ class Consensus(SyncObj):  # type: ignore[misc]
             self._SyncObj__setCurrentTerm(self.term, leader)
 
     def mark_applied(self, index: int) -> None:
-        """The entry at ``index`` has been applied."""
+        """The entry at `index` has been applied."""
         self._SyncObj__raftLastApplied = index
 
     def snapshot_installed(self, index: int) -> None:
-        """The state machine now holds everything up to ``index``, all of it committed."""
+        """The state machine now holds everything up to `index`, all of it committed."""
         self._SyncObj__raftLastApplied = index
         self._SyncObj__raftCommitIndex = max(index, self.commit_index)
 
     def _SyncObj__generateRaftTimeout(self) -> float:
-        """Stands for the election timer: :class:`.election.Election` decides when this node stands."""
+        """Stands for the election timer: `election.Election` decides when this node stands."""
         return inf
 
     def _SyncObj__onBecomeLeader(self) -> None:
@@ -327,7 +327,7 @@ def grant_vote(term: int) -> dict[str, Any]:
 
 
 def confirm(next_index: int | None) -> dict[str, Any]:
-    """The library's form of a follower's reply: what it has below ``next_index``, or only that it lives."""
+    """The library's form of a follower's reply: what it has below `next_index`, or only that it lives."""
     return {
         "type": "next_node_idx",
         "next_node_idx": next_index or 0,

@@ -1,6 +1,6 @@
 """Links to the other quorum nodes: dialling, adopting accepted ones, noticing dead ones.
 
-Between two nodes there is one link; the node with the larger id dials, again every ``reconnect_ms``. A new link
+Between two nodes there is one link; the node with the larger id dials, again every `reconnect_ms`. A new link
 from a node replaces its old one, which is half open if it still looks alive. Idle links carry an empty payload,
 so that a silent one is known to be dead.
 """
@@ -53,7 +53,7 @@ class PeerLinks:
         times: TransportTimes,
         limits: LinkLimits,
     ) -> None:
-        """``addresses`` of the other nodes."""
+        """`addresses` of the other nodes."""
         self._identity = identity
         self._secret = secret
         self._addresses = addresses
@@ -105,7 +105,7 @@ class PeerLinks:
             link.send(*parts)
 
     def writable(self, peer: int) -> bool:
-        """Whether ``peer`` takes in what it is sent."""
+        """Whether `peer` takes in what it is sent."""
         link = self._links.get(peer)
         return link is not None and link.writable
 

@@ -19,14 +19,14 @@ _NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """``voted_for`` is None while this node has not voted in ``term``."""
+    """`voted_for` is None while this node has not voted in `term`."""
 
     term: int = 0
     voted_for: int | None = None
 
 
 def load(disk: Disk) -> Vote | None:
-    """The saved vote, None if there never was one. Raises :class:`CorruptFile`."""
+    """The saved vote, None if there never was one. Raises CorruptFile."""
     body = read_checked(disk, FILE_NAME, _MAGIC)
     if body is None:
         return None
@@ -37,6 +37,6 @@ def load(disk: Disk) -> Vote | None:
 
 
 def save(disk: Disk, vote: Vote) -> None:
-    """Make ``vote`` durable. Blocks."""
+    """Make `vote` durable. Blocks."""
     body = _BODY.pack(vote.term, _NOBODY if vote.voted_for is None else vote.voted_for)
     write_checked(disk, FILE_NAME, _MAGIC, body)

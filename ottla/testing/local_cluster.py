@@ -100,7 +100,7 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The brokers' addresses as every client takes them: ``host:port`` with commas between."""
+        """The brokers' addresses as every client takes them: `host:port` with commas between."""
         self._check_running()
         return self._bootstrap
 

@@ -72,8 +72,7 @@ def encode_payload(message: Message, version: int) -> bytes:
 def decode_payload(cls: type[_M], payload: Buffer) -> _M:
     """Read a payload; a version newer than ours is read as our newest, whose fields it begins with.
 
-    Raises:
-        MalformedMessage: it is no such payload.
+    Raises MalformedMessage if it is no such payload.
     """
     if len(payload) < _VERSION.size:
         raise MalformedMessage(f"{cls.__name__}: the version is missing")
@@ -87,7 +86,6 @@ def decode_topics(payload: Buffer) -> list[str]:
     """The topics of a subscription of any version, newer ones included: all begin with the fields of version 0, and
     what follows these is not read.
 
-    Raises:
-        MalformedMessage: it is no subscription.
+    Raises MalformedMessage if it is no subscription.
     """
     return decode(ConsumerProtocolSubscription, payload, 0, _VERSION.size).topics

@@ -44,8 +44,7 @@ class RequestHeader(NamedTuple):
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     """The header of a frame (without its size), and where the body begins.
 
-    Raises:
-        MalformedMessage: the frame is too short, or the client id is not UTF-8.
+    Raises MalformedMessage if the frame is too short, or the client id is not UTF-8.
     """
     try:
         api_key, api_version, correlation_id, _ = _FIXED.unpack_from(frame)
@@ -58,8 +57,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 def decode_client_id(frame: Buffer, api_key: int, api_version: int) -> tuple[str | None, int]:
     """What follows in the header of a request whose first three fields are known, and where the body begins.
 
-    Raises:
-        MalformedMessage: as `decode_request_header`.
+    Raises MalformedMessage as `decode_request_header`.
     """
     try:
         (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, _FIXED.size - _CLIENT_ID_LENGTH.size)
@@ -147,8 +145,7 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
 def decode_response(request_class: type[Request[_R]], frame: Buffer, version: int) -> tuple[int, _R]:
     """Correlation id and body of the answer to a request of this class and version; `frame` has no size.
 
-    Raises:
-        MalformedMessage: the frame is not such an answer.
+    Raises MalformedMessage if the frame is not such an answer.
     """
     schema = request_class.schema
     try:

@@ -298,7 +298,7 @@ class FakeCluster:
 async def fake_cluster(
     *, brokers: int = 1, partitions: int = 1, fault: Callable[[], Fault] = lambda: Fault.NONE
 ) -> AsyncIterator[FakeCluster]:
-    """Brokers that serve topic ``t`` until the block ends."""
+    """Brokers that serve topic `t` until the block ends."""
     cluster = FakeCluster("t", partitions, fault)
     await cluster.start(brokers)
     try:

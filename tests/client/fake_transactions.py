@@ -88,7 +88,7 @@ class Owned:
 
 
 class TransactionalCluster(FakeCluster):
-    """Topic ``t``. `trouble` is asked before every question to a coordinator."""
+    """Topic `t`. `trouble` is asked before every question to a coordinator."""
 
     def __init__(self, partitions: int, version: int, fault: Callable[[], Fault]) -> None:
         super().__init__("t", partitions, fault)
@@ -364,7 +364,7 @@ async def transactional_cluster(
     partitions: int = 1,
     fault: Callable[[], Fault] = lambda: Fault.NONE,
 ) -> AsyncIterator[TransactionalCluster]:
-    """Brokers that serve topic ``t`` until the block ends."""
+    """Brokers that serve topic `t` until the block ends."""
     cluster = TransactionalCluster(partitions, version, fault)
     await cluster.start(brokers)
     try:

@@ -56,7 +56,7 @@ class Known:
 
 
 class Transactional(FakeCluster):
-    """Three brokers of topic ``t``."""
+    """Three brokers of topic `t`."""
 
     def __init__(self) -> None:
         super().__init__("t", 3, lambda: Fault.NONE)

@@ -27,7 +27,7 @@ LISTED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is wrong; empty lists are good. Partitions are ``topic-index``."""
+    """What is wrong; empty lists are good. Partitions are `topic-index`."""
 
     quorum_leader: int | None = None
     quorum_problem: str = ""

@@ -31,7 +31,7 @@ class Target:
 
 
 def parse_target(text: str, now_ms: int) -> Target:
-    """``start``, ``end``, ``17``, ``+5``, ``-5`` or ``@TIME``. Raises UsageError."""
+    """`start`, `end`, `17`, `+5`, `-5` or `@TIME`. Raises UsageError."""
     if text in ("start", "beginning", "earliest"):
         return Target("start")
     if text in ("end", "latest"):
@@ -46,7 +46,7 @@ def parse_target(text: str, now_ms: int) -> Target:
 
 
 def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
-    """Lines of ``TOPIC PARTITION OFFSET``, with blanks or commas between. Raises CommandFailed naming the
+    """Lines of `TOPIC PARTITION OFFSET`, with blanks or commas between. Raises CommandFailed naming the
     line.
     """
     offsets: Offsets = {}

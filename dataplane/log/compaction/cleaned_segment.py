@@ -1,4 +1,4 @@
-"""A segment being written by compaction: ``<base>.log.cleaned`` with its indexes, under the same suffix."""
+"""A segment being written by compaction: `<base>.log.cleaned` with its indexes, under the same suffix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..segments.transaction_index import TransactionIndex
 
 
 class CleanedSegment:
-    """Appended to, then finished or abandoned. ``spent`` is called with every number of bytes written."""
+    """Appended to, then finished or abandoned. `spent` is called with every number of bytes written."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class CleanedSegment:
         self._buffer.clear()
 
     def finish(self, like: Path, *, had_aborts: bool) -> Path:
-        """Write the rest and the indexes, flush all, and take the modification time of ``like``; the log
-        file's path. Where what this takes the place of ``had_aborts`` in its index, this has an index of them, too.
+        """Write the rest and the indexes, flush all, and take the modification time of `like`; the log
+        file's path. Where what this takes the place of `had_aborts` in its index, this has an index of them, too.
 
         Raises OSError, KafkaError.
         """

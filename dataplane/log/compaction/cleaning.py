@@ -35,7 +35,7 @@ class SourceChanged(Exception):
 
 
 class LogCleaning:
-    """One job. ``spent`` is called with every number of bytes read or written, and may wait or raise."""
+    """One job. `spent` is called with every number of bytes read or written, and may wait or raise."""
 
     def __init__(self, job: CleaningJob, spent: Callable[[int], None]) -> None:
         self._job = job
@@ -44,12 +44,10 @@ class LogCleaning:
         self._unreadable: list[int] = []  # the first offsets of batches that were copied without being read
 
     def run(self, cleaned: Callable[[GroupCleaned], None]) -> LogCleaned:
-        """Clean; ``cleaned`` hears of each group of segments as soon as its file is complete.
+        """Clean; `cleaned` hears of each group of segments as soon as its file is complete.
 
-        Raises:
-            SourceChanged: the log moved on.
-            KafkaError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE: the log cannot be read, or is damaged.
-            OSError: the disk took or gave nothing.
+        Raises SourceChanged if the log moved on. Raises KafkaError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE if the log
+        cannot be read, or is damaged. Raises OSError if the disk took or gave nothing.
         """
         job = self._job
         aborted, largest_batch, dirty_records = self._scan_dirty()

@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one when they are cleaned (Kafka's ``groupSegmentsBySize``)."""
+"""Which neighbouring segments become one when they are cleaned (Kafka's `groupSegmentsBySize`)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SegmentSizes(NamedTuple):
 def group(
     segments: Sequence[SegmentSizes], end_offset: int, segment_bytes: int, index_bytes: int
 ) -> list[list[SegmentSizes]]:
-    """Neighbours that together stay within ``segment_bytes``, ``index_bytes`` and 2^31 offsets even if
-    nothing goes; the last of ``segments`` ends below ``end_offset``.
+    """Neighbours that together stay within `segment_bytes`, `index_bytes` and 2^31 offsets even if
+    nothing goes; the last of `segments` ends below `end_offset`.
     """
     groups: list[list[SegmentSizes]] = []
     size = offset_index = time_index = 0

@@ -1,4 +1,4 @@
-"""Which batches and records of a log stay when it is compacted (Kafka's ``Cleaner.cleanInto``)."""
+"""Which batches and records of a log stay when it is compacted (Kafka's `Cleaner.cleanInto`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Keeper:
         self._transactions = transactions
 
     def judge(self, header: BatchHeader, control: ControlType | None) -> Judgement:
-        """What becomes of a batch; ``control`` is the type of a control batch's record, None if it is another
+        """What becomes of a batch; `control` is the type of a control batch's record, None if it is another
         type, or there is none.
         """
         marker_without_data = False
@@ -96,7 +96,7 @@ class Keeper:
         return not self._horizon_passed(header)
 
     def is_newest(self, key: bytes | None, offset: int) -> bool:
-        """Whether no newer record of ``key`` is known; records without a key have no place in such a log."""
+        """Whether no newer record of `key` is known; records without a key have no place in such a log."""
         if offset > self._offsets.latest_offset:
             return True
         return key is not None and offset >= self._offsets.get(key)

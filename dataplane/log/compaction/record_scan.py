@@ -20,20 +20,15 @@ and whether it has a value."""
 
 
 def records_of(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The records of the batch that ``batch`` is, uncompressed.
+    """The records of the batch that `batch` is, uncompressed.
 
-    Raises:
-        KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     return decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], bytes_max)
 
 
 def scan(body: bytes, count: int) -> Iterator[Span]:
-    """Yield the span of each of ``count`` records.
-
-    Raises:
-        KafkaError: CORRUPT_MESSAGE if they do not fill ``body``.
-    """
+    """Yield the span of each of `count` records. Raises KafkaError: CORRUPT_MESSAGE if they do not fill `body`."""
     position, end = 0, len(body)
     try:
         for _ in range(count):
@@ -79,10 +74,9 @@ def scan(body: bytes, count: int) -> Iterator[Span]:
 
 
 def readable_records(batch: Buffer, header: BatchHeader) -> tuple[bytes, list[Span]]:
-    """The records of the batch that ``batch`` is, uncompressed, and the span of each: all of them, or none is used.
+    """The records of the batch that `batch` is, uncompressed, and the span of each: all of them, or none is used.
 
-    Raises:
-        KafkaError: as ``records_of`` and ``scan``; CORRUPT_MESSAGE where offsets or times cannot be those of the batch.
+    Raises KafkaError: as `records_of` and `scan`; CORRUPT_MESSAGE where offsets or times cannot be those of the batch.
     """
     body = records_of(batch, header)
     spans = list(scan(body, header.record_count))

@@ -39,7 +39,7 @@ def empty_batch(header: BatchHeader) -> bytes:
 def reduced_batch(
     header: BatchHeader, body: bytes, kept: Sequence[Span], new_horizon_ms: int | None
 ) -> bytes:
-    """The batch with the ``kept`` records of its uncompressed ``body``, one or more.
+    """The batch with the `kept` records of its uncompressed `body`, one or more.
 
     Records are copied as they are. Only where a delete horizon is set, which takes the place of the base
     timestamp, their timestamp deltas are written anew.
@@ -62,7 +62,7 @@ def reduced_batch(
 
 
 def _restamped(body: bytes, span: Span, shift: int) -> bytes:
-    """The record with its timestamp delta changed by ``shift``."""
+    """The record with its timestamp delta changed by `shift`."""
     _, fields, stop, later_ms, *_ = span
     _, rest = read_varlong(body, fields + 1)
     changed = b"".join((body[fields : fields + 1], zigzag(later_ms + shift), body[rest:stop]))

@@ -13,7 +13,7 @@ class CompactionThrottle:
     def __init__(
         self, bytes_per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
-        """``clock`` and ``sleep`` in seconds."""
+        """`clock` and `sleep` in seconds."""
         self._rate = bytes_per_second
         self._clock = clock
         self._sleep = sleep
@@ -21,7 +21,7 @@ class CompactionThrottle:
         self._bytes = 0
 
     def spent(self, size: int) -> None:
-        """``size`` bytes were read or written."""
+        """`size` bytes were read or written."""
         self._bytes += size
         elapsed = self._clock() - self._since
         if elapsed < _WINDOW_S and self._bytes / self._rate < _WINDOW_S:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class AbortedRange(NamedTuple):
-    """Data of ``producer_id`` from ``first_offset`` up to the marker at ``marker_offset`` does not count."""
+    """Data of `producer_id` from `first_offset` up to the marker at `marker_offset` does not count."""
 
     producer_id: int
     first_offset: int
@@ -47,7 +47,7 @@ class TransactionScan:
 
 class TransactionFilter:
     """Says of each batch, in offset order, whether its transaction lets it go (Kafka's
-    ``CleanedTransactionMetadata``).
+    `CleanedTransactionMetadata`).
 
     A batch that lost its records still counts as data: were its marker gone, a replay would take the
     transaction for an open one.

@@ -1,4 +1,4 @@
-"""The cleaning process: ``python -m ottla.dataplane.log.compaction.worker <parent's process id>``.
+"""The cleaning process: `python -m ottla.dataplane.log.compaction.worker <parent's process id>`.
 
 It takes jobs from its standard input, one at a time, answers on its standard output, and logs to its standard
 error. It gives way to everybody else (nice), and ends when its input does, or its parent.
@@ -75,7 +75,7 @@ def _die_with(parent: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """``parent``: the process id of the broker."""
+    """`parent`: the process id of the broker."""
     (parent,) = arguments
     logging.basicConfig(format="cleaner: %(message)s", level=logging.WARNING)
     # Ctrl-C reaches the whole foreground group; the broker says when to end.

@@ -25,8 +25,7 @@ class MarkerSearch:
     def __init__(self, directory: Path, segments: Sequence[Segment], commit_index: int) -> None:
         """`segments`: those of the log in `directory`, from the oldest to the active one.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._directory = directory
         self._segments = segments
@@ -37,8 +36,8 @@ class MarkerSearch:
     def find(self) -> FirstMarker | None:
         """The marker; the start of the first segment if that is behind it; None if there is none.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, perhaps as it was deleted since, or is damaged.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, perhaps as it was deleted since, or is
+        damaged.
         """
         first = self._first_to_read()
         if first is None:

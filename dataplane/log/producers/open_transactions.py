@@ -104,7 +104,7 @@ class OpenTransactions:
         return not (self._open or self._ended) and high_watermark >= self.forgotten_below
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """First offset of the first transaction that is open, or whose marker is not below ``high_watermark``, which
+        """First offset of the first transaction that is open, or whose marker is not below `high_watermark`, which
         must not be below `forgotten_below`; None if there is none.
         """
         ended = self._ended
@@ -130,7 +130,7 @@ class OpenTransactions:
         self.markers = RecentMarkers(last_commit_index)
 
     def remember(self, earlier: OpenTransactions) -> None:
-        """Take over those that ended from ``earlier``, which knows more of the same log."""
+        """Take over those that ended from `earlier`, which knows more of the same log."""
         self._ended = deque(earlier._ended)
         self.forgotten_below = earlier.forgotten_below
 

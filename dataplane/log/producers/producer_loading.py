@@ -29,12 +29,11 @@ _Batch = tuple[Segment, BatchHeader, ControlRecord | None]
 def load_producers(
     directory: Path, segments: list[Segment], next_offset: int, config: LogConfig, now_ms: int
 ) -> ProducerStates:
-    """Producer state at ``next_offset``: the latest snapshot that is not above it, then the batches since.
+    """Producer state at `next_offset`: the latest snapshot that is not above it, then the batches since.
 
     Snapshots above it, damaged ones, and those neither newest nor at the base of a segment are deleted.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     producers, start = _load_snapshot(directory, segments, next_offset)
     if start is None:
@@ -61,10 +60,9 @@ def told_by_batches_from(producers: ProducerStates, log_end_offset: int) -> int:
 
 
 def load_transactions(directory: Path, segments: Sequence[Segment], high_watermark: int) -> OpenTransactions:
-    """The transactions of the log, with those that ended at ``high_watermark`` or above.
+    """The transactions of the log, with those that ended at `high_watermark` or above.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     producers, start = _snapshot_below(directory, segments, high_watermark)
     for _, header, marker in _batches_from(segments, start):
@@ -76,8 +74,7 @@ def rebuild_transaction_indexes(directory: Path, segments: Sequence[Segment]) ->
     """Fill the indexes of aborted transactions that were reset, where there are markers. All but that of the last
     segment are written and flushed.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     incomplete = [segment for segment in segments if segment.transaction_index.is_incomplete]
     if not incomplete:
@@ -124,7 +121,7 @@ def _load_snapshot(
 
 
 def _snapshot_below(directory: Path, segments: Sequence[Segment], offset: int) -> tuple[ProducerStates, int]:
-    """The newest state at ``offset`` or below that there is a snapshot of, or that from which the log begins."""
+    """The newest state at `offset` or below that there is a snapshot of, or that from which the log begins."""
     first = segments[0].base_offset
     for found in reversed(snapshot_offsets(directory)):
         if first <= found <= offset:

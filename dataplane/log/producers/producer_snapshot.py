@@ -1,4 +1,4 @@
-"""``.snapshot``: producer state at an offset, in Kafka's format version 1.
+"""`.snapshot`: producer state at an offset, in Kafka's format version 1.
 
 Kafka's entries hold only the last batch of each producer, and their field for the coordinator epoch has the number of
 the producer's last marker. What follows them Kafka's readers pass over: the commit indexes of markers, the transactions
@@ -93,11 +93,7 @@ def _encode_window(entry: ProducerEntry) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> ProducerStates:
-    """Producer state from a file's bytes.
-
-    Raises:
-        ValueError: they are damaged or of another version.
-    """
+    """Producer state from a file's bytes. Raises ValueError if they are damaged or of another version."""
     if len(data) < _PREFIX.size:
         raise ValueError(f"{len(data)} bytes are too few")
     version, crc, count = _PREFIX.unpack_from(data)
@@ -177,11 +173,7 @@ def _decode_windows(data: memoryview, producers: ProducerStates) -> None:
 
 
 def write_snapshot(directory: Path, offset: int, producers: ProducerStates, *, sync: bool) -> None:
-    """Write the state of everything below ``offset``.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
+    """Write the state of everything below `offset`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     write_atomically(snapshot_path(directory, offset), encode_snapshot(producers), sync=sync)
 
 
@@ -194,7 +186,7 @@ def read_snapshot(path: Path) -> ProducerStates:
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
-    """Offsets of the snapshots in ``directory``, rising."""
+    """Offsets of the snapshots in `directory`, rising."""
     return sorted(
         int(path.name.removesuffix(SUFFIX))
         for path in directory.glob("*" + SUFFIX)
@@ -203,7 +195,7 @@ def snapshot_offsets(directory: Path) -> list[int]:
 
 
 def drop_snapshots_above(directory: Path, offset: int) -> None:
-    """Delete the snapshots of offsets above ``offset``. Raises OSError."""
+    """Delete the snapshots of offsets above `offset`. Raises OSError."""
     for snapshot in snapshot_offsets(directory):
         if snapshot > offset:
             snapshot_path(directory, snapshot).unlink(missing_ok=True)

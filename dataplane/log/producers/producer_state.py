@@ -2,7 +2,7 @@
 transaction is open or was the last to end.
 
 Pure: the checks of sequences and epochs (KIP-98, KIP-360) and the state they need. Snapshots on disk are
-``producer_snapshot``; walking the log to rebuild the state is ``recovery``.
+`producer_snapshot`; walking the log to rebuild the state is `recovery`.
 """
 
 from __future__ import annotations
@@ -188,10 +188,9 @@ class ProducerStates:
         of a batch without an answer to a record of its next transaction (librdkafka does): that record is not in the
         log. UNKNOWN_PRODUCER_ID makes clients abort, and begin a new epoch (KIP-360).
 
-        Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
-                UNKNOWN_PRODUCER_ID for a sequence of a transaction that has ended; INVALID_TXN_STATE for what is not
-                part of the transaction that its producer has open here.
+        Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
+        UNKNOWN_PRODUCER_ID for a sequence of a transaction that has ended; INVALID_TXN_STATE for what is not part of
+        the transaction that its producer has open here.
         """
         entry = self._entries.get(header.producer_id)
         first, epoch = header.base_sequence, header.producer_epoch
@@ -303,7 +302,7 @@ class ProducerStates:
         self._entries[entry.producer_id] = entry
 
     def forget_from(self, offset: int) -> bool:
-        """Undo the batches at or after ``offset``; False if the log must be walked to know the state before.
+        """Undo the batches at or after `offset`; False if the log must be walked to know the state before.
 
         That is so where a producer's whole window was cut off, or part of a transaction, or a marker.
         """
@@ -322,7 +321,7 @@ class ProducerStates:
         return complete
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for ``expiration_ms`` that have no open transaction; how many."""
+        """Forget producers silent for `expiration_ms` that have no open transaction; how many."""
         expired = [
             entry.producer_id
             for entry in self._entries.values()

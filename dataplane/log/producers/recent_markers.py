@@ -1,7 +1,7 @@
 """Where the newest transaction markers of a log lie, by their commit index.
 
 Pure. Commit indexes rise along a log, so the first marker above a given one cuts the log in two: what was decided up to
-there lies below. Older markers are looked for in the log itself, see ``marker_search``.
+there lies below. Older markers are looked for in the log itself, see `marker_search`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ..storage_errors import BrokenBatch
 
 
 class EpochFell(BrokenBatch):
-    """A batch is of a lower leader epoch than one before it; the first that is above it starts at ``since``."""
+    """A batch is of a lower leader epoch than one before it; the first that is above it starts at `since`."""
 
     def __init__(self, position: int, reason: str, since: int) -> None:
         super().__init__(position, reason)
@@ -21,7 +21,7 @@ class EpochFell(BrokenBatch):
 
 
 class RecoveredEpochs:
-    """``epochs`` are those of the checkpoint; they take what the batches say in addition."""
+    """`epochs` are those of the checkpoint; they take what the batches say in addition."""
 
     def __init__(self, epochs: LeaderEpochs, recovery_point: int) -> None:
         epochs.truncate_from_end(recovery_point)  # The others may be of records that were cut off.
@@ -30,7 +30,7 @@ class RecoveredEpochs:
         self._recovery_point = recovery_point
 
     def take(self, header: BatchHeader, position: int) -> None:
-        """The next batch, at byte ``position``. Raises BrokenBatch if its epoch is not that of its offset."""
+        """The next batch, at byte `position`. Raises BrokenBatch if its epoch is not that of its offset."""
         epoch, offset, epochs = header.partition_leader_epoch, header.base_offset, self.epochs
         if offset < self._recovery_point and self._checkpoint.entries:
             reason = self._checkpoint.fault_of(epoch, offset)

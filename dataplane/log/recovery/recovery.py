@@ -55,7 +55,7 @@ class OpenedLog:
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """How to open a folder; ``recovery_point`` is the offset below which everything had been flushed."""
+    """How to open a folder; `recovery_point` is the offset below which everything had been flushed."""
 
     directory: Path
     config: LogConfig
@@ -74,8 +74,7 @@ class OpenRequest:
 def open_folder(request: OpenRequest) -> OpenedLog:
     """Load and, if need be, recover a partition. Blocking.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read or is damaged below the recovery point.
+    Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read or is damaged below the recovery point.
     """
     segments = _find_segments(request)
     epochs = LeaderEpochs(read_leader_epochs(request.directory))
@@ -246,7 +245,7 @@ def _rebuild(
     upto: int | None = None,
 ) -> tuple[int, BrokenBatch | None]:
     """Index a segment anew; the offset after its last good batch, and what stopped the walk before its end: also a
-    batch that would reach beyond ``upto``, where the next segment begins, or further than indexes do.
+    batch that would reach beyond `upto`, where the next segment begins, or further than indexes do.
     """
     segment.offset_index.reset()
     segment.time_index.reset()

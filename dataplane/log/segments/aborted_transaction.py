@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class AbortedTransaction(NamedTuple):
-    """What ``producer_id`` wrote from ``first_offset`` to the marker at ``last_offset`` does not count."""
+    """What `producer_id` wrote from `first_offset` to the marker at `last_offset` does not count."""
 
     producer_id: int
     first_offset: int

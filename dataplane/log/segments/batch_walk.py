@@ -28,17 +28,15 @@ def walk_file(
     verify_from: int | None = None,
     chunk: int = LOOKUP_CHUNK,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of the batches in bytes ``start`` to ``end`` of ``fd``.
+    """Yield (position, header) of the batches in bytes `start` to `end` of `fd`.
 
-    Sizes, magic and the order of offsets (from ``next_offset``) are checked for all; the CRC for batches from
-    offset ``verify_from`` on and for the one that ends there (None: for none). The CRC does not cover base offset,
-    length, leader epoch and magic: with ``contiguous``, right for logs that were never compacted, each batch must
-    start where the one before ended; none may reach beyond ``upto``, where the log goes on; and all must be of the
-    epochs that ``epochs``, if given, knows for their offsets.
+    Sizes, magic and the order of offsets (from `next_offset`) are checked for all; the CRC for batches from
+    offset `verify_from` on and for the one that ends there (None: for none). The CRC does not cover base offset,
+    length, leader epoch and magic: with `contiguous`, right for logs that were never compacted, each batch must
+    start where the one before ended; none may reach beyond `upto`, where the log goes on; and all must be of the
+    epochs that `epochs`, if given, knows for their offsets.
 
-    Raises:
-        BrokenBatch: at the first that fails.
-        OSError: the file cannot be read.
+    Raises BrokenBatch at the first that fails. Raises OSError if the file cannot be read.
     """
     position = start
     held, held_at = b"", start

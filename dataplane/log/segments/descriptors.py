@@ -24,11 +24,7 @@ class SharedDescriptor:
 
     @classmethod
     def open(cls, path: Path, flags: int) -> SharedDescriptor:
-        """Open ``path``; the caller is the first holder.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Open `path`; the caller is the first holder. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         try:
             return cls(os.open(path, flags | os.O_CLOEXEC, 0o644))
         except OSError as error:
@@ -66,7 +62,7 @@ class FileCache:
         self._lock = threading.Lock()
 
     def descriptor(self, path: Path) -> SharedDescriptor:
-        """A descriptor for reading ``path``, retained for the caller, who releases it."""
+        """A descriptor for reading `path`, retained for the caller, who releases it."""
         with self._lock:
             found = self._descriptors.get(path)
             if found is not None:
@@ -86,8 +82,7 @@ class FileCache:
         """The whole of a file, mapped for reading; valid until the next call into the cache. None if the file is empty
         or missing.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         with self._lock:
             found = self._maps.get(path)
@@ -113,7 +108,7 @@ class FileCache:
             return mapped
 
     def forget(self, path: Path) -> None:
-        """Drop what is held of ``path``: it is about to be renamed, deleted, or to change its size."""
+        """Drop what is held of `path`: it is about to be renamed, deleted, or to change its size."""
         with self._lock:
             descriptor = self._descriptors.pop(path, None)
             self._maps.pop(path, None)

@@ -14,7 +14,7 @@ segment continues the one before it, or what that had at its end is lost."""
 
 
 def mark_gaps(directory: Path) -> None:
-    """Note for good that the log in ``directory`` leaves offsets out. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Note for good that the log in `directory` leaves offsets out. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     try:
         (directory / GAPS_MARK).touch()
     except OSError as error:
@@ -22,7 +22,7 @@ def mark_gaps(directory: Path) -> None:
 
 
 def note_gap(directory: Path, base_offset: int) -> None:
-    """Note for good that offsets are left out before the segment at ``base_offset``, which is about to be made. Raises
+    """Note for good that offsets are left out before the segment at `base_offset`, which is about to be made. Raises
     KafkaError: KAFKA_STORAGE_ERROR."""
     noted = sorted({*noted_gaps(directory), base_offset})
     write_atomically(directory / GAPS_MARK, "".join(f"{base}\n" for base in noted).encode(), sync=True)

@@ -1,4 +1,4 @@
-"""A range of bytes of a segment, ready for ``sendfile``."""
+"""A range of bytes of a segment, ready for `sendfile`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PROBE_EVERY_BYTES = 128 * 1024
 
 
 class LogSlice:
-    """Whole record batches in a file: ``size`` bytes from ``position``, starting with the batch at
-    ``first_offset``.
+    """Whole record batches in a file: `size` bytes from `position`, starting with the batch at
+    `first_offset`.
 
-    Holds the file open until ``release()``, even if the segment is deleted meanwhile. An empty slice has
+    Holds the file open until `release()`, even if the segment is deleted meanwhile. An empty slice has
     size 0.
     """
 
@@ -36,11 +36,7 @@ class LogSlice:
             self.on_failure(error)
 
     def fileno(self) -> int:
-        """The descriptor to send from.
-
-        Raises:
-            ValueError: the slice is empty or was released.
-        """
+        """The descriptor to send from. Raises ValueError if the slice is empty or was released."""
         if self._descriptor is None:
             raise ValueError("an empty or released slice has no file")
         return self._descriptor.fd
@@ -52,11 +48,10 @@ class LogSlice:
             descriptor.release()
 
     def read(self) -> bytes:
-        """The bytes themselves, for connections that cannot use ``sendfile``.
+        """The bytes themselves, for connections that cannot use `sendfile`.
 
-        Raises:
-            EOFError: the file was truncated below the slice since it was made. OSError: the disk refused, and
-                the log has been told.
+        Raises EOFError if the file was truncated below the slice since it was made. Raises OSError if the disk refused,
+        and the log has been told.
         """
         if self.size == 0:
             return b""

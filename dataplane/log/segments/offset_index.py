@@ -1,4 +1,4 @@
-"""``.index``: where in a segment to start looking for an offset."""
+"""`.index`: where in a segment to start looking for an offset."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class OffsetIndex(SparseIndex):
         self.add(last_offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> tuple[int, int] | None:
-        """(last offset, position) of the last entry at or below ``offset``."""
+        """(last offset, position) of the last entry at or below `offset`."""
         return self._at(self.find(offset - self._base_offset, 0))
 
     def lookup_position(self, position: int) -> tuple[int, int] | None:
-        """(last offset, position) of the last entry that starts at or below ``position``."""
+        """(last offset, position) of the last entry that starts at or below `position`."""
         return self._at(self.find(position, 1))
 
     def last_offset_from(self, position: int) -> int | None:
-        """The last offset of the first entry that starts at or above ``position``; None if there is none."""
+        """The last offset of the first entry that starts at or above `position`; None if there is none."""
         number = self.find(position - 1, 1) + 1
         return None if number >= len(self) else self.entry(number)[0] + self._base_offset
 
@@ -40,7 +40,7 @@ class OffsetIndex(SparseIndex):
         return self._at(len(self) - 1)
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries at or above ``offset``."""
+        """Drop the entries at or above `offset`."""
         self.keep(self.find(offset - self._base_offset - 1, 0) + 1)
 
     def _at(self, number: int) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""One segment: a ``.log`` file, its indexes, and what is known of its end."""
+"""One segment: a `.log` file, its indexes, and what is known of its end."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ POSITION_MAX = 2**31 - 1
 
 
 class Segment:
-    """Batches from ``base_offset`` on.
+    """Batches from `base_offset` on.
 
     Only the last segment of a log is active: it alone grows and keeps a descriptor of its own.
-    Invariant: ``size`` is the number of bytes that belong to the log; the file may be longer for a moment.
+    Invariant: `size` is the number of bytes that belong to the log; the file may be longer for a moment.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Segment:
         self.transaction_index = TransactionIndex(directory / (stem + TRANSACTION_INDEX_SUFFIX), files)
         self.created_ms = now_ms
         self.first_timestamp: int | None = None
-        """Largest timestamp of the first batch, in ms; what ``segment.ms`` counts from."""
+        """Largest timestamp of the first batch, in ms; what `segment.ms` counts from."""
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self.since_index_entry = 0
@@ -77,8 +77,7 @@ class Segment:
     def adopt(cls, directory: Path, base_offset: int, files: FileCache) -> Self:
         """An inactive segment whose files, flushed, have just taken their names.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         segment = cls(directory, base_offset, files)
         try:
@@ -132,7 +131,7 @@ class Segment:
     # Noting batches
 
     def note_batch(self, header: BatchHeader, last_offset: int, position: int, interval: int) -> None:
-        """Index a batch that lies at ``position``."""
+        """Index a batch that lies at `position`."""
         if self.since_index_entry > interval:
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
@@ -150,9 +149,7 @@ class Segment:
     def load_end(self) -> int:
         """Learn the end of a segment whose indexes can be trusted; returns the offset after its last batch.
 
-        Raises:
-            BrokenBatch: what follows the last index entry is no batch.
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises BrokenBatch if what follows the last index entry is no batch. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last() or (-1, self.base_offset)
         last = self.offset_index.last()
@@ -186,8 +183,7 @@ class Segment:
     def largest_timestamp_ms(self) -> int:
         """Of its records, in ms; when the file was last written if no record has one.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.load_max_timestamp()
         if self.max_timestamp >= 0:
@@ -198,10 +194,9 @@ class Segment:
             raise disk_error("read", self.path, error) from error
 
     def walk(self, start: int, next_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from byte ``start`` to the end.
+        """Yield (position, header) of the batches from byte `start` to the end.
 
-        Raises:
-            BrokenBatch: at bytes that are no batch; KafkaError: KAFKA_STORAGE_ERROR.
+        Raises BrokenBatch at bytes that are no batch. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         if start >= self.size:
             return
@@ -214,10 +209,9 @@ class Segment:
             descriptor.release()
 
     def marker_at(self, position: int, header: BatchHeader) -> ControlRecord | None:
-        """What the control batch at ``position`` says of a transaction; None if it is about something else.
+        """What the control batch at `position` says of a transaction; None if it is about something else.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
         if not header.has_producer_id or header.size > CONTROL_BATCH_BYTES_MAX:
             return None
@@ -234,11 +228,10 @@ class Segment:
     # Finding
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """(position, header) of the first batch whose last offset is at or above ``offset``; None past the
+        """(position, header) of the first batch whose last offset is at or above `offset`; None past the
         end.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
         found = self.offset_index.lookup(offset)
         start = 0 if found is None else found[1]
@@ -256,11 +249,10 @@ class Segment:
         return None
 
     def end_before(self, position: int) -> int:
-        """The offset after the last batch that ends at or before byte ``position``, where one starts or the segment
+        """The offset after the last batch that ends at or before byte `position`, where one starts or the segment
         ends.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
         found = self.offset_index.lookup_position(position - 1)
         start, next_offset = 0 if found is None else found[1], self.base_offset
@@ -274,13 +266,12 @@ class Segment:
         return next_offset
 
     def last_boundary(self, start: int, limit: int) -> tuple[int, int]:
-        """The end of the last whole batch within bytes ``start`` to ``limit`` (``start`` if none fits), and the
+        """The end of the last whole batch within bytes `start` to `limit` (`start` if none fits), and the
         base offset of the batch that follows there, -1 at the end of the segment.
 
-        ``start`` must be the start of a batch.
+        `start` must be the start of a batch.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
         if limit >= self.size:
             return self.size, -1
@@ -305,10 +296,9 @@ class Segment:
     # Cutting and going away
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut the bytes from ``position`` on, where the batch with ``offset`` starts.
+        """Cut the bytes from `position` on, where the batch with `offset` starts.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         try:
             os.truncate(self.path, position)
@@ -323,8 +313,7 @@ class Segment:
     def doom(self) -> list[Path]:
         """Rename the files so that they are deleted later; returns their new paths.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.deactivate()
         doomed = []

@@ -116,7 +116,7 @@ class SegmentList:
     # Growing
 
     def note_boundary(self, offset: int, position: int) -> None:
-        """A batch ended at ``position`` of the active segment; the next one will start with ``offset``."""
+        """A batch ended at `position` of the active segment; the next one will start with `offset`."""
         order = self._boundary_order
         if len(order) >= _RECENT_BOUNDARIES:
             self._boundaries.pop(order.popleft(), None)
@@ -124,11 +124,7 @@ class SegmentList:
         order.append(offset)
 
     def start_segment(self, base_offset: int, now_ms: int) -> None:
-        """Continue in a new, empty segment.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
-        """
+        """Continue in a new, empty segment. Raises KafkaError: KAFKA_STORAGE_ERROR; the active segment stays."""
         fresh = Segment(self._directory, base_offset, self._files, now_ms=now_ms)
         fd = fresh.activate().fd
         try:
@@ -180,11 +176,10 @@ class SegmentList:
         at_least_one: bool,
         contiguous: bool = False,
     ) -> LogSlice | None:
-        """Whole batches from the one that holds ``offset``, all below ``upto``; None if there is none.
+        """Whole batches from the one that holds `offset`, all below `upto`; None if there is none.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; among others if a ``contiguous`` log, which leaves no offset out, has
-                none that holds it.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; among others if a `contiguous` log, which leaves no offset out, has none
+        that holds it.
         """
         segment, first_offset = self.active, offset
         start = self._boundaries.get(offset)
@@ -214,14 +209,14 @@ class SegmentList:
         return LogSlice(segment.descriptor(), start, stop - start, first_offset)
 
     def _note_stop(self, offset: int, segment: Segment, position: int) -> None:
-        """A read stopped where the batch with ``offset`` starts."""
+        """A read stopped where the batch with `offset` starts."""
         stops = self._stops
         if len(stops) >= _RECENT_READERS:
             del stops[next(iter(stops))]
         stops[offset] = segment, position
 
     def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
-        """Segment, position and base offset of the first batch that ends at or after ``offset``."""
+        """Segment, position and base offset of the first batch that ends at or after `offset`."""
         number = max(0, bisect_right(self._bases, offset) - 1)
         for segment in self._segments[number:]:
             found = segment.find(offset)
@@ -230,7 +225,7 @@ class SegmentList:
         return None
 
     def _stop_position(self, segment: Segment, upto: int, end_offset: int) -> int:
-        """Where in ``segment`` the last whole batch below ``upto`` ends."""
+        """Where in `segment` the last whole batch below `upto` ends."""
         if segment is self.active:
             if upto == end_offset:
                 return segment.size
@@ -265,11 +260,10 @@ class SegmentList:
         return aborting
 
     def bound_of(self, records: LogSlice, upto: int) -> int:
-        """An offset that all of ``records``, just read from below ``upto``, are below; that, or not much further on
+        """An offset that all of `records`, just read from below `upto`, are below; that, or not much further on
         than they.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         number = bisect_right(self._bases, records.first_offset)
         bound = self._segments[number - 1].offset_index.last_offset_from(records.position + records.size)
@@ -278,10 +272,9 @@ class SegmentList:
         return min(bound, upto)
 
     def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach from below ``upper_bound`` to ``fetch_offset`` or further.
+        """The aborted transactions that reach from below `upper_bound` to `fetch_offset` or further.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         aborting = self.aborting
         found: list[AbortedTransaction] = []
@@ -296,7 +289,7 @@ class SegmentList:
     # Cutting
 
     def find_cut(self, offset: int) -> tuple[Segment, int, int]:
-        """Where to cut so that nothing from ``offset`` on remains: segment, position, and the new log end."""
+        """Where to cut so that nothing from `offset` on remains: segment, position, and the new log end."""
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         found = segment.find(offset)
         if found is None:
@@ -305,11 +298,7 @@ class SegmentList:
         return segment, found[0], min(offset, found[1].base_offset)
 
     def cut(self, segment: Segment, position: int, end_offset: int) -> None:
-        """Make ``segment`` the active one and end it at ``position``.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Make `segment` the active one and end it at `position`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         while self._segments[-1] is not segment:
             self.doomed += self._segments[-1].doom()
             self._segments.pop()
@@ -325,7 +314,7 @@ class SegmentList:
         self._restart_boundaries(end_offset)
 
     def drop_first(self, upto_offset: int, at_most: int) -> int:
-        """Drop the first ``at_most`` inactive segments that lie wholly below ``upto_offset``; how many."""
+        """Drop the first `at_most` inactive segments that lie wholly below `upto_offset`; how many."""
         dropped = 0
         while len(self._segments) > 1 and self._bases[1] <= upto_offset and dropped < at_most:
             self.doomed += self._segments[0].doom()
@@ -337,17 +326,16 @@ class SegmentList:
         return dropped
 
     def check_replaceable(self, old: Sequence[Segment]) -> None:
-        """ValueError unless ``old`` are adjoining inactive segments of this list, in order."""
+        """ValueError unless `old` are adjoining inactive segments of this list, in order."""
         number = self._segments.index(old[0]) if old and old[0] in self._segments else -1
         if number < 0 or self._segments[number : number + len(old)] != list(old) or old[-1] is self.active:
             raise ValueError(f"these are not adjoining inactive segments of {self._directory} any more")
 
     def replace(self, old: Sequence[Segment], bases: Sequence[int], put: Callable[[int], None]) -> None:
-        """Drop ``old`` and take the files at ``bases`` instead; ``put(base)`` gives these their names, once
+        """Drop `old` and take the files at `bases` instead; `put(base)` gives these their names, once
         those of the old are free.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         number = self._segments.index(old[0])
         self.changed = True
@@ -363,11 +351,7 @@ class SegmentList:
         self._stops.clear()
 
     def replace_all(self, base_offset: int, now_ms: int) -> None:
-        """Drop every segment and continue in an empty one.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Drop every segment and continue in an empty one. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         for segment in reversed(self._segments):
             self.doomed += segment.doom()
         self._segments.clear()

@@ -2,14 +2,14 @@
 
 The steps, as in Kafka:
 
-1. The new files lie there as ``<base>.log.cleaned``, with their indexes, and are flushed.
-2. Each is renamed to ``.swap``, the last one first. Once no ``.log.cleaned`` is left the swap will be finished;
+1. The new files lie there as `<base>.log.cleaned`, with their indexes, and are flushed.
+2. Each is renamed to `.swap`, the last one first. Once no `.log.cleaned` is left the swap will be finished;
    until then a crash undoes it.
-3. The old files are renamed to ``.deleted``.
+3. The old files are renamed to `.deleted`.
 4. The new ones take their names, the indexes before the log. Where an old one had an index of aborted transactions
    the new one has one too, if only an empty one: else the old might take its place after a crash.
 
-One compaction of a log runs at a time, from its start on: a ``.cleaned`` file left below a swap would undo it.
+One compaction of a log runs at a time, from its start on: a `.cleaned` file left below a swap would undo it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 def swap_in(segments: SegmentList, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
-    """Do steps 2 to 4 and have the list know the new segments; ``old`` is known to be replaceable.
+    """Do steps 2 to 4 and have the list know the new segments; `old` is known to be replaceable.
 
-    Raises:
-        ValueError: the files do not fit; nothing has changed.
-        KafkaError: KAFKA_STORAGE_ERROR; opening the log finishes or undoes what was begun.
+    Raises ValueError if the files do not fit; nothing has changed. Raises KafkaError: KAFKA_STORAGE_ERROR; opening the
+    log finishes or undoes what was begun.
     """
     bases = _checked_bases(old, new_files)
     directory = old[0].path.parent
@@ -97,8 +96,7 @@ def _bases(directory: Path, suffix: str) -> list[int]:
 def finish_swaps(directory: Path) -> None:
     """Before the segments are looked for: finish the swaps that were decided, undo the others. Blocking.
 
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     try:
         undecided = min(_bases(directory, _CLEANED_LOG), default=None)

@@ -47,8 +47,7 @@ class SparseIndex:
     def entry(self, number: int) -> tuple[int, int]:
         """The two numbers of one entry; negative numbers count from the end, as in a list.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         if number < 0:
             number += len(self)
@@ -76,10 +75,9 @@ class SparseIndex:
             self._write_from_bytes = _TAIL_BYTES_MAX
 
     def find(self, target: int, field: int) -> int:
-        """Number of the last entry whose ``field`` is at or below ``target``; -1 if there is none.
+        """Number of the last entry whose `field` is at or below `target`; -1 if there is none.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         written, unpack = self._written, self._entry.unpack_from
         if self._tail and (not written or unpack(self._tail)[field] <= target):
@@ -92,8 +90,7 @@ class SparseIndex:
         """The written entries. To touch a map behind the end of its file would end the process (SIGBUS), so the size
         of the file is looked at each time.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, for a file that somebody else has cut short or removed.
+        Raises KafkaError: KAFKA_STORAGE_ERROR, for a file that somebody else has cut short or removed.
         """
         expected = self._written * self._entry.size
         mapped = self._files.map(self.path)
@@ -107,8 +104,7 @@ class SparseIndex:
     def write(self) -> None:
         """Append what gathered in memory to the file (no fsync).
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
         """
         if not self._tail and self._written:
             return
@@ -129,7 +125,7 @@ class SparseIndex:
         self._tail.clear()
 
     def _adopt_what_is_left(self, size: int) -> None:
-        """The file, which is about to be continued, has ``size`` bytes. If somebody else has cut it, the entries that
+        """The file, which is about to be continued, has `size` bytes. If somebody else has cut it, the entries that
         are gone stay out: look-ups between its neighbours take longer and find the same."""
         left = size // self._entry.size
         if left < self._written:
@@ -137,7 +133,7 @@ class SparseIndex:
             self._written = left
 
     def keep(self, count: int) -> None:
-        """Drop all entries but the first ``count``."""
+        """Drop all entries but the first `count`."""
         if count >= len(self):
             return
         if count >= self._written:

@@ -1,4 +1,4 @@
-"""``.timeindex``: where in a segment to start looking for a timestamp."""
+"""`.timeindex`: where in a segment to start looking for a timestamp."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class TimeIndex(SparseIndex):
         self._base_offset = base_offset
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """Add an entry unless ``timestamp`` is not above the last one's."""
+        """Add an entry unless `timestamp` is not above the last one's."""
         last = self.last()
         if timestamp >= 0 and (last is None or timestamp > last[0]):
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the last entry at or below ``timestamp``."""
+        """(timestamp, offset) of the last entry at or below `timestamp`."""
         return self._at(self.find(timestamp, 0))
 
     def last(self) -> tuple[int, int] | None:
         return self._at(len(self) - 1)
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries at or above ``offset``."""
+        """Drop the entries at or above `offset`."""
         self.keep(self.find(offset - self._base_offset - 1, 1) + 1)
 
     def _at(self, number: int) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""``.txnindex``: the aborted transactions whose markers lie in a segment, in Kafka's format.
+"""`.txnindex`: the aborted transactions whose markers lie in a segment, in Kafka's format.
 
 A segment without any has no such file. Entries are in the order of the markers, so that their last offsets rise.
 As long as the segment is active its entries are kept in memory, and recovery finds them again in the log.
@@ -46,11 +46,10 @@ class TransactionIndex(SparseIndex):
         return [self.transaction(number) for number in range(len(self))]
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
-        """Add to ``found`` those that reach from below ``upper_bound`` to ``fetch_offset`` or further; whether no
-        later segment can hold one. As Kafka's ``collectAbortedTxns``.
+        """Add to `found` those that reach from below `upper_bound` to `fetch_offset` or further; whether no
+        later segment can hold one. As Kafka's `collectAbortedTxns`.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         for number in range(self.find(fetch_offset - 1, _LAST_OFFSET) + 1, len(self)):
             aborted = self.transaction(number)
@@ -61,7 +60,7 @@ class TransactionIndex(SparseIndex):
         return False
 
     def truncate(self, offset: int) -> None:
-        """Drop those whose marker is at or above ``offset``. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Drop those whose marker is at or above `offset`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         if len(self):
             self.keep(self.find(offset - 1, _LAST_OFFSET) + 1)
 
@@ -69,8 +68,7 @@ class TransactionIndex(SparseIndex):
         """Append what is only in memory to the file (no fsync); without any entry there is none. While it is known to
         be incomplete the file stays as it is.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
         """
         if self.is_incomplete:
             return
@@ -85,8 +83,7 @@ class TransactionIndex(SparseIndex):
     def _adopt_what_is_left(self, size: int) -> None:
         """No entry may be missing: what it says was aborted would be shown to consumers.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         expected = self._written * _ENTRY.size
         if size < expected:
@@ -94,10 +91,9 @@ class TransactionIndex(SparseIndex):
             raise damage(self.path, size, reason) from BrokenBatch(size, reason)
 
     def complete(self, *, write: bool) -> None:
-        """Everything was looked at since the index was reset; ``write`` it at once, in the place of any older file.
+        """Everything was looked at since the index was reset; `write` it at once, in the place of any older file.
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the older file is intact.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the older file is intact.
         """
         self.is_incomplete = False
         if not write:
@@ -145,11 +141,7 @@ def read_if_there(path: Path) -> bytes:
 
 
 def decode_transactions(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a file.
-
-    Raises:
-        ValueError: they cannot be what was written.
-    """
+    """The entries of a file. Raises ValueError if they cannot be what was written."""
     if len(data) % _ENTRY.size:
         raise ValueError(f"{len(data)} bytes are no entries of {_ENTRY.size}")
     found = []

@@ -48,7 +48,7 @@ class ReplicasConfig:
     lag_time_max_ms: int = 30_000
     watermark_checkpoint_interval_ms: int = 5_000
     watermark_delay_s: float = WATERMARK_DELAY_S
-    """See :mod:`.follower_sessions`."""
+    """See `follower_sessions`."""
     limits: FetchLimits = field(default_factory=FetchLimits)
     link: LinkSettings = field(default_factory=LinkSettings)
 

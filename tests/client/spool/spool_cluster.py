@@ -19,7 +19,7 @@ from tests.client.fake_transactions import Owned, TransactionalCluster
 
 
 class SpoolCluster(TransactionalCluster):
-    """Topic ``t``, and one group."""
+    """Topic `t`, and one group."""
 
     def __init__(self, partitions: int, version: int, fault: Callable[[], Fault]) -> None:
         super().__init__(partitions, version, fault)
@@ -69,7 +69,7 @@ async def spool_cluster(
     partitions: int = 1,
     fault: Callable[[], Fault] = lambda: Fault.NONE,
 ) -> AsyncIterator[SpoolCluster]:
-    """Brokers that serve topic ``t`` until the block ends."""
+    """Brokers that serve topic `t` until the block ends."""
     cluster = SpoolCluster(partitions, version, fault)
     await cluster.start(brokers)
     try:

@@ -26,7 +26,7 @@ NOW = 1_000
 
 
 class LogAgainstAList(RuleBasedStateMachine):
-    """``batches`` is the truth: (first offset, next offset, leader epoch, max timestamp, bytes)."""
+    """`batches` is the truth: (first offset, next offset, leader epoch, max timestamp, bytes)."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The bytes of ``.txnindex``, and which aborted transactions a reader hears of."""
+"""The bytes of `.txnindex`, and which aborted transactions a reader hears of."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """One with data; ``end`` is the offset of its marker."""
+    """One with data; `end` is the offset of its marker."""
 
     producer_id: int
     first: int
@@ -99,7 +99,7 @@ def known_of(states: ProducerStates) -> dict[int, tuple[object, ...]]:
 
 
 class TransactionsAgainstAList(RuleBasedStateMachine):
-    """``batches`` is the truth; those below the log start stay in it."""
+    """`batches` is the truth; those below the log start stay in it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Our nodes in the simulated world, beside the library as shipped of ``stock.py``."""
+"""Our nodes in the simulated world, beside the library as shipped of `stock.py`."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Silent(Transport):  # type: ignore[misc]
 
 
 class StockSockets:
-    """Nodes of the library on sockets of loopback. Only their clock is virtual: it moves with :meth:`step`."""
+    """Nodes of the library on sockets of loopback. Only their clock is virtual: it moves with `step`."""
 
     def __init__(self, size: int) -> None:
         random.seed(3)

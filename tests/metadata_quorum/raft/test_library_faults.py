@@ -1,6 +1,6 @@
 """The faults of the library in its log, its elections, its commands and its members, beside the same on ours.
 
-``docs/TESTING.md`` lists all faults, with the test of each half.
+`docs/TESTING.md` lists all faults, with the test of each half.
 """
 
 from __future__ import annotations

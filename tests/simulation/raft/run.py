@@ -1,4 +1,4 @@
-"""Run many seeds: ``python -m tests.simulation.raft.run --seeds 0-10000 --processes 2``.
+"""Run many seeds: `python -m tests.simulation.raft.run --seeds 0-10000 --processes 2`.
 
 A seed that breaks an invariant is printed with what broke; the same command with that seed plays it again.
 """

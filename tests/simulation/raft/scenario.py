@@ -33,9 +33,9 @@ class Report:
 
 
 def run_seed(seed: int, only: frozenset[str] = frozenset()) -> Report:
-    """Play one seed. Raises :class:`InvariantBroken`, its message naming the seed.
+    """Play one seed. Raises InvariantBroken, its message naming the seed.
 
-    ``only`` narrows the faults to those named.
+    `only` narrows the faults to those named.
     """
     size = 5 if seed % 3 == 2 else 3
     invariants = all_invariants()

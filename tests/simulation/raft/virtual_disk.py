@@ -85,7 +85,7 @@ class VirtualDisk:
         self._sync(None)
 
     def begin_job(self, work: Callable[[], object]) -> tuple[Job, object, Exception | None]:
-        """Play ``work``; its syncs wait for :meth:`finish_job`."""
+        """Play `work`; its syncs wait for `finish_job`."""
         self._job_numbers += 1
         job = self._jobs[self._job_numbers] = self._job = Job(self._job_numbers)
         try:
@@ -102,7 +102,7 @@ class VirtualDisk:
         del self._jobs[job.number]
 
     def crash(self, random: Random, *, power_loss: bool) -> None:
-        """Stop every job where it may be; with ``power_loss`` lose what was not durable."""
+        """Stop every job where it may be; with `power_loss` lose what was not durable."""
         for job in self._jobs.values():
             reached = random.randint(0, len(job.syncs))
             for sequence, inode in job.syncs[:reached]:

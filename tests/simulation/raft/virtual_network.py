@@ -99,7 +99,7 @@ class VirtualNetwork:
             self._endpoints[receiver].peer_disconnected(sender)
 
     def node_died(self, node: int, *, noticed: bool) -> None:
-        """``noticed``: the peers get a reset at once; otherwise they wait in silence."""
+        """`noticed`: the peers get a reset at once; otherwise they wait in silence."""
         for other in self._endpoints:
             pair = _pair(node, other)
             number = self._connection.get(pair) if other != node else None

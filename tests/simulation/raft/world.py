@@ -251,7 +251,7 @@ class SimulatedNode:
 
 
 class World:
-    """Virtual time and everything in it. ``run`` plays until a time."""
+    """Virtual time and everything in it. `run` plays until a time."""
 
     def __init__(self, seed: int, size: int, invariants: Sequence[object]) -> None:
         self.random = Random(seed)
@@ -277,7 +277,7 @@ class World:
         heapq.heappush(self._heap, (when, self._sequence, action))
 
     def run(self, until: float, condition: Callable[[], bool] | None = None) -> bool:
-        """Play until the time, or until ``condition`` holds: whether it does."""
+        """Play until the time, or until `condition` holds: whether it does."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self._now, _, action = heapq.heappop(heap)

@@ -68,7 +68,7 @@ def _check_nothing_changed(before: Seen, after: Seen) -> None:
 
 
 def _check_compact(before: Seen, after: Seen, upto: int) -> None:
-    """Below ``upto`` only the last record of each key is left, and nothing that was aborted."""
+    """Below `upto` only the last record of each key is left, and nothing that was aborted."""
     latest: dict[bytes, int] = {}
     for offset, record in before.committed.items():
         assert record.key is not None
