@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from ..protocol.nearest import nearest
 from .failures import CommandFailed, UsageError
-from .terminal import note, say, say_lines
+from .terminal.text import note, say, say_lines
 
 OVERVIEW = """\
 usage: ottla COMMAND [options]
@@ -52,9 +52,9 @@ examples
 """
 
 COMMANDS = {
-    "up": "up",
-    "quorum": "node",
-    "broker": "node",
+    "up": "local_cluster.up",
+    "quorum": "nodes.node",
+    "broker": "nodes.node",
     "topic": "commands.topic",
     "produce": "commands.produce",
     "consume": "commands.consume",

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ottla.cli.layout import known_layout
-from ottla.cli.quorum_status import NOBODY, ask_quorum
+from ottla.cli.local_cluster.layout import known_layout
+from ottla.cli.local_cluster.quorum_status import NOBODY, ask_quorum
 from ottla.client.admin import Admin
 from ottla.client.connections.metadata import PartitionInfo
 from ottla.protocol.errors import KafkaError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ottla.cli.layout import known_layout
+from ottla.cli.local_cluster.layout import known_layout
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
 from ottla.protocol.node_proof import (
     INCARNATION_BYTES,

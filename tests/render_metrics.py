@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import ottla.cli.endpoint
+import ottla.cli.nodes.endpoint
 import ottla.dataplane.metrics
 import ottla.metadata_quorum.metrics
 from ottla.protocol.exposition import Metric
@@ -52,7 +52,7 @@ def render() -> str:
             "\n## Quorum nodes\n",
             *_table(ottla.metadata_quorum.metrics.METRICS),
             "\n## Every process\n",
-            *_table(ottla.cli.endpoint.METRICS),
+            *_table(ottla.cli.nodes.endpoint.METRICS),
             "",
         ]
     )

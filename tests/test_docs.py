@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import COMMANDS
-from ottla.cli.settings import parse_yaml
+from ottla.cli.nodes.settings import parse_yaml
 from ottla.dataplane import handlers
 from ottla.dataplane.assembly import parts, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
@@ -37,7 +37,7 @@ API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \| `(\w+)\.py` \|"
 COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;\n]*)", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
-CONFIG_FILES = ("dataplane/configuration/config.py", "metadata_quorum/config.py", "cli/node.py")
+CONFIG_FILES = ("dataplane/configuration/config.py", "metadata_quorum/config.py", "cli/nodes/node.py")
 UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from ..options import CommandParser, command_parser
-from ..terminal import say_lines
+from ..arguments.options import CommandParser, command_parser
+from ..terminal.text import say_lines
 
 if TYPE_CHECKING:
     from ..main import Command

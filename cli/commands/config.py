@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from ..arguments.options import (
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_common,
+    carry_out,
+    command_parser,
+    key_values,
+)
+from ..arguments.selection import missing
 from ..failures import CommandFailed, UsageError
-from ..options import Actions, CommandParser, add_bootstrap, add_common, carry_out, command_parser, key_values
-from ..output import print_json, print_table
-from ..selection import missing
-from ..terminal import say
+from ..terminal.output import print_json, print_table
+from ..terminal.text import say
 
 if TYPE_CHECKING:
     from ...client.admin import Admin, ConfigEntry

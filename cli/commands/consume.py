@@ -11,12 +11,12 @@ from ...client.admin import Admin
 from ...client.consumer import Consumer
 from ...client.failures import UnreadableRecords
 from ...client.records import TopicPartition
+from ..arguments.options import CommandParser, add_bootstrap, add_output, add_regex, command_parser
+from ..arguments.selection import numbers_in, select, timestamp_ms
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
-from ..options import CommandParser, add_bootstrap, add_output, add_regex, command_parser
-from ..record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
-from ..selection import numbers_in, select, timestamp_ms
-from ..terminal import visible_bytes
+from ..terminal.record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
+from ..terminal.text import visible_bytes
 
 POLL_MS = 100
 

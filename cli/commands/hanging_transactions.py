@@ -7,8 +7,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..failures import CommandFailed, UsageError
-from ..output import print_json, print_table
-from ..terminal import say, show_progress
+from ..terminal.output import print_json, print_table
+from ..terminal.text import say, show_progress
 
 if TYPE_CHECKING:
     from ...client.admin import Admin, HangingTransaction
@@ -19,8 +19,8 @@ _SECRET_BYTES_MAX = 64 * 1024
 
 def find_hanging(arguments: argparse.Namespace) -> int:
     """Print them; 1 if there are any."""
+    from ..arguments.selection import iso_time, milliseconds_of
     from ..asking import run_client
-    from ..selection import iso_time, milliseconds_of
 
     longest_ms = milliseconds_of(arguments.max_timeout, "--max-timeout")
     found = run_client(_hanging(arguments, longest_ms))
@@ -58,7 +58,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 def abort_hanging(arguments: argparse.Namespace) -> None:
     """Abort after a question on a terminal, and say so."""
     from ..asking import run_client
-    from ..confirmation import confirm
+    from ..terminal.confirmation import confirm
 
     partition = _partition_named(arguments.partition)
     secret = _secret_in(arguments.secret_file)
@@ -134,7 +134,7 @@ async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[Hangi
 
 async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
     from ...client.records import TopicPartition
-    from ..selection import named_partitions
+    from ..arguments.selection import named_partitions
 
     topics = await admin.describe_topics()
     existing = {topic.name: topic.partitions for topic in topics}

@@ -13,11 +13,11 @@ from typing import BinaryIO
 from ...client.producer import Producer
 from ...client.producing.deliveries import RecordDelivery
 from ...client.writing.options import Acks
+from ..arguments.options import CommandParser, add_bootstrap, command_parser, key_values
 from ..asking import run_client
 from ..failures import CommandFailed, UsageError
-from ..options import CommandParser, add_bootstrap, command_parser, key_values
-from ..record_format import LineRecord, line_reader, unescape
-from ..terminal import show_progress
+from ..terminal.record_format import LineRecord, line_reader, unescape
+from ..terminal.text import show_progress
 
 READ_BYTES = 256 * 1024
 MAX_LINE_BYTES = 1024 * 1024

@@ -5,9 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ..arguments.options import (
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_common,
+    carry_out,
+    command_parser,
+    key_values,
+)
 from ..failures import UsageError
-from ..options import Actions, CommandParser, add_bootstrap, add_common, carry_out, command_parser, key_values
-from ..output import print_json, print_table
+from ..terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
     from ...client.admin.quotas import Entity

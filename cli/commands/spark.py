@@ -9,8 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..failures import CommandFailed
-from ..options import (
+from ..arguments.options import (
     DEFAULT_BOOTSTRAP,
     Actions,
     CommandParser,
@@ -19,7 +18,8 @@ from ..options import (
     carry_out,
     command_parser,
 )
-from ..terminal import note, say, say_lines
+from ..failures import CommandFailed
+from ..terminal.text import note, say, say_lines
 
 if TYPE_CHECKING:
     from ...spark_integration.pipelines.running import Pipeline, RunningPipeline
@@ -105,7 +105,7 @@ def run_pipeline(arguments: argparse.Namespace) -> None:
 def _described(arguments: argparse.Namespace) -> Pipeline:
     from ...spark_integration.pipelines.running import Pipeline
     from ...spark_integration.pipelines.settings import AVAILABLE_NOW, WrongPipeline, read_pipeline
-    from ..settings import parse_overrides, read_settings
+    from ..nodes.settings import parse_overrides, read_settings
 
     given = {**read_settings(arguments.file), **parse_overrides(arguments.set)}
     if arguments.master is not None:

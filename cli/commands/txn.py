@@ -7,8 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from ..failures import CommandFailed
-from ..options import (
+from ..arguments.options import (
     Actions,
     CommandParser,
     add_bootstrap,
@@ -18,8 +17,9 @@ from ..options import (
     carry_out,
     command_parser,
 )
-from ..output import print_json, print_table
-from ..terminal import say
+from ..failures import CommandFailed
+from ..terminal.output import print_json, print_table
+from ..terminal.text import say
 
 if TYPE_CHECKING:
     from ...client.admin import TransactionDescription, TransactionListing
@@ -215,7 +215,7 @@ def describe(arguments: argparse.Namespace) -> None:
 def abort(arguments: argparse.Namespace) -> None:
     """Abort after a question on a terminal, and show what became of each."""
     from ..asking import raise_refusals, run_client
-    from ..confirmation import confirm
+    from ..terminal.confirmation import confirm
 
     described, failures = _split(run_client(_describe(arguments)))
     opened = [one for one in described if one.state == "Ongoing"]
@@ -240,7 +240,7 @@ def abort(arguments: argparse.Namespace) -> None:
 def delete(arguments: argparse.Namespace) -> None:
     """Delete after a question on a terminal, and show what became of each."""
     from ..asking import refusal, run_client
-    from ..confirmation import confirm
+    from ..terminal.confirmation import confirm
 
     names = run_client(_named(arguments))
     what = "transactional id" if len(names) == 1 else f"{len(names)} transactional ids"
@@ -272,7 +272,7 @@ _LABELS = (
 
 
 def _summary(one: TransactionDescription) -> list[object]:
-    from ..selection import iso_time
+    from ..arguments.selection import iso_time
 
     values: dict[str, object] = {
         "started": iso_time(one.started_ms) or "-",
@@ -324,7 +324,7 @@ def age(one: TransactionDescription, now_ms: float | None = None) -> str:
 
 async def _list(arguments: argparse.Namespace) -> list[TransactionListing]:
     from ...client.admin import Admin
-    from ..selection import milliseconds_of
+    from ..arguments.selection import milliseconds_of
 
     longer = arguments.open_longer_than
     longer_ms = None if longer is None else milliseconds_of(longer, "--open-longer-than")
@@ -342,7 +342,7 @@ async def _list(arguments: argparse.Namespace) -> list[TransactionListing]:
 
 def _pattern(arguments: argparse.Namespace) -> str | None:
     """Of all that was named; the brokers look for it. Raises UsageError."""
-    from ..selection import pattern
+    from ..arguments.selection import pattern
 
     if not arguments.regex:
         return None

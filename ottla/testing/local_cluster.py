@@ -309,9 +309,9 @@ class LocalCluster:
                 time.sleep(POLL_S)
 
     def _takes_part(self, node: Node, brokers: set[int]) -> bool:
-        from ..cli.layout import known_layout
-        from ..cli.quorum_status import ask_quorum
-        from ..cli.readiness import brokers_seen_by
+        from ..cli.local_cluster.layout import known_layout
+        from ..cli.local_cluster.quorum_status import ask_quorum
+        from ..cli.local_cluster.readiness import brokers_seen_by
 
         assert self._directory is not None
         layout = known_layout(self._directory)

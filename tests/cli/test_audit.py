@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.cli.audit_output import as_json, bucket_text, columns_and_rows, has_gaps, remarks, verdict
-from ottla.cli.auditing import Audit
 from ottla.cli.commands import audit as command
+from ottla.cli.commands.audit.output import as_json, bucket_text, columns_and_rows, has_gaps, remarks, verdict
+from ottla.cli.commands.audit.reading import Audit
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.main import main
 from ottla.client.auditing.comparison import Row
@@ -165,7 +165,7 @@ def test_the_command(
             [row(at, producer=5, billing=5 - gap) for at, gap in enumerate(gaps)], silent_tiers=["billng"]
         )
 
-    monkeypatch.setattr("ottla.cli.auditing.audit", found)
+    monkeypatch.setattr("ottla.cli.commands.audit.reading.audit", found)
     assert main(["audit", *words]) == code
     told = capsys.readouterr()
     assert told.out.splitlines()[-1] == last

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from ottla.cli.endpoint import CONNECTIONS_MAX, MonitoringEndpoint
+from ottla.cli.nodes.endpoint import CONNECTIONS_MAX, MonitoringEndpoint
 from ottla.protocol.exposition import Family, Metric, MetricKind
 
 ANSWER = Metric("answer", MetricKind.GAUGE, "To everything.")

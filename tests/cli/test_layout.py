@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.layout import ClusterLayout, known_layout, open_layout, write_atomically
-from ottla.cli.ports import OUTGOING_PORTS
+from ottla.cli.local_cluster.layout import ClusterLayout, known_layout, open_layout, write_atomically
+from ottla.cli.local_cluster.ports import OUTGOING_PORTS
 
 
 def opened(
@@ -43,7 +43,7 @@ def test_no_port_is_one_that_an_outgoing_connection_may_take(tmp_path: Path) -> 
 
 def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens yet on what the first has chosen, and nothing does while its nodes are down."""
-    monkeypatch.setattr("ottla.cli.ports.candidate_ports", lambda: list(range(17_000, 18_000)))
+    monkeypatch.setattr("ottla.cli.local_cluster.ports.candidate_ports", lambda: list(range(17_000, 18_000)))
     layouts = []
     for number in range(3):
         folder = tmp_path / str(number)
@@ -56,7 +56,7 @@ def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytes
 def test_a_machine_without_a_free_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looked for one for ever, until the process had no file descriptor left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr("ottla.cli.ports.candidate_ports", lambda: [taken.getsockname()[1]])
+        monkeypatch.setattr("ottla.cli.local_cluster.ports.candidate_ports", lambda: [taken.getsockname()[1]])
         with pytest.raises(CommandFailed, match=r"no free port for the cluster's nodes on 127\.0\.0\.1"):
             opened(tmp_path, quorum=1, brokers=1)
 

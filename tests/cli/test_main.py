@@ -20,8 +20,8 @@ from ottla import __version__
 from ottla.cli.commands.consume import parse_offset
 from ottla.cli.commands.produce import MAX_LINE_BYTES, read_lines
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.logs import JsonFormatter, KeyValueFormatter
 from ottla.cli.main import COMMANDS, main
+from ottla.cli.nodes.logs import JsonFormatter, KeyValueFormatter
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -245,7 +245,8 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> Non
 
 def test_nodes_start_without_what_tables_need() -> None:
     program = (
-        "import sys; from ottla.cli import main, node, up, supervisor; "
+        "import sys; from ottla.cli import main; from ottla.cli.nodes import node; "
+        "from ottla.cli.local_cluster import supervisor, up; "
         "print([m for m in ('rich', 'yaml', 'confluent_kafka', 'asyncio_dgram') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

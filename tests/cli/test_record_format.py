@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.cli.failures import UsageError
-from ottla.cli.record_format import LineRecord, formatter, json_line, line_reader, unescape
+from ottla.cli.terminal.record_format import LineRecord, formatter, json_line, line_reader, unescape
 from ottla.client.records import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 1, 5, 1700000000000, None, b"v=1", (("h", b"x"), ("n", None)))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cli.benchmark import PhaseResult, percentile
+from ottla.cli.commands.bench.measurements import PhaseResult, percentile
 from ottla.cli.commands.cluster.health import assess
 from ottla.cli.commands.cluster.moves import Move, as_plan, parse_plan
 from ottla.cli.commands.group.lag import put_together
@@ -16,9 +16,9 @@ from ottla.cli.commands.group.seek import Target, parse_offsets, parse_target, w
 from ottla.cli.commands.group.show import wanted
 from ottla.cli.commands.quota import entity_of, numbers_of
 from ottla.cli.commands.txn import age
-from ottla.cli.confirmation import confirm
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.output import bytes_text
+from ottla.cli.terminal.confirmation import confirm
+from ottla.cli.terminal.output import bytes_text
 from ottla.client.admin import GroupDescription, GroupListing, GroupMember, TransactionDescription
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
 from ottla.client.records import TopicPartition

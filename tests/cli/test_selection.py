@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.selection import (
+from ottla.cli.arguments.selection import (
     broker_ids,
     bytes_of,
     iso_time,
@@ -16,6 +15,7 @@ from ottla.cli.selection import (
     timestamp_ms,
     topic_partitions,
 )
+from ottla.cli.failures import CommandFailed, UsageError
 
 TOPICS = ["orders", "orders-dlq", "payments"]
 

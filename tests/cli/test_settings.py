@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.settings import environment_settings, parse_overrides, read_settings, variable_of
+from ottla.cli.nodes.settings import environment_settings, parse_overrides, read_settings, variable_of
 
 
 def written(folder: Path, name: str, text: str) -> Path:

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.logs import KeyValueFormatter
-from ottla.cli.output import print_json, print_table
-from ottla.cli.record_format import formatter, json_line
-from ottla.cli.terminal import (
+from ottla.cli.nodes.logs import KeyValueFormatter
+from ottla.cli.terminal.output import print_json, print_table
+from ottla.cli.terminal.record_format import formatter, json_line
+from ottla.cli.terminal.text import (
     json_escaped,
     note,
     say,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.layout import known_layout
-from ottla.cli.ports import first_in_use
-from ottla.cli.readiness import brokers_seen_by
+from ottla.cli.local_cluster.layout import known_layout
+from ottla.cli.local_cluster.ports import first_in_use
+from ottla.cli.local_cluster.readiness import brokers_seen_by
 from tests.cluster import RunningCluster, processes_of, running_cluster, wait_until
 
 pytestmark = pytest.mark.cluster

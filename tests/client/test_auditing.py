@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ottla.sync
-from ottla.cli.auditing import Audit, AuditQuestion, audit
+from ottla.cli.commands.audit.reading import Audit, AuditQuestion, audit
 from ottla.cli.main import main
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.auditing import auditor

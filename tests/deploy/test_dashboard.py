@@ -6,13 +6,13 @@ import json
 import re
 from pathlib import Path
 
-import ottla.cli.endpoint
+import ottla.cli.nodes.endpoint
 import ottla.dataplane.metrics
 import ottla.metadata_quorum.metrics
 from ottla.protocol.exposition import Metric, MetricKind
 
 DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/ottla.json"
-MODULES = (ottla.cli.endpoint, ottla.dataplane.metrics, ottla.metadata_quorum.metrics)
+MODULES = (ottla.cli.nodes.endpoint, ottla.dataplane.metrics, ottla.metadata_quorum.metrics)
 NAME = re.compile(r"\b(?:kafka|ottla|process)_[a-z_]+\b")
 
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
-from ottla.cli.settings import read_settings
+from ottla.cli.nodes.settings import read_settings
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.config_keys import NODE_KEYS, Scope, check_properties

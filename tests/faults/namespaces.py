@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from ottla.cli.layout import ClusterLayout, Member, write_atomically
+from ottla.cli.local_cluster.layout import ClusterLayout, Member, write_atomically
 from tests.cluster import START_TIMEOUT_S, WAIT_S, Node, RunningCluster, wait_for, wait_until
 
 _PREFIX = "ottla-test-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ...options import (
+from ...arguments.options import (
     Actions,
     CommandParser,
     add_bootstrap,

@@ -8,7 +8,7 @@ from typing import Any
 from ....client.admin import Admin, LogDirDescription
 from ....protocol.errors import KafkaError
 from ...asking import raise_refusals, run_client
-from ...output import bytes_text, print_json, print_table
+from ...terminal.output import bytes_text, print_json, print_table
 
 
 def disks(arguments: argparse.Namespace) -> None:

@@ -7,11 +7,11 @@ import argparse
 from ....client.admin import Admin
 from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
+from ...arguments.selection import named_partitions
 from ...asking import raise_refusals, run_client
-from ...confirmation import confirm
-from ...output import print_json, print_table
-from ...selection import named_partitions
-from ...terminal import say
+from ...terminal.confirmation import confirm
+from ...terminal.output import print_json, print_table
+from ...terminal.text import say
 
 
 def elect(arguments: argparse.Namespace) -> None:

@@ -15,8 +15,8 @@ from ....client.failures import NoBrokerReachable
 from ....protocol.errors import ErrorCode, KafkaError
 from ...asking import run_client
 from ...failures import CommandFailed, UsageError
-from ...output import print_json
-from ...terminal import say
+from ...terminal.output import print_json
+from ...terminal.text import say
 
 MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000

@@ -13,12 +13,12 @@ from typing import Any
 
 from ....client.admin import Admin
 from ....client.records import TopicPartition
+from ...arguments.selection import bytes_of
 from ...asking import raise_refusals, run_client
-from ...confirmation import confirm
 from ...failures import CommandFailed
-from ...output import bytes_text, numbers, print_json, print_table
-from ...selection import bytes_of
-from ...terminal import note, say
+from ...terminal.confirmation import confirm
+from ...terminal.output import bytes_text, numbers, print_json, print_table
+from ...terminal.text import note, say
 
 LOOK_AGAIN_S = 0.3
 

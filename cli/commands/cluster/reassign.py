@@ -6,12 +6,12 @@ import argparse
 
 from ....client.admin import Admin, OngoingReassignment
 from ....client.records import TopicPartition
+from ...arguments.selection import broker_ids, missing, named_partitions
 from ...asking import raise_refusals, run_client
-from ...confirmation import confirm
 from ...failures import CommandFailed, UsageError
-from ...output import numbers, print_json, print_table
-from ...selection import broker_ids, missing, named_partitions
-from ...terminal import say
+from ...terminal.confirmation import confirm
+from ...terminal.output import numbers, print_json, print_table
+from ...terminal.text import say
 from .moves import Move, Moves, carry_moves_out, read_plan
 
 

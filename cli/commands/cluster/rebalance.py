@@ -10,10 +10,10 @@ from ....client.admin.reassignment_plan import NoPlan, plan
 from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
 from ...asking import run_client
-from ...confirmation import confirm
 from ...failures import CommandFailed
-from ...output import numbers
-from ...terminal import say
+from ...terminal.confirmation import confirm
+from ...terminal.output import numbers
+from ...terminal.text import say
 from .moves import Move, Moves, carry_moves_out
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...asking import run_client
 from ...failures import CommandFailed
-from ...output import numbers, print_json, print_table
-from ...terminal import say
+from ...terminal.output import numbers, print_json, print_table
+from ...terminal.text import say
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -20,9 +20,9 @@ def show(arguments: argparse.Namespace) -> int:
             "--quorum-leader needs --data: the nodes answer only whoever has the cluster's secret"
         )
     if arguments.data:
-        from ...layout import known_layout
-        from ...ports import HOST
-        from ...quorum_status import ask_quorum, leader_of
+        from ...local_cluster.layout import known_layout
+        from ...local_cluster.ports import HOST
+        from ...local_cluster.quorum_status import ask_quorum, leader_of
 
         layout = known_layout(arguments.data.absolute())
         bootstrap = layout.bootstrap

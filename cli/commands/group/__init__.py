@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...options import (
+from ...arguments.options import (
     Actions,
     CommandParser,
     add_bootstrap,

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from ....client.admin import Admin
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
+from ...arguments.selection import select, topic_partitions
 from ...asking import refusal, run_client
-from ...confirmation import confirm
 from ...failures import CommandFailed
-from ...output import print_json, print_table
-from ...selection import select, topic_partitions
+from ...terminal.confirmation import confirm
+from ...terminal.output import print_json, print_table
 
 Settled = list[tuple[str, KafkaError | None]]
 

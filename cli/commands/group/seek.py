@@ -13,10 +13,10 @@ from ....client.admin import Admin
 from ....client.admin.records import EARLIEST, LATEST, Found
 from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
+from ...arguments.selection import named_partitions, timestamp_ms
 from ...asking import raise_refusals, run_client
 from ...failures import CommandFailed, UsageError
-from ...output import print_json, print_table
-from ...selection import named_partitions, timestamp_ms
+from ...terminal.output import print_json, print_table
 
 Offsets = dict[TopicPartition, int]
 MOVABLE_STATES = ("Empty", "Dead")

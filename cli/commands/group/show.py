@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....client.admin import Admin, GroupListing
+from ...arguments.selection import select
 from ...asking import run_client
-from ...output import print_json, print_table
-from ...selection import select
-from ...terminal import say
+from ...terminal.output import print_json, print_table
+from ...terminal.text import say
 from .lag import GroupReport, PartitionLag, report
 
 DESCRIBED_TYPES = ("classic", "consumer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...options import Actions, CommandParser, add_output, carry_out, command_parser
+from ...arguments.options import Actions, CommandParser, add_output, carry_out, command_parser
 
 
 def parser(name: str) -> CommandParser:

@@ -19,9 +19,9 @@ from ....protocol.compression import Compression
 from ....protocol.errors import KafkaError
 from ....protocol.record import Record, decode_control_record, decode_records
 from ....protocol.record_batch import BatchHeader, check_integrity
+from ...arguments.selection import iso_time
 from ...failures import CommandFailed
-from ...selection import iso_time
-from ...terminal import say
+from ...terminal.text import say
 
 Line = tuple[str, dict[str, Any]]
 """What it is, and its fields in order."""

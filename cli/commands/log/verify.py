@@ -16,8 +16,8 @@ from ....dataplane.log.inspection import (
 )
 from ....protocol.errors import KafkaError
 from ...failures import CommandFailed
-from ...output import print_json, print_table
-from ...terminal import say, show_progress
+from ...terminal.output import print_json, print_table
+from ...terminal.text import say, show_progress
 
 
 def verify(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ...options import (
+from ...arguments.options import (
     Actions,
     CommandParser,
     add_bootstrap,

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ....client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ....protocol.errors import ErrorCode, KafkaError
+from ...arguments.options import key_values
+from ...arguments.selection import select
 from ...asking import refusal, run_client
-from ...confirmation import confirm
 from ...failures import CommandFailed, UsageError
-from ...options import key_values
-from ...output import print_json, print_table
-from ...selection import select
+from ...terminal.confirmation import confirm
+from ...terminal.output import print_json, print_table
 
 Act = Callable[[Admin, str], Awaitable[str]]
 

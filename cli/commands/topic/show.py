@@ -11,10 +11,10 @@ from ....client.admin.records import EARLIEST, LATEST, Found
 from ....client.connections.metadata import PartitionInfo, TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
+from ...arguments.selection import select
 from ...asking import run_client
-from ...output import bytes_text, numbers, print_json, print_table
-from ...selection import select
-from ...terminal import say
+from ...terminal.output import bytes_text, numbers, print_json, print_table
+from ...terminal.text import say
 
 UNKNOWN = -1
 

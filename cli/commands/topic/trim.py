@@ -9,11 +9,11 @@ from ....client.admin import Admin
 from ....client.admin.records import EARLIEST, LATEST, TO_THE_END, Found
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
+from ...arguments.selection import named_partitions, timestamp_ms
 from ...asking import raise_refusals, run_client
-from ...confirmation import confirm
 from ...failures import CommandFailed, UsageError
-from ...output import print_json, print_table
-from ...selection import named_partitions, timestamp_ms
+from ...terminal.confirmation import confirm
+from ...terminal.output import print_json, print_table
 
 
 def trim(arguments: argparse.Namespace) -> None:

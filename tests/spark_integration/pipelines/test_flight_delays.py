@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.cli.settings import read_settings
+from ottla.cli.nodes.settings import read_settings
 from ottla.spark_integration import read_arrow_table
 from ottla.spark_integration.pipelines.flight_delays import flight_delays, until
 from ottla.spark_integration.pipelines.progress import BatchProgress

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import main
-from ottla.cli.settings import parse_yaml
+from ottla.cli.nodes.settings import parse_yaml
 from ottla.spark_integration.pipelines.settings import WrongPipeline, read_pipeline
 from ottla.spark_integration.pipelines.steps import find_steps, parameters_of
 

@@ -9,12 +9,12 @@ import os
 import time
 from collections.abc import Callable
 
-from . import logs
-from .failures import CommandFailed
+from ..failures import CommandFailed
+from ..nodes import logs
+from ..nodes.node import build, plain_failures, run_nodes, with_endpoint
+from ..nodes.settings import read_settings
 from .layout import ClusterLayout
-from .node import build, plain_failures, run_nodes, with_endpoint
 from .readiness import brokers_seen_by
-from .settings import read_settings
 
 START_TIMEOUT_S = 60.0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .failures import CommandFailed, UsageError
+from ..failures import CommandFailed, UsageError
 
 if TYPE_CHECKING:
     import yaml

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..client.auditing.comparison import Deviation, Row
-from ..client.auditing.counts import Bucket
-from .auditing import Audit
+from ....client.auditing.comparison import Deviation, Row
+from ....client.auditing.counts import Bucket
+from .reading import Audit
 
 NAMED_MAX = 3
 """Gaps that the last line names; the table has all."""

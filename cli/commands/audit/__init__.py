@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from ..options import CommandParser, add_bootstrap, add_output, command_parser
-from ..selection import milliseconds_of, timestamp_ms
-from ..terminal import note, say
+from ...arguments.options import CommandParser, add_bootstrap, add_output, command_parser
+from ...arguments.selection import milliseconds_of, timestamp_ms
+from ...terminal.text import note, say
 
 AUDIT_TOPIC = "audit"
 NO_END_MS = 1 << 62
@@ -64,11 +64,11 @@ def parser(name: str) -> CommandParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each bucket, and in the last one what is missing; 1 if something is."""
-    from ...client.auditing.comparison import AuditWindow
-    from ..asking import run_client
-    from ..audit_output import as_json, columns_and_rows, has_gaps, remarks, verdict
-    from ..auditing import AuditQuestion, audit
-    from ..output import print_json, print_table
+    from ....client.auditing.comparison import AuditWindow
+    from ...asking import run_client
+    from ...terminal.output import print_json, print_table
+    from .output import as_json, columns_and_rows, has_gaps, remarks, verdict
+    from .reading import AuditQuestion, audit
 
     now_ms = int(time.time() * 1000)
     window = AuditWindow(

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..client.records import ConsumerRecord
-from .failures import UsageError
-from .terminal import json_escaped
+from ...client.records import ConsumerRecord
+from ..failures import UsageError
+from .text import json_escaped
 
 FORMAT_HELP = """
 format (-f)

@@ -14,7 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .failures import CommandFailed, UsageError
+from ..failures import CommandFailed, UsageError
+from ..nodes.settings import parse_overrides
+from ..terminal.text import note, say
 from .layout import (
     OWN_KEYS,
     PORTS_FROM_BASE,
@@ -26,9 +28,7 @@ from .layout import (
 )
 from .ownership import until_exit
 from .ports import HOST, first_in_use
-from .settings import parse_overrides
 from .supervisor import Supervisor, describe_exit
-from .terminal import note, say
 
 DEFAULT_DIRECTORY = "ottla-data"
 START_TIMEOUT_S = 60.0
@@ -267,7 +267,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _overrides(words: list[str]) -> dict[str, str]:
     """The --set settings. Raises UsageError for one that no node knows or that `ottla up` decides itself."""
-    from ..protocol.config_keys import ConfigError, Scope, check_properties
+    from ...protocol.config_keys import ConfigError, Scope, check_properties
 
     overrides = parse_overrides(words)
     for key in OWN_KEYS:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
-from .failures import CommandFailed
+from ..failures import CommandFailed
 
 HOST = "127.0.0.1"
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")

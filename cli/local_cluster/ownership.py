@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .failures import CommandFailed
+from ..failures import CommandFailed
 from .layout import ClusterLayout
 
 PR_SET_PDEATHSIG = 1

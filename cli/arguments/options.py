@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
-from ..protocol.nearest import nearest
-from .failures import UsageError
+from ...protocol.nearest import nearest
+from ..failures import UsageError
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 

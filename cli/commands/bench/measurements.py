@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..client.admin import Admin, NewTopic
-from ..client.consumer import Consumer
-from ..client.producer import Producer
-from ..client.producing.deliveries import RecordDelivery
-from ..client.writing.options import Acks
-from ..protocol.errors import KafkaError
-from .asking import run_client
-from .failures import CommandFailed
+from ....client.admin import Admin, NewTopic
+from ....client.consumer import Consumer
+from ....client.producer import Producer
+from ....client.producing.deliveries import RecordDelivery
+from ....client.writing.options import Acks
+from ....protocol.errors import KafkaError
+from ...asking import run_client
+from ...failures import CommandFailed
 
 _ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
 SILENCE_S = 30.0

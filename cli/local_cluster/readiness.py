@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import socket
 
-from ..protocol.codec import MalformedMessage
-from ..protocol.messages.cluster import DescribeClusterRequest
-from ..protocol.messages.headers import decode_response, encode_request
+from ...protocol.codec import MalformedMessage
+from ...protocol.messages.cluster import DescribeClusterRequest
+from ...protocol.messages.headers import decode_response, encode_request
 from .ports import HOST
 
 VERSION = 2

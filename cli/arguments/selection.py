@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from ..protocol.nearest import nearest
-from .failures import CommandFailed, UsageError
+from ...protocol.nearest import nearest
+from ..failures import CommandFailed, UsageError
 
 _PARTITIONS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?::(?P<list>[0-9,-]+))?")
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}

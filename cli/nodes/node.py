@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ..failures import CommandFailed
 from . import logs
-from .failures import CommandFailed
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
 
 if TYPE_CHECKING:
-    from ..protocol.exposition import Family
+    from ...protocol.exposition import Family
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the node until a signal; 0 after a clean stop."""
-    from ..protocol.config_keys import IGNORED_KEYS, NODE_KEYS
+    from ...protocol.config_keys import IGNORED_KEYS, NODE_KEYS
 
     logs.configure(arguments.log_level, as_json=arguments.log_json)
     environ = {}
@@ -141,19 +141,19 @@ def build(
 
     Raises CommandFailed for settings that it cannot use.
     """
-    from ..protocol.config_keys import ConfigError, Scope, check_properties
+    from ...protocol.config_keys import ConfigError, Scope, check_properties
 
     try:
         for note in check_properties(settings, Scope.QUORUM if role == "quorum" else Scope.BROKER):
             logger.info("%s", note)
         if role == "quorum":
-            from ..metadata_quorum.config import QuorumNodeConfig
-            from ..metadata_quorum.node import QuorumNode
+            from ...metadata_quorum.config import QuorumNodeConfig
+            from ...metadata_quorum.node import QuorumNode
 
             config = QuorumNodeConfig.from_properties(settings)
             return QuorumNode(replace(config, replace_empty=replaces, restored=restored))
-        from ..dataplane.broker import Broker
-        from ..dataplane.configuration.config import BrokerConfig
+        from ...dataplane.broker import Broker
+        from ...dataplane.configuration.config import BrokerConfig
 
         return Broker(replace(BrokerConfig.from_properties(settings), restored=restored))
     except ConfigError as error:
@@ -215,9 +215,9 @@ def plain_failures() -> Iterator[None]:
 
 def _curable() -> tuple[type[Exception], ...]:
     """What a quorum node says about its port and its folder; a broker's are OSErrors."""
-    from ..metadata_quorum.raft.disk import CorruptFile
-    from ..metadata_quorum.raft.formation import WrongFolder
-    from ..metadata_quorum.server import AddressInUse
+    from ...metadata_quorum.raft.disk import CorruptFile
+    from ...metadata_quorum.raft.formation import WrongFolder
+    from ...metadata_quorum.server import AddressInUse
 
     return (CorruptFile, WrongFolder, AddressInUse)
 

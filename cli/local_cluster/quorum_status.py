@@ -6,9 +6,9 @@ import os
 import socket
 from dataclasses import dataclass
 
-from ..protocol.codec import MalformedMessage
-from ..protocol.frames import FrameError
-from ..protocol.handshake import (
+from ...protocol.codec import MalformedMessage
+from ...protocol.frames import FrameError
+from ...protocol.handshake import (
     DIRECTORY_ID_BYTES,
     NONCE_BYTES,
     ClientHandshake,
@@ -16,7 +16,7 @@ from ..protocol.handshake import (
     Identity,
     Role,
 )
-from ..protocol.messages.quorum_session import LeaderChanged, decode_session_message
+from ...protocol.messages.quorum_session import LeaderChanged, decode_session_message
 from .layout import ClusterLayout, Member
 from .ports import HOST
 

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from .terminal import json_escaped, say, say_lines, visible
+from .text import json_escaped, say, say_lines, visible
 
 
 def print_json(value: object) -> None:

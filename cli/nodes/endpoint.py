@@ -21,8 +21,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Protocol
 
-from ..protocol.exposition import CONTENT_TYPE, Family, Metric, MetricKind, exposition
-from .failures import CommandFailed
+from ...protocol.exposition import CONTENT_TYPE, Family, Metric, MetricKind, exposition
+from ..failures import CommandFailed
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 
-from .terminal import json_escaped, visible, visible_lines
+from ..terminal.text import json_escaped, visible, visible_lines
 
 LEVELS = ("debug", "info", "warning", "error")
 

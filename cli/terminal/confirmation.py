@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from .failures import CommandFailed
-from .terminal import note
+from ..failures import CommandFailed
+from .text import note
 
 
 def confirm(question: str, *, yes: bool) -> None:

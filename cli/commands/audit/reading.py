@@ -6,17 +6,17 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..client.admin import Admin
-from ..client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
-from ..client.auditing.counts import DAY_MS, Counts, bucket_start
-from ..client.auditing.handed_out import stamped
-from ..client.auditing.reports import NoReport, parse_report
-from ..client.auditing.settings import LOG_TIER
-from ..client.consumer import Consumer
-from ..client.consuming.reading import RECORDS_AT_A_TIME
-from ..client.records import ConsumerRecord, TopicPartition
-from .failures import CommandFailed
-from .selection import missing, select
+from ....client.admin import Admin
+from ....client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
+from ....client.auditing.counts import DAY_MS, Counts, bucket_start
+from ....client.auditing.handed_out import stamped
+from ....client.auditing.reports import NoReport, parse_report
+from ....client.auditing.settings import LOG_TIER
+from ....client.consumer import Consumer
+from ....client.consuming.reading import RECORDS_AT_A_TIME
+from ....client.records import ConsumerRecord, TopicPartition
+from ...arguments.selection import missing, select
+from ...failures import CommandFailed
 
 POLL_MS = 100
 Partitions = Mapping[str, Collection[int]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ..failures import UsageError
-from ..options import CommandParser, add_bootstrap, add_output, command_parser
-from ..selection import bytes_of
+from ...arguments.options import CommandParser, add_bootstrap, add_output, command_parser
+from ...arguments.selection import bytes_of
+from ...failures import UsageError
 
 PHASES = ("produce", "consume", "latency")
 RECORD_BYTES_MAX = 1_000_000
@@ -74,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     size = bytes_of(arguments.size, "-s")
     if not 8 <= size <= RECORD_BYTES_MAX:
         raise UsageError(f"-s takes 8 to {RECORD_BYTES_MAX} bytes, not {size}")
-    from ..benchmark import BenchOptions, measure
-    from ..output import print_json, print_table
+    from ...terminal.output import print_json, print_table
+    from .measurements import BenchOptions, measure
 
     results = measure(
         BenchOptions(

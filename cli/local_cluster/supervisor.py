@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import __file__ as _package_file
-from .failures import CommandFailed
+from ... import __file__ as _package_file
+from ..failures import CommandFailed
+from ..nodes.settings import variable_of
 from .layout import OWN_KEYS, ClusterLayout, Member
-from .settings import variable_of
 
 STOP_GRACE_S = 30.0
 """How long a node may take to stop after SIGTERM before it is killed."""

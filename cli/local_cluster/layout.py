@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .failures import CommandFailed, UsageError
+from ..failures import CommandFailed, UsageError
 from .ports import HOST, free_ports, reserve
 
 LAYOUT_FILE = "layout.json"
