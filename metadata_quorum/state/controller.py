@@ -67,6 +67,7 @@ from . import (
     topics,
     transaction_decisions,
     transaction_markers,
+    transactional_ids,
 )
 from .history import History
 from .refusal import message_of
@@ -285,10 +286,10 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     JoinTransaction: transaction_decisions.join,
     ReportMarkers: transaction_markers.report,
     ExpireTransactions: transaction_decisions.expire,
-    ForgetTransactionalIds: transaction_decisions.forget,
+    ForgetTransactionalIds: transactional_ids.forget,
     AbortTransaction: transaction_decisions.abort,
     VerifyTransaction: transaction_decisions.verify,
-    DeleteTransactionalId: transaction_decisions.delete,
+    DeleteTransactionalId: transactional_ids.delete,
     FindOrBegin: transaction_decisions.find_or_begin,
     DeclareRestored: restoration.declare,
 }

@@ -16,6 +16,8 @@
     over         Forget..., Delete...            -                  none: whoever comes gets a new producer id
     all others   DeleteTransactionalId           CONCURRENT_TRANSACTIONS
 
+The last two rows are in `transactional_ids`.
+
 "Over" are EMPTY and COMPLETE_x. Where no partition is outstanding, PREPARE_x is COMPLETE_x at once. A decided outcome
 never changes.
 
@@ -38,24 +40,21 @@ from ...protocol.messages.transaction_commands import (
     AddToTransactionResult,
     ChosenWriter,
     ClientOrigin,
-    DeleteTransactionalId,
     EndTransaction,
     EndTransactionResult,
     ExpireTransactions,
     FindOrBegin,
     FindOrBeginResult,
-    ForgetTransactionalIds,
     InitTransactionalId,
     InitTransactionalIdResult,
     JoinTransaction,
     JoinTransactionResult,
     VerifyTransaction,
 )
-from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
 from ...protocol.transaction_table import Phase, Place, Recovery, TransactionMetadata, places_of
 from .brokers import current
 from .producer_ids import next_producer_id
-from .transaction_audience import Telling, tell_all
+from .transaction_audience import Telling
 from .transaction_session import check_session, check_session_of_epoch
 from .workspace import Workspace
 
@@ -419,46 +418,6 @@ def abort(work: Workspace, command: AbortTransaction) -> PlainResult:
         )
     if transaction.phase is Phase.ONGOING:
         abort_by_itself(work, transaction)
-    return PlainResult()
-
-
-def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
-    """Those that nobody has used since. One that has an application version is kept: who commits it again, however much
-    later, has to be told."""
-    for one in command.transactions:
-        transaction = work.image.transactions.by_id.get(one.transactional_id)
-        if (
-            transaction is not None
-            and (
-                transaction.number == one.number and transaction.phase.is_over and transaction.app_version < 0
-            )
-            and transaction.updated_ms <= command.unused_since_ms
-        ):
-            tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))
-    return PlainResult()
-
-
-def delete(work: Workspace, command: DeleteTransactionalId) -> PlainResult:
-    """As if it had never been: its application version is forgotten, too, and whoever writes under its producer ids is
-    in no transaction any more, for none of them is given out again."""
-    transaction = work.image.transactions.by_id.get(command.transactional_id)
-    if transaction is None:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {command.transactional_id!r}"
-        )
-    if transaction.phase is Phase.ONGOING:
-        raise KafkaError(
-            ErrorCode.CONCURRENT_TRANSACTIONS,
-            f"transaction {transaction.number} of {transaction.transactional_id!r} is open: abort it first, as "
-            "`ottla txn abort` does",
-        )
-    if transaction.phase.is_decided:
-        raise KafkaError(
-            ErrorCode.CONCURRENT_TRANSACTIONS,
-            f"transaction {transaction.number} of {transaction.transactional_id!r} is decided and lacks markers in "
-            f"{len(transaction.lacking)} partitions: try again once it is complete",
-        )
-    tell_all(work, TransactionalIdRemovedRecord(transactional_id=transaction.transactional_id))
     return PlainResult()
 
 

@@ -1,0 +1,51 @@
+"""Transactional ids that are removed: those that nobody uses any more, and those that an operator deletes."""
+
+from __future__ import annotations
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.transaction_commands import DeleteTransactionalId, ForgetTransactionalIds
+from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
+from ...protocol.transaction_table import Phase
+from .transaction_audience import tell_all
+from .workspace import Workspace
+
+
+def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
+    """Those that nobody has used since. One that has an application version is kept: who commits it again, however much
+    later, has to be told."""
+    for one in command.transactions:
+        transaction = work.image.transactions.by_id.get(one.transactional_id)
+        if (
+            transaction is not None
+            and (
+                transaction.number == one.number and transaction.phase.is_over and transaction.app_version < 0
+            )
+            and transaction.updated_ms <= command.unused_since_ms
+        ):
+            tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))
+    return PlainResult()
+
+
+def delete(work: Workspace, command: DeleteTransactionalId) -> PlainResult:
+    """As if it had never been: its application version is forgotten, too, and whoever writes under its producer ids is
+    in no transaction any more, for none of them is given out again."""
+    transaction = work.image.transactions.by_id.get(command.transactional_id)
+    if transaction is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {command.transactional_id!r}"
+        )
+    if transaction.phase is Phase.ONGOING:
+        raise KafkaError(
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            f"transaction {transaction.number} of {transaction.transactional_id!r} is open: abort it first, as "
+            "`ottla txn abort` does",
+        )
+    if transaction.phase.is_decided:
+        raise KafkaError(
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            f"transaction {transaction.number} of {transaction.transactional_id!r} is decided and lacks markers in "
+            f"{len(transaction.lacking)} partitions: try again once it is complete",
+        )
+    tell_all(work, TransactionalIdRemovedRecord(transactional_id=transaction.transactional_id))
+    return PlainResult()
