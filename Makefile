@@ -9,7 +9,11 @@ PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integr
 
 TESTED := protocol metadata_quorum dataplane client spark_integration cli testing
 
+# Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv demo test test-quick compat faults spark-4.2 lint format clean soak mutants
+.PHONY: lint-types lint-style lint-public lint-imports
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
@@ -70,11 +74,21 @@ soak: venv
 mutants: venv
 	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300
 
+# Two at a time: mypy takes about as long as the others together.
 lint: venv
+	@$(MAKE) --no-print-directory -j2 lint-types lint-style lint-public lint-imports
+
+lint-types:
+	MYPYPATH=.typing $(BIN)/mypy -p ottla
+
+lint-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	MYPYPATH=.typing $(BIN)/mypy -p ottla
+
+lint-public:
 	$(BIN)/basedpyright -p tests/typing --pythonpath $(BIN)/python
+
+lint-imports:
 	@cd .typing && ../$(BIN)/lint-imports --config ../.importlinter --cache-dir ../.import_linter_cache
 
 format: venv

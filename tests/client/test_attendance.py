@@ -19,7 +19,7 @@ from ottla.protocol.schema import Message
 from tests.client.fake_coordinator import PLACE, Coordinator, assigned, member
 
 
-class Told(RebalanceListener):
+class PausingListener(RebalanceListener):
     """Notes what it is told between what the coordinator is asked, and pauses all that it gets: nothing could be read,
     but who does not ask is away all the same."""
 
@@ -39,7 +39,7 @@ class Told(RebalanceListener):
 
 def impatient(coordinator: Coordinator, **options: Any) -> Consumer:
     consumer = member(max_poll_interval_ms=30, **options)
-    consumer.subscribe(["t"], listener=Told(coordinator, consumer))
+    consumer.subscribe(["t"], listener=PausingListener(coordinator, consumer))
     return consumer
 
 

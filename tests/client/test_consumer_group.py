@@ -21,12 +21,12 @@ from ottla import (
     NewTopic,
     OffsetAndMetadata,
     Producer,
-    RebalanceListener,
     TopicPartition,
 )
 from ottla.client.consuming.membership.consumer_group import ConsumerGroupMember
 from ottla.protocol.errors import ErrorCode
 from ottla.testing import LocalCluster
+from tests.client.listeners import KeptEvents
 
 pytestmark = pytest.mark.cluster
 
@@ -50,22 +50,6 @@ def topic(cluster: LocalCluster) -> str:
     name = f"t{uuid.uuid4().hex[:8]}"
     cluster.create_topic(name, partitions=6)
     return name
-
-
-class Told(RebalanceListener):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, set[int]]] = []
-
-    def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
-        self.events.append(("assigned", {one.partition for one in partitions}))
-
-    def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
-        self.events.append(("revoked", {one.partition for one in partitions}))
-
-    def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
-        self.events.append(("lost", {one.partition for one in partitions}))
 
 
 def member(cluster: LocalCluster, *topics: str, group: str, **options: Any) -> Consumer:
@@ -97,7 +81,7 @@ def shared(members: list[Consumer], count: int) -> bool:
 async def test_members_join_and_leave(cluster: LocalCluster, topic: str) -> None:
     async with AsyncExitStack() as stack:
         members: list[Consumer] = []
-        told = Told()
+        told = KeptEvents()
         for count in (1, 2, 3):
             one = member(cluster, group=topic)
             one.subscribe([topic], listener=told if count == 1 else None)
@@ -171,7 +155,7 @@ async def test_offsets_are_committed_under_the_epoch(cluster: LocalCluster, topi
 async def test_a_member_that_was_silent_has_lost_everything_and_joins_anew(
     cluster: LocalCluster, topic: str
 ) -> None:
-    told = Told()
+    told = KeptEvents()
     one = member(cluster, group=topic)
     one.subscribe([topic], listener=told)
     async with one, member(cluster, topic, group=topic) as other:
@@ -206,7 +190,7 @@ async def test_members_of_both_protocols_share(cluster: LocalCluster, topic: str
 async def test_members_outlive_their_coordinator() -> None:
     with LocalCluster(brokers=3, settings=SETTINGS | {"group.consumer.session.timeout.ms": "10000"}) as own:
         own.create_topic("t", 6, 3)
-        told = Told()
+        told = KeptEvents()
         members = [member(own, group="g") for _ in range(2)]
         for one in members:
             one.subscribe(["t"], listener=told)

@@ -131,14 +131,14 @@ async def test_who_is_fenced_gives_up_all_and_joins_anew_with_nothing(
 ) -> None:
     events: list[str] = []
 
-    class Told(RebalanceListener):
+    class SlowToGiveUp(RebalanceListener):
         async def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
             events.append(f"lost {len(broker.beats)}")
             await asyncio.sleep(0.01)
             events.append(f"given up {len(broker.beats)}")
 
     consumer = member()
-    consumer.subscribe(["t"], listener=Told())
+    consumer.subscribe(["t"], listener=SlowToGiveUp())
     async with consumer:
         await assigned(consumer)
         for code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):

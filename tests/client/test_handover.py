@@ -20,7 +20,7 @@ from tests.client.fake_coordinator import COMMITTED, PLACE, Coordinator
 OTHER = TopicPartition("t", 1)
 
 
-class Told(RebalanceListener):
+class NotedListener(RebalanceListener):
     """Notes what it is told between what the coordinator is asked; tests replace its methods."""
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -40,7 +40,7 @@ class Told(RebalanceListener):
         self.note("lost", partitions)
 
 
-def member(listener: Told, *strategies: str, reset: Any = "earliest", **options: Any) -> Consumer:
+def member(listener: NotedListener, *strategies: str, reset: Any = "earliest", **options: Any) -> Consumer:
     consumer = listener.consumer = Consumer(
         group_id="g",
         heartbeat_interval_ms=1,
@@ -65,7 +65,7 @@ def story(coordinator: Coordinator) -> list[str]:
 
 
 async def test_eager_members_give_up_everything_before_they_join(coordinator: Coordinator) -> None:
-    listener = Told(coordinator)
+    listener = NotedListener(coordinator)
     async with member(listener) as consumer:
         await until(lambda: "assigned [0]" in coordinator.asked)
         coordinator.given = [0, 1]
@@ -89,7 +89,7 @@ async def test_cooperative_members_keep_what_they_may_and_join_again_for_what_go
 
     coordinator.answers[JoinGroupRequest] = join
     coordinator.given = [0, 1]
-    async with member(Told(coordinator), "cooperative-sticky") as consumer:
+    async with member(NotedListener(coordinator), "cooperative-sticky") as consumer:
         await until(lambda: consumer.assignment() == {PLACE, OTHER})
         consumer.seek(PLACE, 40)
         coordinator.given = [0]
@@ -111,7 +111,7 @@ async def test_cooperative_members_keep_what_they_may_and_join_again_for_what_go
 
 
 async def test_one_assignor_that_is_not_cooperative_makes_all_eager(coordinator: Coordinator) -> None:
-    async with member(Told(coordinator), "cooperative-sticky", "sticky"):
+    async with member(NotedListener(coordinator), "cooperative-sticky", "sticky"):
         await until(lambda: "assigned [0]" in coordinator.asked)
         coordinator.generation += 1
         await until(lambda: coordinator.asked.count("assigned [0]") == 2)
@@ -126,7 +126,7 @@ async def test_the_sticky_assignor_is_told_what_was_given_up(coordinator: Coordi
         return coordinator.usual(message)
 
     coordinator.answers[JoinGroupRequest] = join
-    async with member(Told(coordinator), "sticky"):
+    async with member(NotedListener(coordinator), "sticky"):
         await until(lambda: "assigned [0]" in coordinator.asked)
         coordinator.generation += 1
         await until(lambda: len(joins) == 2)
@@ -138,7 +138,7 @@ async def test_the_sticky_assignor_is_told_what_was_given_up(coordinator: Coordi
 async def test_a_listener_commits_for_what_it_gives_up(coordinator: Coordinator) -> None:
     """In the generation in which it had it; and when it leaves, too."""
 
-    class Committing(Told):
+    class Committing(NotedListener):
         async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
             await self.consumer.commit(dict.fromkeys(partitions, 12))
             self.note("committed", partitions)
@@ -153,7 +153,7 @@ async def test_a_listener_commits_for_what_it_gives_up(coordinator: Coordinator)
 
 
 async def test_a_listener_seeks_before_anything_is_read(coordinator: Coordinator) -> None:
-    class Seeking(Told):
+    class Seeking(NotedListener):
         async def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
             assert await self.consumer.position(PLACE) == COMMITTED
             self.consumer.seek(PLACE, 30)
@@ -167,7 +167,7 @@ async def test_a_listener_seeks_before_anything_is_read(coordinator: Coordinator
 async def test_what_a_listener_raises_is_told_to_who_polls_and_nothing_else_goes_wrong(
     coordinator: Coordinator,
 ) -> None:
-    class Failing(Told):
+    class Failing(NotedListener):
         def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
             raise LookupError("assigned")
 
@@ -192,7 +192,7 @@ async def test_what_a_listener_raises_is_told_to_who_polls_and_nothing_else_goes
 async def test_a_member_that_was_thrown_out_has_lost_its_partitions(coordinator: Coordinator) -> None:
     refused: list[ErrorCode] = []
 
-    class Committing(Told):
+    class Committing(NotedListener):
         async def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
             self.note("lost", partitions)
             try:
@@ -216,7 +216,7 @@ async def test_a_static_member_that_is_replaced_loses_everything_for_good(coordi
     async def fence(_: HeartbeatRequest) -> Message:
         return HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
 
-    async with member(Told(coordinator), group_instance_id="a") as consumer:
+    async with member(NotedListener(coordinator), group_instance_id="a") as consumer:
         await until(lambda: "assigned [0]" in coordinator.asked)
         coordinator.answers[HeartbeatRequest] = fence
         await until(lambda: "lost [0]" in coordinator.asked)
@@ -230,7 +230,7 @@ async def test_a_static_member_that_is_replaced_loses_everything_for_good(coordi
 async def test_a_slow_listener_costs_no_membership_and_is_not_interrupted(coordinator: Coordinator) -> None:
     go_on = asyncio.Event()
 
-    class Slow(Told):
+    class Slow(NotedListener):
         async def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
             self.note("told", partitions)
             await go_on.wait()
@@ -252,7 +252,7 @@ async def test_a_moved_coordinator_takes_nothing_away(coordinator: Coordinator) 
         del coordinator.answers[HeartbeatRequest]
         return HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
-    async with member(Told(coordinator)):
+    async with member(NotedListener(coordinator)):
         await until(lambda: "assigned [0]" in coordinator.asked)
         coordinator.answers[HeartbeatRequest] = moved
         await until(lambda: HeartbeatRequest not in coordinator.answers)
@@ -264,7 +264,7 @@ async def test_a_moved_coordinator_takes_nothing_away(coordinator: Coordinator) 
 async def test_what_is_subscribed_and_what_is_assigned_by_hand_exclude_each_other(
     coordinator: Coordinator,
 ) -> None:
-    async with member(Told(coordinator)) as consumer:
+    async with member(NotedListener(coordinator)) as consumer:
         assert consumer.subscription() == {"t"}
         with pytest.raises(ValueError, match="subscription"):
             consumer.assign([PLACE])

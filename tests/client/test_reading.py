@@ -16,11 +16,11 @@ import pytest
 import ottla.sync
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.failures import RequestTimedOut, SerializationFailed, TransactionFailed
 from ottla.client.producer import Producer
 from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.client.listeners import KeptEvents
 from tests.cluster import RunningCluster, running_cluster
 
 pytestmark = pytest.mark.cluster
@@ -335,25 +335,17 @@ def test_a_blocking_block_that_fails_has_not_finished_its_record(cluster: Runnin
 # programs that do not come back
 
 
-class Told(RebalanceListener):
-    def __init__(self) -> None:
-        self.lost: set[TopicPartition] = set()
-
-    def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
-        self.lost |= partitions
-
-
 async def test_who_does_not_come_back_leaves_the_group_and_joins_again_with_the_next_read(
     cluster: RunningCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await write(cluster, topic, b"0", b"1")
-    here, told = TopicPartition(topic, 0), Told()
+    here, told = TopicPartition(topic, 0), KeptEvents()
     away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
     away.subscribe([topic], listener=told)
     async with asyncio.timeout(20), away:
         with caplog.at_level(logging.WARNING, "ottla"):
             assert (await away.getone()).offset == 0
-            await until(lambda: told.lost == {here})
+            await until(lambda: told.all("lost") == {here.partition})
         assert "nothing was read for longer than max_poll_interval_ms (1000 ms)" in caplog.text
         async with reader(cluster, topic, group_id=topic) as other:
             assert (await other.getone()).offset == 0, "it was not finished, and has another reader at once"
@@ -370,7 +362,7 @@ async def test_offsets_of_who_left_do_not_count_in_its_transaction(
     cluster: RunningCluster, topic: str
 ) -> None:
     await write(cluster, topic, b"0", b"1")
-    here, told = TopicPartition(topic, 0), Told()
+    here, told = TopicPartition(topic, 0), KeptEvents()
     away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
     away.subscribe([topic], listener=told)
     async with (
@@ -379,7 +371,7 @@ async def test_offsets_of_who_left_do_not_count_in_its_transaction(
         Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer,
     ):
         await away.getone()
-        await until(lambda: told.lost == {here})
+        await until(lambda: told.all("lost") == {here.partition})
         with pytest.raises(TransactionFailed):
             async with producer.transaction():
                 await producer.send_offsets_to_transaction({here: 1}, away)

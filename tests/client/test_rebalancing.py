@@ -22,6 +22,7 @@ from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests import java
+from tests.client.listeners import KeptEvents
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.history import SMALL_CLUSTER
 from tests.integration.stock_clients import Process
@@ -35,25 +36,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         tmp_path_factory.mktemp("groups"), quorum=1, brokers=1, settings=SMALL_CLUSTER
     ) as running:
         yield running
-
-
-class Told(RebalanceListener):
-    """All that it was told, in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, set[int]]] = []
-
-    def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
-        self.events.append(("assigned", {one.partition for one in partitions}))
-
-    def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
-        self.events.append(("revoked", {one.partition for one in partitions}))
-
-    def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
-        self.events.append(("lost", {one.partition for one in partitions}))
-
-    def all(self, what: str) -> set[int]:
-        return {one for event, partitions in self.events if event == what for one in partitions}
 
 
 async def create(cluster: RunningCluster, name: str, partitions: int) -> None:
@@ -103,7 +85,7 @@ async def test_cooperative_members_read_on_what_they_keep(cluster: RunningCluste
         for records in (await first.getmany(timeout_ms=50)).values():
             read.update((one.partition, one.offset) for one in records)
 
-    told = Told()
+    told = KeptEvents()
     first, second = (member(cluster, "keeping", "cooperative-sticky") for _ in range(2))
     producing = asyncio.ensure_future(produce())
     first.subscribe(["kept"], listener=told)
@@ -184,7 +166,7 @@ class Librdkafka:
 
 async def test_a_librdkafka_member_joins_ours(cluster: RunningCluster) -> None:
     await create(cluster, "joined", 6)
-    told = Told()
+    told = KeptEvents()
     ours = member(cluster, "joined", "cooperative-sticky")
     ours.subscribe(["joined"], listener=told)
     async with ours:
@@ -209,7 +191,7 @@ async def test_a_librdkafka_member_makes_room_for_ours(cluster: RunningCluster) 
 
 async def test_a_group_with_an_aiokafka_member(cluster: RunningCluster) -> None:
     await create(cluster, "with-aiokafka", 6)
-    told = Told()
+    told = KeptEvents()
     ours = member(cluster, "sticking", "sticky")
     ours.subscribe(["with-aiokafka"], listener=told)
     async with ours:
@@ -249,7 +231,7 @@ async def test_a_group_with_a_java_member(cluster: RunningCluster, tmp_path: Pat
             *("--command-config", str(settings)),
         )
     )
-    told = Told()
+    told = KeptEvents()
     ours = member(cluster, "with-java", "cooperative-sticky")
     ours.subscribe(["with-java"], listener=told)
     async with ours:
@@ -350,7 +332,7 @@ async def test_a_listener_hands_over_what_was_read_to_the_letter(cluster: Runnin
 
 async def test_a_static_member_comes_back_to_its_partitions(cluster: RunningCluster) -> None:
     await create(cluster, "static", 4)
-    told = Told()
+    told = KeptEvents()
     other = member(cluster, "statics", group_instance_id="b")
     other.subscribe(["static"], listener=told)
 

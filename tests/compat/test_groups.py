@@ -128,13 +128,13 @@ async def test_cooperative_members_read_on_what_they_keep(bootstrap: str, topics
     topic = await topics(4)
     revoked: list[set[Partition]] = []
 
-    class Told(RebalanceListener):
+    class Revocations(RebalanceListener):
         def on_partitions_revoked(self, partitions: set[Partition]) -> None:
             revoked.append(partitions)
 
     options = {"partition_assignment_strategy": ("cooperative-sticky",)}
     first = member(bootstrap, group, topic, **options)
-    first.subscribe([topic], listener=Told())
+    first.subscribe([topic], listener=Revocations())
     async with first:
         await eventually(lambda: len(first.assignment()) == 4, "all partitions")
         second = member(bootstrap, group, topic, **options)

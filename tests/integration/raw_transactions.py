@@ -53,7 +53,7 @@ class Who:
         return replace(self, **other)
 
 
-class Told(NamedTuple):
+class ProducerAnswer(NamedTuple):
     """An answer: its error, and who may go on."""
 
     code: ErrorCode
@@ -98,7 +98,7 @@ class RawTransactions:
 
         return wait_for(ask, f"a producer id of {transactional_id}")
 
-    def try_init(self, who: Who, timeout_ms: int = TIMEOUT_MS, version: int = 5) -> Told:
+    def try_init(self, who: Who, timeout_ms: int = TIMEOUT_MS, version: int = 5) -> ProducerAnswer:
         """InitProducerId, once."""
         message = InitProducerIdRequest(
             transactional_id=who.transactional_id,
@@ -108,7 +108,7 @@ class RawTransactions:
         )
         answer = self._of_coordinator(who, message, version)
         found = who.but(producer_id=answer.producer_id, epoch=answer.producer_epoch)
-        return Told(ErrorCode(answer.error_code), found)
+        return ProducerAnswer(ErrorCode(answer.error_code), found)
 
     def add(self, who: Who, topic: str, partitions: Sequence[int], version: int = 3) -> list[ErrorCode]:
         """AddPartitionsToTxn as clients send it (up to 3), or as brokers do."""
@@ -146,16 +146,16 @@ class RawTransactions:
         )
         return ErrorCode(self._of_coordinator(who, message, version).error_code)
 
-    def end(self, who: Who, *, commit: bool, version: int = 4) -> Told:
+    def end(self, who: Who, *, commit: bool, version: int = 4) -> ProducerAnswer:
         """EndTxn, again while markers are still being written."""
 
-        def ask() -> Told | None:
+        def ask() -> ProducerAnswer | None:
             told = self.try_end(who, commit=commit, version=version)
             return None if told.code is ErrorCode.CONCURRENT_TRANSACTIONS else told
 
         return wait_for(ask, f"the end of a transaction of {who}", ANSWER_S)
 
-    def try_end(self, who: Who, *, commit: bool, version: int = 4) -> Told:
+    def try_end(self, who: Who, *, commit: bool, version: int = 4) -> ProducerAnswer:
         """EndTxn, once."""
         message = EndTxnRequest(
             transactional_id=who.transactional_id,
@@ -165,7 +165,7 @@ class RawTransactions:
         )
         answer = self._of_coordinator(who, message, version)
         found = who.but(producer_id=answer.producer_id, epoch=answer.producer_epoch) if version > 4 else who
-        return Told(ErrorCode(answer.error_code), found)
+        return ProducerAnswer(ErrorCode(answer.error_code), found)
 
     def produce(
         self,

@@ -13,7 +13,7 @@ import pytest
 from ottla.client.admin import Admin
 from ottla.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest
 from tests.integration.proxy import DelayingProxy, Fate
-from tests.integration.transactional_clients import Client, open_client
+from tests.integration.transactional_clients import TransactionalClient, open_client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -35,13 +35,13 @@ def proxy(bootstrap: str) -> Iterator[DelayingProxy]:
 
 
 @pytest.fixture
-def client(proxy: DelayingProxy, name: str) -> Iterator[Client]:
+def client(proxy: DelayingProxy, name: str) -> Iterator[TransactionalClient]:
     opened = open_client(name, proxy.bootstrap)
     yield opened
     opened.close()
 
 
-def committed(client: Client, topic: str) -> list[bytes]:
+def committed(client: TransactionalClient, topic: str) -> list[bytes]:
     """Values, in the order of partitions."""
     return [one.value for one in sorted(client.read(topic, committed=True))]
 
@@ -59,7 +59,7 @@ def ongoing(bootstrap: str) -> set[str]:
 @pytest.mark.parametrize(("name", "reason"), CLIENTS)
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_late_end_does_not_end_the_next_transaction(
-    proxy: DelayingProxy, client: Client, one_partition: str, *, commits: bool, reason: str
+    proxy: DelayingProxy, client: TransactionalClient, one_partition: str, *, commits: bool, reason: str
 ) -> None:
     """It commits, and the next one is aborted, or the other way round."""
     producer = client.producer(f"late-{uuid.uuid4().hex}")
@@ -80,7 +80,7 @@ def test_a_late_end_does_not_end_the_next_transaction(
 
 @pytest.mark.parametrize(("name", "reason"), CLIENTS)
 def test_a_late_partition_opens_no_transaction(
-    bootstrap: str, proxy: DelayingProxy, client: Client, new_topic: str, reason: str
+    bootstrap: str, proxy: DelayingProxy, client: TransactionalClient, new_topic: str, reason: str
 ) -> None:
     transactional_id = f"late-{uuid.uuid4().hex}"
     producer = client.producer(transactional_id)

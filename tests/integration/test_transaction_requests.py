@@ -24,7 +24,7 @@ from ottla.protocol.messages.transactions import (
 )
 from tests.cluster import wait_until
 from tests.integration.conftest import create
-from tests.integration.raw_transactions import RawTransactions, Told, Who
+from tests.integration.raw_transactions import ProducerAnswer, RawTransactions, Who
 from tests.integration.test_hostile_clients import MEGABYTE, unharmed
 from tests.integration.transactional_clients import Confluent
 
@@ -82,7 +82,7 @@ def test_who_may_not_initialize(raw: RawTransactions, version: int) -> None:
     third = raw.try_init(second).who
     assert (second.epoch, third.epoch) == (1, 2)
     assert code(who) is fenced(version, 4)
-    assert raw.try_init(second, version=version) == Told(ErrorCode.NONE, third), "asked for again"
+    assert raw.try_init(second, version=version) == ProducerAnswer(ErrorCode.NONE, third), "asked for again"
 
 
 def test_ids_of_any_length_that_the_protocol_allows(raw: RawTransactions, new_topic: str) -> None:
@@ -132,7 +132,7 @@ def test_the_end_of_nothing_with_epochs_of_its_own(raw: RawTransactions, new_top
     who = raw.init(fresh())
     for commit in (False, True):
         told = raw.end(who, commit=commit, version=5)
-        assert told == Told(ErrorCode.NONE, who.but(epoch=who.epoch + 1))
+        assert told == ProducerAnswer(ErrorCode.NONE, who.but(epoch=who.epoch + 1))
         assert raw.end(who, commit=commit, version=5) == told, "asked for again"
         who = told.who
 

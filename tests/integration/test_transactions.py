@@ -13,7 +13,14 @@ from tests import java
 from tests.cluster import wait_until
 from tests.integration.conftest import create
 from tests.integration.history import Read
-from tests.integration.transactional_clients import CLIENTS, Client, Failed, Fenced, Producer, open_client
+from tests.integration.transactional_clients import (
+    CLIENTS,
+    Failed,
+    Fenced,
+    Producer,
+    TransactionalClient,
+    open_client,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -25,7 +32,7 @@ MANY_PARTITIONS = 1_000
 
 
 @pytest.fixture(scope="module")
-def clients(bootstrap: str) -> Iterator[dict[str, Client]]:
+def clients(bootstrap: str) -> Iterator[dict[str, TransactionalClient]]:
     """All that this machine has, by name."""
     names = [name for name in CLIENTS if name != "java" or java.available()]
     opened = {name: open_client(name, bootstrap) for name in names}
@@ -65,7 +72,7 @@ def say(producer: Producer, topic: str, *wanted: bytes, partition: int = 0) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_reader_sees_what_is_committed(
-    clients: dict[str, Client], name: str, admin: AdminClient, transactional_id: str
+    clients: dict[str, TransactionalClient], name: str, admin: AdminClient, transactional_id: str
 ) -> None:
     client, topic = clients[name], create(admin, 2)
     plain, producer = client.producer(None), client.producer(transactional_id)
@@ -123,7 +130,7 @@ def test_every_reader_sees_what_is_committed(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_who_reads_after_a_commit_sees_all_of_it_in_ten_partitions(
-    clients: dict[str, Client], name: str, admin: AdminClient, transactional_id: str
+    clients: dict[str, TransactionalClient], name: str, admin: AdminClient, transactional_id: str
 ) -> None:
     topic, rounds = create(admin, 10), 4
     producer = clients[name].producer(transactional_id)
@@ -144,7 +151,7 @@ def test_who_reads_after_a_commit_sees_all_of_it_in_ten_partitions(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_empty_transactions(
-    clients: dict[str, Client], name: str, one_partition: str, transactional_id: str
+    clients: dict[str, TransactionalClient], name: str, one_partition: str, transactional_id: str
 ) -> None:
     client = clients[name]
     producer = client.producer(transactional_id)
@@ -162,7 +169,7 @@ def test_empty_transactions(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_instance_that_was_replaced_is_fenced(
-    clients: dict[str, Client], name: str, one_partition: str, transactional_id: str
+    clients: dict[str, TransactionalClient], name: str, one_partition: str, transactional_id: str
 ) -> None:
     client = clients[name]
     zombie = client.producer(transactional_id)
@@ -200,8 +207,8 @@ def test_an_instance_that_was_replaced_is_fenced(
     assert seen == [b"first", b"of the zombie", b"second", b"third"]
 
 
-def test_what_takes_too_long_is_aborted(clients: dict[str, Client], admin: AdminClient) -> None:
-    def run_out(client: Client) -> None:
+def test_what_takes_too_long_is_aborted(clients: dict[str, TransactionalClient], admin: AdminClient) -> None:
+    def run_out(client: TransactionalClient) -> None:
         topic, name = create(admin, 1), f"slow-{uuid.uuid4().hex[:10]}"
         slow, plain = client.producer(name, timeout_ms=1_000), client.producer(None)
         slow.begin()
@@ -236,7 +243,7 @@ WAYS: dict[str, Callable[[Producer, str], None]] = {
 
 @pytest.mark.parametrize("name", ["confluent-kafka", *(one for one in NAMES if "java" in one.values)])
 def test_a_producer_whose_transaction_took_too_long_goes_on_after_an_abort(
-    clients: dict[str, Client], name: str, admin: AdminClient
+    clients: dict[str, TransactionalClient], name: str, admin: AdminClient
 ) -> None:
     client, others = clients[name], clients[name].producer(None)
     topics = {way: create(admin, 2) for way in WAYS}
@@ -262,7 +269,7 @@ def test_a_producer_whose_transaction_took_too_long_goes_on_after_an_abort(
 
 
 def test_a_thousand_partitions_in_one_transaction(
-    clients: dict[str, Client], admin: AdminClient, transactional_id: str
+    clients: dict[str, TransactionalClient], admin: AdminClient, transactional_id: str
 ) -> None:
     client, topic = clients["confluent-kafka"], f"wide-{uuid.uuid4().hex[:10]}"
     admin.create_topics([NewTopic(topic, MANY_PARTITIONS, 1)])[topic].result(60)

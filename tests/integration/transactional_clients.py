@@ -82,7 +82,7 @@ class Producer(ABC):
         """Without ending what is open; its client calls it."""
 
 
-class Client(ABC):
+class TransactionalClient(ABC):
     """One of the clients."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -179,7 +179,7 @@ def _confluent_errors() -> Iterator[None]:
         raise (Fenced if code in fencing else Failed)(str(error)) from error
 
 
-class Confluent(Client):
+class Confluent(TransactionalClient):
     """librdkafka, as Python has it."""
 
     def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
@@ -273,7 +273,7 @@ def _kafka_python_errors() -> Iterator[None]:
         raise (Fenced if "Fenced" in repr(error) else Failed)(repr(error)) from error
 
 
-class KafkaPython(Client):
+class KafkaPython(TransactionalClient):
     """kafka-python."""
 
     def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
@@ -358,7 +358,7 @@ class _AiokafkaProducer(Producer):
                 raise outcome
 
 
-class Aiokafka(Client):
+class Aiokafka(TransactionalClient):
     """aiokafka, on a loop in a thread of its own."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -460,7 +460,7 @@ class _JavaProducer(Producer):
         self._client.tell({"do": what, "name": self._name, **more})
 
 
-class Java(Client):
+class Java(TransactionalClient):
     """Kafka's own clients, in a JVM that ends with this process."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -515,7 +515,7 @@ def _die_at_once_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-CLIENTS: dict[str, type[Client]] = {
+CLIENTS: dict[str, type[TransactionalClient]] = {
     "confluent-kafka": Confluent,
     "aiokafka": Aiokafka,
     "kafka-python": KafkaPython,
@@ -523,6 +523,6 @@ CLIENTS: dict[str, type[Client]] = {
 }
 
 
-def open_client(name: str, bootstrap: str) -> Client:
+def open_client(name: str, bootstrap: str) -> TransactionalClient:
     """One of `CLIENTS`, to be closed."""
     return CLIENTS[name](bootstrap)

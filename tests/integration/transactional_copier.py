@@ -23,9 +23,9 @@ from confluent_kafka import TopicPartition
 from tests.integration.transactional_clients import (
     DEADLINE_S,
     SOCKET_MS,
-    Client,
     Fenced,
     Producer,
+    TransactionalClient,
     open_client,
 )
 
@@ -82,7 +82,7 @@ def _patiently(ask):  # type: ignore[no-untyped-def]
                 raise
 
 
-def copy(options: argparse.Namespace, client: Client) -> None:
+def copy(options: argparse.Namespace, client: TransactionalClient) -> None:
     """All there is, in transactions of a few records each."""
     producer = client.producer(options.id, timeout_ms=options.timeout_ms)
     source = Source(options.bootstrap, options.source, options.group)

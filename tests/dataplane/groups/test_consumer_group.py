@@ -253,7 +253,7 @@ def test_settings_of_the_group_move_within_the_brokers_bounds() -> None:
 
 
 @dataclass
-class Client:
+class ConsumerClient:
     """A consumer that follows the protocol: it lets go of what it is told to when it gets round to it."""
 
     member_id: str
@@ -293,10 +293,10 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
         self.epochs = (0, 0)
         self.state = ConsumerGroupState.EMPTY
 
-    def fresh(self) -> Client:
-        return Client(f"m{next(self.serial)}")
+    def fresh(self) -> ConsumerClient:
+        return ConsumerClient(f"m{next(self.serial)}")
 
-    def pick(self, number: int) -> Client:
+    def pick(self, number: int) -> ConsumerClient:
         return self.clients[number % len(self.clients)]
 
     def store(self) -> None:
@@ -304,7 +304,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
             key, value = consumer_record(self.group, change)
             self.stored.replay(read_consumer_record(int.from_bytes(key[:2], "big"), key, value, 0))
 
-    def speak(self, client: Client, said: MemberHeartbeat, *, lost: bool = False) -> None:
+    def speak(self, client: ConsumerClient, said: MemberHeartbeat, *, lost: bool = False) -> None:
         try:
             reply = self.group.heartbeat(said, self.now)
         except KafkaError as error:

@@ -212,7 +212,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
 
 
 @dataclass
-class Client:
+class ClassicClient:
     """A well-behaved client: what it waits for, and what it was told."""
 
     instance_id: str | None = None
@@ -229,12 +229,12 @@ class GroupHistory(RuleBasedStateMachine):
     @initialize(size=st.integers(1, 4), static=st.integers(0, 3), delay=st.sampled_from([0, 3_000]))
     def start(self, size: int, static: int, delay: int) -> None:
         self.group = new_group(GroupLimits(initial_rebalance_delay_ms=delay))
-        self.clients = [Client(f"i{number}" if number < static else None) for number in range(size)]
-        self.tickets: dict[str, Client] = {}
+        self.clients = [ClassicClient(f"i{number}" if number < static else None) for number in range(size)]
+        self.tickets: dict[str, ClassicClient] = {}
         self.serial = itertools.count()
         self.now = 0
         self.generation_seen = 0
-        self.owner: dict[tuple[int, str], Client] = {}
+        self.owner: dict[tuple[int, str], ClassicClient] = {}
 
     def settle(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -261,7 +261,7 @@ class GroupHistory(RuleBasedStateMachine):
     def no_stores(self) -> None:
         self.stores = []
 
-    def ticket(self, client: Client) -> str:
+    def ticket(self, client: ClassicClient) -> str:
         name = f"t{next(self.serial)}"
         self.tickets[name] = client
         client.waiting = name

@@ -9,20 +9,20 @@ from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode
-from tests.dataplane.replication.harness import Cluster
+from tests.dataplane.replication.harness import ReplicasByHand
 
 from .test_shard import LIMITS, Clock
 from .test_transactional_offsets import T0, WRITER, commit_in, seen
 
 
-async def loaded(cluster: Cluster, broker_id: int) -> Shard:
+async def loaded(cluster: ReplicasByHand, broker_id: int) -> Shard:
     shard = Shard(ReplicatedOffsetsLog(cluster[broker_id].partition), LIMITS, Clock())
     await shard.load()
     return shard
 
 
 async def test_a_transaction_is_open_in_the_log_until_its_marker_is_replicated(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     shard, partition = await loaded(cluster, 1), cluster[1].partition
     outcomes = commit_in(shard, 5)
@@ -47,7 +47,7 @@ async def test_a_transaction_is_open_in_the_log_until_its_marker_is_replicated(t
 
 
 async def test_whom_the_partition_refuses(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1)
     shard, partition = await loaded(cluster, 1), cluster[1].partition
     many = {("t", index): CommittedOffset(5, -1, "m" * 4096, 0) for index in range(300)}

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
@@ -45,7 +46,7 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-class Cluster:
+class QuorumAndSessions:
     """A quorum, and broker sessions that end with it."""
 
     def __init__(
@@ -137,7 +138,7 @@ class Cluster:
         broker = leader.controller.image.brokers.get(broker_id) if leader is not None else None
         return broker is not None and broker.fenced
 
-    async def __aenter__(self) -> "Cluster":
+    async def __aenter__(self) -> Self:
         for node_id in self.voters:
             await self.start_node(node_id)
         return self

@@ -16,7 +16,7 @@ import uvloop
 from ottla.dataplane.quorum.heartbeats import HeartbeatThread
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer
 
-from .cluster import Cluster, until
+from .cluster import QuorumAndSessions, until
 
 SEAL = DatagramSeal(b"s" * 32, "cluster")
 INCARNATION = b"i" * 16
@@ -128,7 +128,7 @@ def test_a_broker_that_hears_answers_in_one_way_only_is_alive_and_without_any_is
     monkeypatch.setattr(HeartbeatThread, "_heard", over_udp)
 
     async def scenario() -> None:
-        async with asyncio.timeout(30), Cluster(tmp_path, session_timeout_ms=1500) as cluster:
+        async with asyncio.timeout(30), QuorumAndSessions(tmp_path, session_timeout_ms=1500) as cluster:
             session = await cluster.broker(1)
             await session.unfenced()
             deaf["udp" if heard_over == "tcp" else "tcp"] = True

@@ -19,7 +19,7 @@ from ottla.protocol.messages.broker_commands import AllocateProducerIds
 from ottla.protocol.messages.metadata_records import ProducerIdsRecord, encode_record
 from ottla.protocol.messages.quorum_session import CommandReply, CommandStatus, FeedRecords, SubmitCommand
 
-from .cluster import Cluster, until
+from .cluster import QuorumAndSessions, until
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -37,7 +37,7 @@ async def allocate(session: QuorumSession) -> None:
 class Folder:
     """The folder of the only quorum node, and copies of it."""
 
-    def __init__(self, cluster: Cluster, path: Path) -> None:
+    def __init__(self, cluster: QuorumAndSessions, path: Path) -> None:
         self._cluster = cluster
         self._folder = path / "quorum-101"
         self._copies = path
@@ -57,7 +57,7 @@ class Folder:
         await self._cluster.leading()
 
 
-def journal_end(cluster: Cluster) -> int:
+def journal_end(cluster: QuorumAndSessions) -> int:
     core = cluster.nodes[101].raft._core
     assert core is not None
     return core.journal.last_index
@@ -65,7 +65,7 @@ def journal_end(cluster: Cluster) -> int:
 
 def test_commands_are_refused_at_once_until_the_newer_folder_is_back(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             folder = Folder(cluster, tmp_path)
             session = await cluster.broker(1)
             await session.unfenced()
@@ -94,7 +94,7 @@ def test_commands_are_refused_at_once_until_the_newer_folder_is_back(tmp_path: P
 
 def test_a_broker_that_starts_again_is_refused_before_it_is_registered(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             first = await cluster.broker(1)
             await first.unfenced()
             reached = first.position
@@ -124,7 +124,7 @@ def test_a_broker_that_starts_again_is_refused_before_it_is_registered(tmp_path:
 
 def test_a_broker_that_is_behind_the_declared_restoration_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             session = await cluster.broker(1)
             await session.unfenced()
             for _ in range(3):

@@ -13,7 +13,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.handshake import Role
 from ottla.protocol.messages.broker_commands import AllocateProducerIds
 
-from .cluster import Cluster, until
+from .cluster import QuorumAndSessions, until
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -34,7 +34,7 @@ async def allocate(session: Any) -> int:
 
 def test_a_broker_registers_and_is_unfenced(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             session = await cluster.broker(1, ready=False)
             await session.registered()
             assert session.fenced
@@ -50,7 +50,7 @@ def test_a_broker_registers_and_is_unfenced(tmp_path: Any) -> None:
 
 def test_brokers_may_start_before_the_quorum_and_nodes_in_any_order(tmp_path: Any) -> None:
     async def scenario() -> None:
-        cluster = Cluster(tmp_path, nodes=3)
+        cluster = QuorumAndSessions(tmp_path, nodes=3)
         try:
             session = await cluster.broker(1)
             for node_id in (103, 101, 102):
@@ -65,7 +65,7 @@ def test_brokers_may_start_before_the_quorum_and_nodes_in_any_order(tmp_path: An
 
 def test_a_reply_comes_when_the_image_has_the_effects(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             session = await cluster.broker(1)
             await session.registered()
             for _ in range(20):
@@ -77,7 +77,7 @@ def test_a_reply_comes_when_the_image_has_the_effects(tmp_path: Any) -> None:
 
 def test_a_session_that_comes_back_resumes_without_a_snapshot(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             session, writer = await cluster.broker(1), await cluster.broker(2)
             await session.unfenced()
             await writer.registered()
@@ -95,7 +95,7 @@ def test_a_session_that_comes_back_resumes_without_a_snapshot(tmp_path: Any) -> 
 
 def test_a_broker_beyond_the_ring_gets_a_snapshot(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, feed_records_max=10) as cluster:
+        async with QuorumAndSessions(tmp_path, feed_records_max=10) as cluster:
             writer = await cluster.broker(1)
             await writer.registered()
             for _ in range(30):
@@ -114,7 +114,7 @@ def test_a_broker_beyond_the_ring_gets_a_snapshot(tmp_path: Any) -> None:
 
 def test_commands_in_flight_survive_leader_changes_exactly_once(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, nodes=3) as cluster:
+        async with QuorumAndSessions(tmp_path, nodes=3) as cluster:
             session = await cluster.broker(1)
             await session.registered()
             blocks = []
@@ -134,7 +134,7 @@ def test_commands_in_flight_survive_leader_changes_exactly_once(tmp_path: Any) -
 
 def test_a_killed_broker_is_fenced_in_milliseconds(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, nodes=3, session_timeout_ms=30_000) as cluster:
+        async with QuorumAndSessions(tmp_path, nodes=3, session_timeout_ms=30_000) as cluster:
             process = await cluster.broker_process(1)
             assert not cluster.fenced(1)
             process.send_signal(signal.SIGKILL)
@@ -147,7 +147,7 @@ def test_a_killed_broker_is_fenced_in_milliseconds(tmp_path: Any) -> None:
 
 def test_a_broker_that_dies_together_with_the_leader_is_fenced_by_the_next(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, nodes=3, session_timeout_ms=30_000) as cluster:
+        async with QuorumAndSessions(tmp_path, nodes=3, session_timeout_ms=30_000) as cluster:
             process = await cluster.broker_process(1)
             leader = await cluster.leading()
             leader.server._on_heartbeat = lambda datagram: None
@@ -164,7 +164,7 @@ def test_a_broker_that_dies_together_with_the_leader_is_fenced_by_the_next(tmp_p
 
 def test_a_stopped_process_is_fenced_by_the_timeout_alone(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, session_timeout_ms=1500) as cluster:
+        async with QuorumAndSessions(tmp_path, session_timeout_ms=1500) as cluster:
             process = await cluster.broker_process(1)
             process.send_signal(signal.SIGSTOP)
             assert 1.0 < await until(lambda: cluster.fenced(1)) < 5.0
@@ -176,7 +176,7 @@ def test_a_stopped_process_is_fenced_by_the_timeout_alone(tmp_path: Any) -> None
 
 def test_a_lost_connection_of_a_living_process_fences_nobody(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             session = await cluster.broker(1)
             await session.unfenced()
             node = await cluster.leading()
@@ -194,7 +194,7 @@ def test_a_lost_connection_of_a_living_process_fences_nobody(tmp_path: Any) -> N
 
 def test_heartbeats_by_udp_alone_keep_a_session(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, session_timeout_ms=600) as cluster:
+        async with QuorumAndSessions(tmp_path, session_timeout_ms=600) as cluster:
             session = await cluster.broker(1)
             await session.unfenced()
             node = await cluster.leading()
@@ -211,7 +211,7 @@ def test_heartbeats_by_udp_alone_keep_a_session(tmp_path: Any) -> None:
 
 def test_a_new_incarnation_replaces_the_old_one(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             old = await cluster.broker(1)
             await old.unfenced()
             new = await cluster.broker(1)
@@ -230,7 +230,7 @@ def test_a_new_incarnation_replaces_the_old_one(tmp_path: Any) -> None:
 
 def test_a_controlled_shutdown_ends_when_the_others_know(tmp_path: Any) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             leaving, staying = await cluster.broker(1), await cluster.broker(2)
             await leaving.unfenced()
             await staying.unfenced()
@@ -245,7 +245,7 @@ def test_a_controlled_shutdown_ends_when_the_others_know(tmp_path: Any) -> None:
 
 def test_a_command_without_a_quorum_times_out(tmp_path: Any) -> None:
     async def scenario() -> None:
-        cluster = Cluster(tmp_path)
+        cluster = QuorumAndSessions(tmp_path)
         try:
             session = await cluster.broker(1)
             with pytest.raises(KafkaError) as refused:

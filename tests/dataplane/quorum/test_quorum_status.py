@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.dataplane.quorum.questions import PendingQuestions
 from ottla.protocol.messages.quorum_session import QuorumStatus
 
-from .cluster import Cluster, until
+from .cluster import QuorumAndSessions, until
 from .test_quorum_session import allocate, run
 
 TIMEOUT_S = 5.0
@@ -17,7 +17,7 @@ TIMEOUT_S = 5.0
 
 def test_the_leader_tells_of_voters_and_brokers_and_the_next_leader_too(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, nodes=3) as cluster:
+        async with QuorumAndSessions(tmp_path, nodes=3) as cluster:
             session = await cluster.broker(1)
             await session.registered()
             await allocate(session)
@@ -66,7 +66,7 @@ def test_the_leader_tells_of_voters_and_brokers_and_the_next_leader_too(tmp_path
 
 def test_without_a_quorum_there_is_no_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             session = await cluster.broker(1)
             await cluster.stop_node(101)
             await until(lambda: session.leader_id is None)

@@ -34,7 +34,7 @@ from ottla.protocol.messages.transaction_questions import TransactionAnswer, Tra
 from ottla.protocol.messages.transaction_records import TransactionRecord, TransactionWriterRecord
 from ottla.protocol.transaction_table import Phase, Place, TransactionTable, by_topic
 
-from .cluster import Cluster, until
+from .cluster import QuorumAndSessions, until
 from .test_quorum_session import allocate, run
 
 TIMEOUT_S = 10.0
@@ -186,7 +186,7 @@ async def cut(session: QuorumSession, *places: Place) -> int:
 
 def test_any_broker_is_told_by_the_leader_and_by_the_next_one(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Cluster(tmp_path, nodes=3) as cluster:
+        async with QuorumAndSessions(tmp_path, nodes=3) as cluster:
             session, other = await cluster.broker(1), await cluster.broker(2)
             await asyncio.gather(session.unfenced(), other.unfenced())
             assert await cut(other) == -1
@@ -218,7 +218,7 @@ def test_an_end_is_told_before_it_is_applied_and_counts_for_what_is_asked_afterw
     """By the leaders' reports alone; the client goes on at once, and is not refused."""
 
     async def scenario() -> None:
-        async with Cluster(tmp_path, nodes=3) as cluster:
+        async with QuorumAndSessions(tmp_path, nodes=3) as cluster:
             settled: list[tuple[str, int]] = []
             session = await cluster.broker(1, on_settled=lambda *told: settled.append(told))
             await session.unfenced()
@@ -269,7 +269,7 @@ def test_a_leader_of_an_earlier_version_is_not_asked(tmp_path: Path, monkeypatch
 
     async def scenario() -> None:
         monkeypatch.setattr(BrokerSessions, "announce", announce)
-        async with Cluster(tmp_path) as cluster:
+        async with QuorumAndSessions(tmp_path) as cluster:
             await cluster.leading()
             session = await cluster.broker(1)
             await session.unfenced()

@@ -209,14 +209,14 @@ class Broker:
         self.logs.close(clean=clean, broker_epoch=self.broker_epoch)
 
 
-class Client:
+class RawConnection:
     """One connection that speaks raw requests."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._correlation_id = 0
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> RawConnection:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
         return self
 
@@ -280,7 +280,7 @@ class Client:
         return response.responses[0].partitions[0]
 
 
-class Cluster:
+class BrokersOverSockets:
     def __init__(self, directory: Path, *, durable: bool) -> None:
         self.quorum = Quorum()
         self._directory = directory
@@ -303,8 +303,8 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, *, durable: bool = False) -> AsyncIterator[Cluster]:
-    cluster = Cluster(directory, durable=durable)
+async def running(directory: Path, *, durable: bool = False) -> AsyncIterator[BrokersOverSockets]:
+    cluster = BrokersOverSockets(directory, durable=durable)
     for broker_id in (1, 2, 3):
         cluster.start(broker_id)
     cluster.create_topic()

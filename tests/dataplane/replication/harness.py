@@ -68,7 +68,7 @@ class Timer:
 
 
 class Scheduler:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ReplicasByHand) -> None:
         self._cluster = cluster
         self.soon: list[Callable[[], None]] = []
         self.timers: list[Timer] = []
@@ -101,7 +101,7 @@ class Scheduler:
 class Node:
     """One broker: its replica, its sessions, its own idea of the cluster."""
 
-    def __init__(self, cluster: Cluster, broker_id: int, directory: Path) -> None:
+    def __init__(self, cluster: ReplicasByHand, broker_id: int, directory: Path) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
         self.brokers = dict(cluster.brokers)
@@ -288,7 +288,7 @@ def over_the_wire(answer: SessionAnswer) -> SessionAnswer:
     return SessionAnswer(answer.session_id, parts, answer.error)
 
 
-class Cluster:
+class ReplicasByHand:
     """The brokers and a quorum of five lines: a compare-and-set over the partition's state."""
 
     def __init__(
@@ -360,4 +360,14 @@ class Cluster:
                 self.fetch(follower, leader)
 
 
-__all__ = ["KEY", "LAG_MS", "Cluster", "KafkaError", "Node", "Produced", "State", "batch", "over_the_wire"]
+__all__ = [
+    "KEY",
+    "LAG_MS",
+    "KafkaError",
+    "Node",
+    "Produced",
+    "ReplicasByHand",
+    "State",
+    "batch",
+    "over_the_wire",
+]

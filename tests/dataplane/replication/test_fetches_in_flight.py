@@ -14,7 +14,7 @@ import pytest
 from ottla.dataplane.replication.fetch_values import FollowerFetch, SessionAnswer
 from ottla.dataplane.replication.follower.fetching import FetchLimits, LeaderSession
 
-from .harness import KEY, Cluster, Node, over_the_wire
+from .harness import KEY, Node, ReplicasByHand, over_the_wire
 from .test_replication_random import SEGMENT_BYTES, History
 
 STEPS = 400
@@ -40,7 +40,7 @@ class InFlight(History):
         self.links: dict[tuple[int, int], Link] = {}
         self.chance = random.Random(seed)
         durable = self.chance.random() < 0.3
-        self.cluster = Cluster(
+        self.cluster = ReplicasByHand(
             directory,
             min_in_sync=self.chance.choice([1, 2]),
             durable=durable,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from .harness import Cluster
+from .harness import ReplicasByHand
 
 
-def spoil_last_epoch(cluster: Cluster, broker: int, record_size: int) -> None:
+def spoil_last_epoch(cluster: ReplicasByHand, broker: int, record_size: int) -> None:
     log = cluster[broker].partition.log
     path = log.segments[-1].path
     data = bytearray(path.read_bytes())
@@ -19,8 +19,8 @@ def spoil_last_epoch(cluster: Cluster, broker: int, record_size: int) -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
-    cluster = Cluster(tmp_path)
+def cluster(tmp_path: Path) -> ReplicasByHand:
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     for value in (b"a", b"b", b"c"):
         cluster[1].produce(value)
@@ -30,7 +30,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return cluster
 
 
-def test_a_follower_forgets_them_and_follows(cluster: Cluster) -> None:
+def test_a_follower_forgets_them_and_follows(cluster: ReplicasByHand) -> None:
     assert cluster[2].partition.log.leader_epochs.latest_epoch > 1 << 19
     cluster[2].hear()
     cluster[2].partition.check()
@@ -42,7 +42,7 @@ def test_a_follower_forgets_them_and_follows(cluster: Cluster) -> None:
     assert cluster[2].partition.log.leader_epochs.entries == cluster[3].partition.log.leader_epochs.entries
 
 
-def test_a_leader_forgets_them_and_what_it_sends_of_them_is_refused(cluster: Cluster) -> None:
+def test_a_leader_forgets_them_and_what_it_sends_of_them_is_refused(cluster: ReplicasByHand) -> None:
     cluster.elect(2, isr=(2,), tell=(2, 3))
     cluster[2].partition.check()
     cluster[3].crash(keep_below=0)

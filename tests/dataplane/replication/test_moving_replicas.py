@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import Cluster, Node
+from .harness import Node, ReplicasByHand
 from .test_replication_random import SEGMENT_BYTES, History
 
 STEPS = 300
@@ -19,8 +19,8 @@ SEEDS = range(40)
 class Moving(History):
     """Four brokers, of which two to four have a replica."""
 
-    def make(self, directory: Path) -> Cluster:
-        cluster = Cluster(
+    def make(self, directory: Path) -> ReplicasByHand:
+        cluster = ReplicasByHand(
             directory,
             brokers=(1, 2, 3, 4),
             min_in_sync=self.chance.choice([1, 2]),

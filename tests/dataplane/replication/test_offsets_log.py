@@ -10,7 +10,7 @@ import pytest
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from .harness import Cluster
+from .harness import ReplicasByHand
 
 
 async def _read(log: ReplicatedOffsetsLog) -> int:
@@ -19,7 +19,7 @@ async def _read(log: ReplicatedOffsetsLog) -> int:
 
 async def test_a_new_coordinator_tells_nothing_that_could_still_be_lost(tmp_path: Path) -> None:
     """A commit that only the new leader has must not be seen before its followers have it, too."""
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     cluster.fetch(2, 1)
     cluster.fetch(3, 1)
@@ -35,7 +35,7 @@ async def test_a_new_coordinator_tells_nothing_that_could_still_be_lost(tmp_path
 
 
 async def test_a_replay_ends_when_another_leads(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     cluster[1].produce(b"commit")
     loading = asyncio.create_task(_read(ReplicatedOffsetsLog(cluster[1].partition)))

@@ -14,7 +14,7 @@ from ottla.dataplane.replication.roles.leader import LeaderState, Refusal
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 
 from .brokers_over_sockets import Broker, Quorum
-from .harness import Cluster
+from .harness import ReplicasByHand
 from .test_leader import LAG_MS, leader
 from .test_leader import Broker as KnownBroker
 
@@ -169,7 +169,7 @@ def _flush_too_far(partition: Partition, other: Partition) -> None:
 def test_a_replica_that_contradicts_itself(
     tmp_path: Path, spoil: Callable[[Partition, Partition], None], said: str
 ) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     cluster[1].produce(b"value")
     partition, other = cluster[1].partition, cluster[2].partition
@@ -181,7 +181,7 @@ def test_a_replica_that_contradicts_itself(
 
 
 def test_a_follower_whose_log_is_ahead_of_its_leaders_epoch(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     follower = cluster[2]
     follower.log.leader_epochs.assign(7, 0)

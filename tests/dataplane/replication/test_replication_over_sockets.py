@@ -27,18 +27,18 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from tests.dataplane.log.batches import value_of
 
-from .brokers_over_sockets import LAG_MS, Client, Cluster, running, until
+from .brokers_over_sockets import LAG_MS, BrokersOverSockets, RawConnection, running, until
 from .harness import TOPIC_ID, batch
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[BrokersOverSockets]:
     async with running(tmp_path) as cluster:
         yield cluster
 
 
-async def test_produce_and_fetch_through_three_replicas(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as client:
+async def test_produce_and_fetch_through_three_replicas(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[1].port) as client:
         for number in range(50):
             answer = await client.produce(b"value %d" % number)
             assert (answer.error_code, answer.base_offset) == (0, number)
@@ -54,9 +54,9 @@ async def test_produce_and_fetch_through_three_replicas(cluster: Cluster) -> Non
         )
 
 
-async def test_large_batches_travel_as_slices_of_files(cluster: Cluster) -> None:
+async def test_large_batches_travel_as_slices_of_files(cluster: BrokersOverSockets) -> None:
     value = bytes(range(256)) * 2500
-    async with Client(cluster[1].port) as client:
+    async with RawConnection(cluster[1].port) as client:
         for _ in range(5):
             assert (await client.produce(value)).error_code == 0
         part = await client.fetch(4)
@@ -64,8 +64,8 @@ async def test_large_batches_travel_as_slices_of_files(cluster: Cluster) -> None
     await until(lambda: cluster[3].partition.log.log_end_offset == 5, "the third replica")
 
 
-async def test_a_parked_fetch_is_answered_when_records_are_committed(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as consumer, Client(cluster[1].port) as producer:
+async def test_a_parked_fetch_is_answered_when_records_are_committed(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[1].port) as consumer, RawConnection(cluster[1].port) as producer:
         waiting = asyncio.create_task(consumer.fetch(0, max_wait_ms=9000))
         await asyncio.sleep(0.05)
         assert not waiting.done()
@@ -77,12 +77,14 @@ async def test_a_parked_fetch_is_answered_when_records_are_committed(cluster: Cl
         assert (empty.error_code, len(empty.records)) == (0, 0)
 
 
-async def test_the_leader_dies_and_the_next_write_is_acknowledged_at_once(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as client:
+async def test_the_leader_dies_and_the_next_write_is_acknowledged_at_once(
+    cluster: BrokersOverSockets,
+) -> None:
+    async with RawConnection(cluster[1].port) as client:
         for number in range(20):
             await client.produce(b"%d" % number, producer=(5, 0, number))
     dead = cluster[1]
-    async with Client(cluster[2].port) as client:
+    async with RawConnection(cluster[2].port) as client:
         assert (await client.produce(b"early")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await dead.stop(clean=False)
         started = time.perf_counter()
@@ -98,8 +100,8 @@ async def test_the_leader_dies_and_the_next_write_is_acknowledged_at_once(cluste
     assert cluster[1].partition.log.log_end_offset == 21
 
 
-async def test_a_member_that_hangs_leaves_the_isr_and_writes_go_on(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as client:
+async def test_a_member_that_hangs_leaves_the_isr_and_writes_go_on(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[1].port) as client:
         await client.produce(b"a")
         await cluster[3].stop()
         started = time.monotonic()
@@ -109,8 +111,8 @@ async def test_a_member_that_hangs_leaves_the_isr_and_writes_go_on(cluster: Clus
         assert set(cluster.quorum.state.isr) == {1, 2}
 
 
-async def test_timeout_and_not_enough_replicas(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as client:
+async def test_timeout_and_not_enough_replicas(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[1].port) as client:
         await client.produce(b"a")
         await cluster[2].stop()
         await cluster[3].stop()
@@ -123,8 +125,8 @@ async def test_timeout_and_not_enough_replicas(cluster: Cluster) -> None:
         assert cluster[1].partition.log.log_end_offset == 3
 
 
-async def test_what_produce_refuses(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as client:
+async def test_what_produce_refuses(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[1].port) as client:
         corrupt = batch(b"damage")
         corrupt[-1] ^= 1
         transactional = batch(b"t", producer=(1, 0, 0))
@@ -151,13 +153,13 @@ async def test_what_produce_refuses(cluster: Cluster) -> None:
         assert cluster[1].partition.log.log_end_offset == 3
 
 
-async def test_clients_do_not_write_where_groups_are_kept(cluster: Cluster) -> None:
+async def test_clients_do_not_write_where_groups_are_kept(cluster: BrokersOverSockets) -> None:
     groups = bytes([7]) * 16
     cluster.quorum.tell(
         TopicRecord(topic_id=groups, name="__consumer_offsets"),
         PartitionRecord(topic_id=groups, partition=0, replicas=[1], isr=[1], leader=1),
     )
-    async with Client(cluster[1].port) as client:
+    async with RawConnection(cluster[1].port) as client:
         data = PartitionProduceData(index=0, records=batch(b"no group"))
         request = ProduceRequest(
             acks=1, topic_data=[TopicProduceData(name="__consumer_offsets", partition_data=[data])]
@@ -166,8 +168,8 @@ async def test_clients_do_not_write_where_groups_are_kept(cluster: Cluster) -> N
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_the_wrong_broker_names_the_leader(cluster: Cluster) -> None:
-    async with Client(cluster[2].port) as client:
+async def test_the_wrong_broker_names_the_leader(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[2].port) as client:
         topic = TopicProduceData(
             name="t", partition_data=[PartitionProduceData(index=0, records=batch(b"x"))]
         )
@@ -178,13 +180,13 @@ async def test_the_wrong_broker_names_the_leader(cluster: Cluster) -> None:
         assert [(node.node_id, node.port) for node in response.node_endpoints] == [(1, cluster[1].port)]
         assert (await client.fetch(0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await client.fetch(0, version=11, max_wait_ms=0)).error_code == ErrorCode.NONE
-    async with Client(cluster[2].port) as client:
+    async with RawConnection(cluster[2].port) as client:
         await client.produce(b"lost", acks=0)
         assert await client._reader.read() == b"", "acks=0 to the wrong broker closes the connection"
 
 
-async def test_epochs_and_offsets_of_consumers(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as client:
+async def test_epochs_and_offsets_of_consumers(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[1].port) as client:
         for value in (b"a", b"b", b"c"):
             await client.produce(value)
 
@@ -215,10 +217,10 @@ async def test_epochs_and_offsets_of_consumers(cluster: Cluster) -> None:
         assert (ended.error_code, ended.leader_epoch, ended.end_offset) == (0, 0, 3)
 
 
-async def test_producer_ids_are_never_given_twice(cluster: Cluster) -> None:
+async def test_producer_ids_are_never_given_twice(cluster: BrokersOverSockets) -> None:
     async def take(port: int) -> list[int]:
         ids = []
-        async with Client(port) as client:
+        async with RawConnection(port) as client:
             for _ in range(1100):
                 answer = await client.call(InitProducerIdRequest(transactional_id=None), 1)
                 assert (answer.error_code, answer.producer_epoch) == (0, 0)
@@ -233,7 +235,7 @@ async def test_producer_ids_are_never_given_twice(cluster: Cluster) -> None:
 
 
 async def test_flush_messages_one_over_sockets(tmp_path: Path) -> None:
-    async with running(tmp_path, durable=True) as cluster, Client(cluster[1].port) as client:
+    async with running(tmp_path, durable=True) as cluster, RawConnection(cluster[1].port) as client:
         for number in range(10):
             assert (await client.produce(b"%d" % number)).error_code == 0
             flushed = [cluster[broker].partition.log.recovery_point for broker in (1, 2, 3)]
@@ -242,7 +244,7 @@ async def test_flush_messages_one_over_sockets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", [{"flush_messages": 3}, {"flush_ms": 50}])
 async def test_flushes_by_number_and_by_time_over_sockets(tmp_path: Path, settings: dict[str, int]) -> None:
-    async with running(tmp_path) as cluster, Client(cluster[1].port) as client:
+    async with running(tmp_path) as cluster, RawConnection(cluster[1].port) as client:
         partitions = [cluster[broker].partition for broker in (1, 2, 3)]
         for partition in partitions:
             partition.reconfigure(replace(partition.settings, **settings))
@@ -251,8 +253,8 @@ async def test_flushes_by_number_and_by_time_over_sockets(tmp_path: Path, settin
         await until(lambda: all(partition.log.recovery_point >= 6 for partition in partitions), "the flushes")
 
 
-async def test_a_deleted_topic_is_gone_and_its_successor_is_empty(cluster: Cluster) -> None:
-    async with Client(cluster[1].port) as client:
+async def test_a_deleted_topic_is_gone_and_its_successor_is_empty(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[1].port) as client:
         await client.produce(b"old")
         cluster.quorum.tell(TopicRemovedRecord(topic_id=TOPIC_ID))
         assert (await client.produce(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

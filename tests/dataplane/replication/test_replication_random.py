@@ -16,7 +16,7 @@ from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.protocol.errors import ErrorCode
 from tests.dataplane.log.batches import value_of
 
-from .harness import LAG_MS, Cluster, Node, Produced
+from .harness import LAG_MS, Node, Produced, ReplicasByHand
 
 STEPS = 250
 SEEDS = range(40)
@@ -37,8 +37,8 @@ class History:
         for node in self.cluster.nodes.values():
             self.hear(node)
 
-    def make(self, directory: Path) -> Cluster:
-        return Cluster(directory, min_in_sync=self.chance.choice([1, 2]), segment_bytes=SEGMENT_BYTES)
+    def make(self, directory: Path) -> ReplicasByHand:
+        return ReplicasByHand(directory, min_in_sync=self.chance.choice([1, 2]), segment_bytes=SEGMENT_BYTES)
 
     def step(self) -> None:
         nodes = list(self.cluster.nodes.values())

@@ -14,17 +14,17 @@ from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-from .harness import KEY, LAG_MS, Cluster, batch
+from .harness import KEY, LAG_MS, ReplicasByHand, batch
 
 
-def assert_identical(cluster: Cluster, *brokers: int) -> None:
+def assert_identical(cluster: ReplicasByHand, *brokers: int) -> None:
     first, *others = [cluster[broker].records() for broker in brokers]
     for other in others:
         assert other == first
 
 
 def test_acks_all_is_acknowledged_when_the_next_fetch_of_every_member_arrives(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     leader = cluster[1]
     for follower in (2, 3):
@@ -51,7 +51,7 @@ def test_acks_all_is_acknowledged_when_the_next_fetch_of_every_member_arrives(tm
 
 def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_path: Path) -> None:
     """Nobody waits for a follower's high watermark; who deletes records waits for the followers."""
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     leader, follower = cluster[1], cluster[2]
     cluster.sync(1, 2)
@@ -77,7 +77,7 @@ def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_pa
 
 async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_path: Path) -> None:
     """Else one of them would lead with records that were gone."""
-    cluster = Cluster(tmp_path, brokers=(1, 2), segment_bytes=100)
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2), segment_bytes=100)
     cluster.elect(1)
     leader, follower = cluster[1], cluster[2]
     for value in (b"a", b"b", b"c"):
@@ -99,7 +99,7 @@ async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_pa
 
 
 def test_an_idle_session_names_nothing(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster[1].produce(b"a")
     cluster.sync(1, 2)
@@ -109,7 +109,7 @@ def test_an_idle_session_names_nothing(tmp_path: Path) -> None:
 
 
 def test_a_newer_request_releases_the_parked_one(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster.sync(1, 2)
     follower = cluster[2]
@@ -124,7 +124,7 @@ def test_kip_101_followers_truncate_by_epoch_not_by_their_high_watermark(tmp_pat
     """The follower has the record but not yet the high watermark when it restarts, and then its leader dies:
     cut at its own high watermark, it would have dropped an acknowledged record and become leader without it.
     """
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster.sync(1, 2)
     sent = cluster[1].produce(b"m1")
@@ -143,7 +143,7 @@ def test_kip_101_followers_truncate_by_epoch_not_by_their_high_watermark(tmp_pat
 
 def test_kip_101_second_case_logs_do_not_fork_after_both_crash(tmp_path: Path) -> None:
     """Both lose power with different tails; whoever leads first writes another record at the same offset."""
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster.sync(1, 2)
     cluster[1].produce(b"m1")
@@ -161,7 +161,7 @@ def test_kip_101_second_case_logs_do_not_fork_after_both_crash(tmp_path: Path) -
 
 def test_kip_279_two_leader_changes_between_two_fetches(tmp_path: Path) -> None:
     """The leader answers with an epoch the follower never saw; it cuts on until an epoch is common."""
-    cluster = Cluster(tmp_path, brokers=(1, 2, 3))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2, 3))
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     cluster[1].produce(b"common")
@@ -186,7 +186,7 @@ def test_kip_279_two_leader_changes_between_two_fetches(tmp_path: Path) -> None:
 def test_a_follower_that_diverges_hears_of_no_high_watermark_until_the_logs_agree(tmp_path: Path) -> None:
     """It takes two rounds to find where they do. Between them the answer to another request of its session comes:
     a high watermark in it would cover, and show to consumers, records that the leader does not have."""
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     cluster[1].produce(b"a")
     cluster.sync(1, 2, 3)
@@ -213,7 +213,7 @@ def test_a_follower_that_diverges_hears_of_no_high_watermark_until_the_logs_agre
 
 
 def test_an_epoch_led_without_a_record_does_not_hold_a_follower_up(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster[1].produce(b"x", acks=1)
     cluster.sync(1, 2)
@@ -227,7 +227,7 @@ def test_an_epoch_led_without_a_record_does_not_hold_a_follower_up(tmp_path: Pat
 
 def test_an_answer_of_an_older_leader_epoch_is_dropped(tmp_path: Path) -> None:
     """Rule 2: neither records nor a truncation of an old epoch are taken."""
-    cluster = Cluster(tmp_path, brokers=(1, 2, 3))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2, 3))
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     cluster[1].produce(b"zombie", acks=1)
@@ -244,7 +244,7 @@ def test_an_answer_of_an_older_leader_epoch_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_fetch_in_another_epoch_is_refused_and_acknowledges_nothing(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster.sync(1, 2)
     cluster[1].produce(b"a")
@@ -263,7 +263,7 @@ def test_a_fetch_in_another_epoch_is_refused_and_acknowledges_nothing(tmp_path: 
 def test_isr_expand_race_a_follower_joins_only_at_the_new_leaders_start(tmp_path: Path) -> None:
     """A follower reaches the high watermark of a new leader, but not the leader's log end at election: were
     it let in and then elected, records acknowledged under the old leader would be gone."""
-    cluster = Cluster(tmp_path, isr=(1, 2))
+    cluster = ReplicasByHand(tmp_path, isr=(1, 2))
     cluster.elect(1, isr=(1, 2))
     cluster.sync(1, 2)
     for value in (b"a", b"b", b"c"):
@@ -288,7 +288,7 @@ def test_isr_expand_race_a_follower_joins_only_at_the_new_leaders_start(tmp_path
 
 
 def test_dropped_alter_partition_answers_leave_the_high_watermark_on_the_maximal_isr(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, isr=(1,))
+    cluster = ReplicasByHand(tmp_path, isr=(1,))
     cluster.elect(1, isr=(1,))
     leader = cluster[1]
     cluster.sync(1, 2)
@@ -310,7 +310,7 @@ def test_dropped_alter_partition_answers_leave_the_high_watermark_on_the_maximal
 
 
 def test_a_delayed_shrink_does_not_undo_a_newer_state(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     leader = cluster[1]
     cluster.sync(1, 2, 3)
@@ -330,7 +330,7 @@ def test_a_delayed_shrink_does_not_undo_a_newer_state(tmp_path: Path) -> None:
 
 
 def test_a_restarted_follower_is_not_let_in_by_a_fetch_of_its_former_life(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, isr=(1,))
+    cluster = ReplicasByHand(tmp_path, isr=(1,))
     cluster.elect(1, isr=(1,))
     leader = cluster[1]
     cluster.fetch(2, 1)
@@ -350,7 +350,7 @@ def test_a_restarted_follower_is_not_let_in_by_a_fetch_of_its_former_life(tmp_pa
 
 
 def test_min_insync_replicas_before_and_after_the_append(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     leader = cluster[1]
@@ -371,7 +371,7 @@ def test_min_insync_replicas_before_and_after_the_append(tmp_path: Path) -> None
 
 def test_a_batch_in_the_log_is_never_refused_for_want_of_replicas(tmp_path: Path) -> None:
     """Clients take NOT_ENOUGH_REPLICAS for a proof that the batch is not in the log."""
-    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     leader = cluster[1]
@@ -392,7 +392,7 @@ def test_a_batch_in_the_log_is_never_refused_for_want_of_replicas(tmp_path: Path
     assert leader.values() == [b"committed", b"in doubt"]
 
 
-def with_isr(cluster: Cluster, *isr: int) -> None:
+def with_isr(cluster: ReplicasByHand, *isr: int) -> None:
     """The quorum commits another ISR, and broker 1 hears of it."""
     cluster.state = replace(
         cluster.state, isr=frozenset(isr), partition_epoch=cluster.state.partition_epoch + 1
@@ -402,7 +402,7 @@ def with_isr(cluster: Cluster, *isr: int) -> None:
 
 def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_path: Path) -> None:
     """The first is refused while the ISR is too small; the second arrives when it is not any more."""
-    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1, isr=(1,))
     leader = cluster[1]
     with pytest.raises(KafkaError) as refused:
@@ -418,7 +418,7 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_pa
 
 
 def test_a_batch_that_could_never_be_appended_holds_nothing_back(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, min_in_sync=2)
+    cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1, isr=(1,))
     leader = cluster[1]
     damaged, two = batch(b"first", producer=(7, 0, 5)), batch(b"first", producer=(7, 0, 5)) * 2
@@ -433,7 +433,7 @@ def test_a_batch_that_could_never_be_appended_holds_nothing_back(tmp_path: Path)
 
 
 def test_a_retry_across_a_leader_change_returns_the_original_offset(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     cluster[1].produce(b"first", producer=(7, 0, 0))
@@ -451,7 +451,7 @@ def test_a_retry_across_a_leader_change_returns_the_original_offset(tmp_path: Pa
 
 
 def test_losing_the_leadership_makes_a_waiting_outcome_unknown(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     sent = cluster[1].produce(b"a")
     cluster.elect(2)
@@ -460,7 +460,7 @@ def test_losing_the_leadership_makes_a_waiting_outcome_unknown(tmp_path: Path) -
 
 def test_a_follower_that_starts_anew_acknowledges_that_once_it_is_flushed(tmp_path: Path) -> None:
     """Power lost before would bring its older log back, which ends below what it has acknowledged."""
-    cluster = Cluster(tmp_path, durable=True)
+    cluster = ReplicasByHand(tmp_path, durable=True)
     cluster.elect(1, isr=(1,))
     partition = cluster[2].partition
     cluster[2].flush_wanted = False
@@ -476,7 +476,7 @@ def test_a_follower_that_starts_anew_acknowledges_that_once_it_is_flushed(tmp_pa
 
 
 def test_a_follower_behind_the_leaders_log_start_starts_anew_there(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, brokers=(1, 2), isr=(1,))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2), isr=(1,))
     cluster.elect(1, isr=(1,))
     for value in (b"a", b"b", b"c", b"d"):
         cluster[1].produce(value, acks=1)
@@ -498,7 +498,7 @@ def test_a_follower_behind_the_leaders_log_start_starts_anew_there(tmp_path: Pat
 def test_a_new_follower_of_a_log_that_starts_within_a_batch_takes_the_whole_batch(
     tmp_path: Path, *, durable: bool
 ) -> None:
-    cluster = Cluster(tmp_path, brokers=(1, 2), isr=(1,), durable=durable)
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2), isr=(1,), durable=durable)
     cluster.elect(1, isr=(1,))
     for value in (b"a", b"b"):
         cluster[1].produce(value, acks=1, count=10)
@@ -521,7 +521,7 @@ def test_a_new_follower_of_a_log_that_starts_within_a_batch_takes_the_whole_batc
 
 def test_a_follower_cut_where_its_leaders_log_starts_within_a_batch_goes_on(tmp_path: Path) -> None:
     """Its own batches ended elsewhere: the leader's first, which holds the log start, reaches below its end."""
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     for _ in range(4):
         cluster[1].produce(b"lost", acks=1)
@@ -539,7 +539,7 @@ def test_a_follower_cut_where_its_leaders_log_starts_within_a_batch_goes_on(tmp_
 
 def test_what_diverged_below_the_leaders_log_start_does_not_stay(tmp_path: Path) -> None:
     """The leader knows no longer where its epoch began. Were the follower's log start lost, its own would show."""
-    cluster = Cluster(tmp_path, brokers=(1, 2))
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     for _ in range(6):
         cluster[1].produce(b"lost", acks=1)
@@ -557,7 +557,7 @@ def test_what_diverged_below_the_leaders_log_start_does_not_stay(tmp_path: Path)
 
 
 def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     for value in (b"a", b"b", b"c", b"d"):
@@ -606,7 +606,7 @@ def test_deleting_records_waits_for_live_followers_only(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_trimmed_by_itself_says_so_when_asked_to(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     for value in (b"a", b"b", b"c"):
         cluster[1].produce(value)
@@ -620,7 +620,7 @@ def test_a_follower_that_trimmed_by_itself_says_so_when_asked_to(tmp_path: Path)
 
 
 def test_flush_messages_one_counts_only_flushed_records(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, brokers=(1, 2), durable=True)
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2), durable=True)
     cluster.elect(1)
     cluster.sync(1, 2)
     leader, follower = cluster[1], cluster[2]

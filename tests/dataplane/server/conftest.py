@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 
 import pytest
-import uvloop
 
 from ottla.dataplane.server import (
     BufferPool,
@@ -20,11 +19,7 @@ from ottla.dataplane.server import (
 )
 from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
-
-
-@pytest.fixture(scope="session")
-def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy()
+from tests.dataplane.event_loop import event_loop_policy as event_loop_policy
 
 
 def frame(body: bytes) -> bytes:

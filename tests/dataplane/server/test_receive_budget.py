@@ -18,7 +18,7 @@ from ottla.dataplane.server.receive_budget import (
 MB = 1024 * 1024
 
 
-class Client:
+class Receiver:
     """A receiver that remembers whether it was called."""
 
     def __init__(self) -> None:
@@ -28,12 +28,12 @@ class Client:
         self.calls += 1
 
 
-def ask(budget: ReceiveBudget[Client], size: int) -> Grant[Client]:
-    return budget.ask(Client(), size, None)
+def ask(budget: ReceiveBudget[Receiver], size: int) -> Grant[Receiver]:
+    return budget.ask(Receiver(), size, None)
 
 
 def test_what_fits_is_granted_at_once_and_without_a_call() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(256 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     grant = ask(budget, 50 * MB)
     assert (grant.held_bytes, grant.wanted_bytes, grant.owner.calls) == (50 * MB, 0, 0)
     assert budget.held_bytes == 50 * MB
@@ -42,7 +42,7 @@ def test_what_fits_is_granted_at_once_and_without_a_call() -> None:
 
 
 def test_twenty_large_requests_at_once_are_all_served_in_turn() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(256 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     grants = [ask(budget, 50 * MB) for _ in range(20)]
     assert sum(grant.wanted_bytes == 0 for grant in grants) == 3, "as many as three quarters hold"
     served = 0
@@ -55,14 +55,14 @@ def test_twenty_large_requests_at_once_are_all_served_in_turn() -> None:
 
 
 def test_large_requests_leave_room_for_those_of_usual_size() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(256 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     for _ in range(300):
         ask(budget, 90 * MB)
     assert all(ask(budget, MB).held_bytes for _ in range(64)), "a quarter of the budget is theirs"
 
 
 def test_requests_of_usual_size_leave_room_for_a_large_one() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(256 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     held = [ask(budget, MB) for _ in range(256)]
     large = ask(budget, 100 * MB)
     late = ask(budget, MB)
@@ -75,18 +75,18 @@ def test_requests_of_usual_size_leave_room_for_a_large_one() -> None:
 
 
 def test_a_small_one_does_not_pass_the_large_one_whose_turn_it_is() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(256 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     first = ask(budget, 100 * MB)
     second = ask(budget, 100 * MB)
     third = ask(budget, 3 * MB)
     assert (second.held_bytes, third.held_bytes) == (0, 0)
-    assert budget.take(Client(), 3 * MB) is None
+    assert budget.take(Receiver(), 3 * MB) is None
     budget.give_back(first)
     assert (second.held_bytes, third.held_bytes) == (100 * MB, 3 * MB)
 
 
 def test_every_second_grant_goes_to_the_newcomer() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(128 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(128 * MB)
     holder = ask(budget, 90 * MB)
     waiting = [ask(budget, 90 * MB) for _ in range(6)]
     order = []
@@ -98,7 +98,7 @@ def test_every_second_grant_goes_to_the_newcomer() -> None:
 
 
 def test_a_request_beyond_the_whole_budget_is_served_alone() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(2 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(2 * MB)
     first, second = ask(budget, 90 * MB), ask(budget, 90 * MB)
     assert (first.held_bytes, second.held_bytes) == (90 * MB, 0)
     budget.give_back(first)
@@ -107,8 +107,8 @@ def test_a_request_beyond_the_whole_budget_is_served_alone() -> None:
 
 def test_those_who_hold_and_wait_do_not_wait_for_each_other() -> None:
     """Readers that guessed too small hold what they guessed until they get the rest."""
-    budget: ReceiveBudget[Client] = ReceiveBudget(8 * MB)
-    owners = [Client() for _ in range(8)]
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(8 * MB)
+    owners = [Receiver() for _ in range(8)]
     held = [budget.take(owner, MB) for owner in owners]
     asked = [budget.ask(owner, 2 * MB, grant) for owner, grant in zip(owners, held, strict=True)]
     served = 0
@@ -120,7 +120,7 @@ def test_those_who_hold_and_wait_do_not_wait_for_each_other() -> None:
 
 
 def test_a_stalled_holder_is_late_once_others_have_waited_for_a_while() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(256 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     stalled = ask(budget, 90 * MB)
     fast = ask(budget, 90 * MB)
     assert not any(budget.late(second) for second in range(100)), "nobody waits"
@@ -134,11 +134,11 @@ def test_a_stalled_holder_is_late_once_others_have_waited_for_a_while() -> None:
 
 
 def test_a_slow_request_that_would_be_whole_in_time_goes_on() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(128 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(128 * MB)
     size = 60 * MB
     slow, crawling = ask(budget, size), ask(budget, 30 * MB)
     ask(budget, size)
-    found: set[Client] = set()
+    found: set[Receiver] = set()
     for second in range(int(SLOWEST_S)):
         found.update(budget.late(second))
         slow.arrived_bytes += int(size / SLOWEST_S) + 1
@@ -147,7 +147,7 @@ def test_a_slow_request_that_would_be_whole_in_time_goes_on() -> None:
 
 
 def test_large_requests_that_wait_do_not_make_others_late() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(256 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     hogs = [ask(budget, 90 * MB) for _ in range(10)]
     usual = ask(budget, MB)
     found = [owner for second in range(20) for owner in budget.late(second)]
@@ -156,7 +156,7 @@ def test_large_requests_that_wait_do_not_make_others_late() -> None:
 
 
 def test_a_request_that_the_server_does_not_read_has_longer() -> None:
-    budget: ReceiveBudget[Client] = ReceiveBudget(128 * MB)
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(128 * MB)
     paused = ask(budget, 90 * MB)
     ask(budget, 90 * MB)
     assert budget.late(0) == []
@@ -171,15 +171,15 @@ def test_a_request_that_the_server_does_not_read_has_longer() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_everyone_is_served_in_the_end_whatever_comes_and_goes(seed: int) -> None:
     rng = random.Random(seed)
-    budget: ReceiveBudget[Client] = ReceiveBudget(rng.choice([4 * MB, 32 * MB, 256 * MB]))
-    live: list[Grant[Client]] = []
+    budget: ReceiveBudget[Receiver] = ReceiveBudget(rng.choice([4 * MB, 32 * MB, 256 * MB]))
+    live: list[Grant[Receiver]] = []
     for _ in range(400):
         whole = [grant for grant in live if grant.held_bytes and not grant.wanted_bytes]
         draw = rng.random()
         size = rng.choice([20_000, 900_000, MEDIUM_BYTES, 3 * MB, 50 * MB, 100 * MB])
         if draw < 0.5:
             live.append(ask(budget, size))
-        elif draw < 0.7 and (taken := budget.take(Client(), min(size, MEDIUM_BYTES))):
+        elif draw < 0.7 and (taken := budget.take(Receiver(), min(size, MEDIUM_BYTES))):
             live.append(taken)
         elif draw < 0.8 and whole:
             one = rng.choice(whole)

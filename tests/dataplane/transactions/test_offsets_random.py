@@ -38,7 +38,7 @@ class Run:
         self.handlers = TxnOffsetCommitHandlers(
             one.groups, one.replicas, one.gate, lambda: one.image, lambda: 0, 100
         )
-        self.clients = [Client(self, f"x{number}") for number in range(3)]
+        self.clients = [CommittingClient(self, f"x{number}") for number in range(3)]
 
     async def steps(self) -> None:
         for _ in range(STEPS):
@@ -76,7 +76,7 @@ class Run:
         self.one.catch_up()
 
 
-class Client:
+class CommittingClient:
     """Does one thing after the other, as clients do; what fails makes it abort."""
 
     def __init__(self, run: Run, name: str) -> None:

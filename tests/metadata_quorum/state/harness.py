@@ -27,7 +27,7 @@ from ottla.protocol.schema import Message
 R = TypeVar("R", bound=Message)
 
 
-class Cluster:
+class ControllerWithBrokers:
     """A machine with as many unfenced brokers, 1, 2, ..., as are asked for, on the given racks."""
 
     def __init__(self, brokers: int = 3, racks: dict[int, str] | None = None) -> None:

@@ -10,7 +10,7 @@ from ottla.metadata_quorum.state.sessions import CommandSession
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import AllocateProducerIds
 
-from .harness import Cluster
+from .harness import ControllerWithBrokers
 
 
 def _keep_what_is_to_come(session: CommandSession) -> None:
@@ -44,7 +44,7 @@ def _of_another_epoch(session: CommandSession) -> None:
     ],
 )
 def test_a_session_that_contradicts_itself(spoil: Callable[[CommandSession], None], said: str) -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     epoch = cluster.epoch(1)
     for sequence in (1, 2, 3):
         command = AllocateProducerIds(broker_id=1, broker_epoch=epoch)

@@ -36,15 +36,15 @@ from ottla.protocol.messages.reassignment_commands import (
     WantedReplicas,
 )
 
-from .harness import Cluster, assigned, topic
+from .harness import ControllerWithBrokers, assigned, topic
 
 COMPLETE, SHORT = (0, 100), (0, 60)
 """Log ends: (leader epoch, offset)."""
 
 
-def cluster(*, min_isr: int = 2, isr: tuple[int, ...] = (3, 1), brokers: int = 3) -> Cluster:
+def cluster(*, min_isr: int = 2, isr: tuple[int, ...] = (3, 1), brokers: int = 3) -> ControllerWithBrokers:
     """A topic `t` on brokers 3 (the leader), 1 and 2, of which these are in sync."""
-    made = Cluster(brokers)
+    made = ControllerWithBrokers(brokers)
     new = assigned("t", [3, 1, 2])
     new.configs = topic("t", min_insync_replicas=str(min_isr)).configs
     assert made.create(new)[0].error_code == 0
@@ -52,7 +52,7 @@ def cluster(*, min_isr: int = 2, isr: tuple[int, ...] = (3, 1), brokers: int = 3
     return made
 
 
-def change_isr(made: Cluster, isr: tuple[int, ...]) -> None:
+def change_isr(made: ControllerWithBrokers, isr: tuple[int, ...]) -> None:
     now = state(made)
     change = AlterPartitionChange(
         topic_id=made.topic_id("t"),
@@ -66,18 +66,18 @@ def change_isr(made: Cluster, isr: tuple[int, ...]) -> None:
     made.machine.check()
 
 
-def state(made: Cluster) -> PartitionState:
+def state(made: ControllerWithBrokers) -> PartitionState:
     return made.machine.image.topics["t"].partitions[0]
 
 
-def groups(made: Cluster) -> tuple[set[int], set[int], set[int], int]:
+def groups(made: ControllerWithBrokers) -> tuple[set[int], set[int], set[int], int]:
     """ISR, ELR, last known ELR, leader."""
     made.machine.check()
     now = state(made)
     return {*now.isr}, {*now.elr}, {*now.last_known_elr}, now.leader
 
 
-def told(made: Cluster, **ends: tuple[int, int]) -> list[ReplicaLogEnd]:
+def told(made: ControllerWithBrokers, **ends: tuple[int, int]) -> list[ReplicaLogEnd]:
     """What the brokers' present processes told: `b1=COMPLETE`."""
     return [
         ReplicaLogEnd(
@@ -92,14 +92,14 @@ def told(made: Cluster, **ends: tuple[int, int]) -> list[ReplicaLogEnd]:
     ]
 
 
-def elect_last_known(made: Cluster, progress: list[ReplicaLogEnd]) -> int:
+def elect_last_known(made: ControllerWithBrokers, progress: list[ReplicaLogEnd]) -> int:
     """Who leads then."""
     assert made.do(ElectLastKnown(progress=progress), PlainResult).error_code == 0
     made.machine.check()
     return state(made).leader
 
 
-def elect_uncleanly(made: Cluster, progress: list[ReplicaLogEnd]) -> int:
+def elect_uncleanly(made: ControllerWithBrokers, progress: list[ReplicaLogEnd]) -> int:
     """The error code of an election that an operator asked for."""
     command = ElectLeaders(
         election_type=ElectionType.UNCLEAN,
@@ -109,7 +109,7 @@ def elect_uncleanly(made: Cluster, progress: list[ReplicaLogEnd]) -> int:
     return made.do(command, ElectLeadersResult).partitions[0].error_code
 
 
-def lost_both() -> Cluster:
+def lost_both() -> ControllerWithBrokers:
     """The leader lost power and with it what it had not flushed, the other member was killed and lost nothing."""
     made = cluster()
     made.fence(1)
@@ -325,7 +325,7 @@ def test_a_snapshot_remembers_them() -> None:
     made = lost_both()
     for broker_id in (1, 3):
         made.start(broker_id)
-    copy = Cluster(0)
+    copy = ControllerWithBrokers(0)
     copy.machine.restore(list(made.machine.snapshot()))
     assert state(copy) == state(made)
     assert set(state(copy).last_known_elr) == {1, 3}

@@ -29,23 +29,23 @@ from ottla.protocol.messages.partition_commands import (
     IsrMember,
 )
 
-from .harness import Cluster, assigned, topic
+from .harness import ControllerWithBrokers, assigned, topic
 
 
-def cluster(*assignments: list[int], **configs: str) -> Cluster:
+def cluster(*assignments: list[int], **configs: str) -> ControllerWithBrokers:
     """Three brokers and the topic `t`."""
-    made = Cluster()
+    made = ControllerWithBrokers()
     new = assigned("t", *assignments)
     new.configs = topic("t", **configs).configs
     assert made.create(new)[0].error_code == 0
     return made
 
 
-def state(of: Cluster, index: int = 0) -> PartitionState:
+def state(of: ControllerWithBrokers, index: int = 0) -> PartitionState:
     return of.machine.image.topics["t"].partitions[index]
 
 
-def report(of: Cluster, broker_id: int, *indexes: int, epoch: int | None = None) -> int:
+def report(of: ControllerWithBrokers, broker_id: int, *indexes: int, epoch: int | None = None) -> int:
     """Report partitions of `t`; the error code."""
     topic_id = of.topic_id("t")
     command = ReportOfflineReplicas(
@@ -58,7 +58,7 @@ def report(of: Cluster, broker_id: int, *indexes: int, epoch: int | None = None)
     return error
 
 
-def propose(of: Cluster, isr: list[int]) -> int:
+def propose(of: ControllerWithBrokers, isr: list[int]) -> int:
     now = state(of)
     change = AlterPartitionChange(
         topic_id=of.topic_id("t"),
@@ -143,7 +143,7 @@ def test_a_sole_survivor_waits_for_its_broker_to_come_back() -> None:
 def test_a_snapshot_remembers_them() -> None:
     made = cluster([1, 2, 3])
     report(made, 1, 0)
-    copy = Cluster(0)
+    copy = ControllerWithBrokers(0)
     copy.machine.restore(list(made.machine.snapshot()))
     assert state(copy) == state(made)
 
@@ -197,7 +197,7 @@ def test_a_folder_that_is_gone_counts_as_an_unclean_stop() -> None:
         made.unfence(1)
 
 
-def renew(of: Cluster, broker_id: int, *indexes: int) -> list[int]:
+def renew(of: ControllerWithBrokers, broker_id: int, *indexes: int) -> list[int]:
     """Ask to make replicas of `t` anew; the partitions where that is right."""
     topic_id = of.topic_id("t")
     command = RenewReplicas(

@@ -26,15 +26,20 @@ from ottla.protocol.messages.reassignment_commands import (
     TopicReassignment,
     WantedReplicas,
 )
-from tests.metadata_quorum.state.harness import Cluster, assigned
+from tests.metadata_quorum.state.harness import ControllerWithBrokers, assigned
 
 
-def state_of(cluster: Cluster) -> PartitionState:
+def state_of(cluster: ControllerWithBrokers) -> PartitionState:
     return cluster.machine.image.topics["t"].partitions[0]
 
 
 def move(
-    cluster: Cluster, replicas: list[int] | None, *, topic: str = "t", partition: int = 0, factor: bool = True
+    cluster: ControllerWithBrokers,
+    replicas: list[int] | None,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    factor: bool = True,
 ) -> ErrorCode:
     command = AlterPartitionReassignments(
         topics=[
@@ -46,7 +51,7 @@ def move(
     return ErrorCode(result.error_code)
 
 
-def set_isr(cluster: Cluster, isr: list[int], ends: dict[int, int] | None = None) -> ErrorCode:
+def set_isr(cluster: ControllerWithBrokers, isr: list[int], ends: dict[int, int] | None = None) -> ErrorCode:
     """The leader proposes this ISR."""
     state = state_of(cluster)
     change = AlterPartitionChange(
@@ -67,8 +72,8 @@ def set_isr(cluster: Cluster, isr: list[int], ends: dict[int, int] | None = None
     return ErrorCode(result.error_code)
 
 
-def cluster_of(replicas: list[int], brokers: int = 6) -> Cluster:
-    cluster = Cluster(brokers)
+def cluster_of(replicas: list[int], brokers: int = 6) -> ControllerWithBrokers:
+    cluster = ControllerWithBrokers(brokers)
     cluster.create(assigned("t", replicas))
     return cluster
 

@@ -49,7 +49,7 @@ from ottla.protocol.messages.topic_commands import (
     Replicas,
 )
 
-from .harness import Cluster, assigned, topic
+from .harness import ControllerWithBrokers, assigned, topic
 
 CREATIONS = [
     (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
@@ -105,7 +105,7 @@ CREATIONS = [
 
 @pytest.mark.parametrize(("wanted", "code", "meaning"), CREATIONS)
 def test_topics_that_are_not_created(wanted: NewTopic, code: ErrorCode, meaning: str) -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(topic("a.b"))
     before = list(cluster.machine.image.records())
     for validate_only in (True, False):
@@ -119,7 +119,7 @@ def test_topics_that_are_not_created(wanted: NewTopic, code: ErrorCode, meaning:
 
 
 def test_partitions_per_request_are_bounded_over_all_topics() -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     first, second, third = cluster.create(
         topic("a", 6000), topic("b", 6000), topic("c", 4000), validate_only=True
     )
@@ -128,7 +128,7 @@ def test_partitions_per_request_are_bounded_over_all_topics() -> None:
 
 
 def test_without_a_usable_broker_nothing_is_placed_but_a_fenced_one_is_better_than_none() -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.fence(3)
     (created,) = cluster.create(topic("t", 2, 3))
     assert (created.error_code, created.replication_factor) == (ErrorCode.NONE, 3)
@@ -160,7 +160,7 @@ PARTITIONS = [
 def test_partitions_that_are_not_added(
     name: str, count: int, given: list[list[int]] | None, code: ErrorCode, meaning: str
 ) -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(topic("t", 3, 2), topic("other"))
     assignments = None if given is None else [Replicas(broker_ids=ids) for ids in given]
     command = CreatePartitions(
@@ -178,7 +178,7 @@ def test_partitions_that_are_not_added(
 
 
 def test_deleting_what_is_not_there() -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(topic("t", retention_ms="5"))
     known = cluster.topic_id("t")
     command = DeleteTopics(topic_ids=[bytes(16), known, known], names=["t", "nope"])
@@ -236,7 +236,7 @@ CONFIGS = [
 def test_configurations_that_are_not_changed(
     kind: int, name: str, change: tuple[str, int, str | None], code: ErrorCode, meaning: str
 ) -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(topic("t"))
     before = list(cluster.machine.image.records())
     key, operation, value = change
@@ -259,7 +259,7 @@ def test_configurations_that_are_not_changed(
 
 
 def test_lists_are_appended_to_and_subtracted_from() -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(topic("t"))
 
     def change(operation: int, value: str) -> str | None:
@@ -276,7 +276,7 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
 
 def test_no_list_outgrows_what_a_record_can_carry() -> None:
     """Each part fits into a request; their sum would be a record that no node could write."""
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(topic("t"))
     codes = []
     for broker in range(3):
@@ -293,7 +293,7 @@ def test_no_list_outgrows_what_a_record_can_carry() -> None:
 
 
 def test_isr_changes_are_compare_and_set() -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(assigned("t", [1, 2, 3]))
     known = cluster.topic_id("t")
 
@@ -344,7 +344,7 @@ def test_isr_changes_are_compare_and_set() -> None:
 
 
 def test_elections_that_were_asked_for() -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     cluster.create(assigned("t", [1, 2], [2, 1]), assigned("u", [3]))
     known, lonely = cluster.topic_id("t"), cluster.topic_id("u")
     cluster.fence(1)
@@ -374,7 +374,7 @@ def test_elections_that_were_asked_for() -> None:
 
 
 def test_commands_about_brokers() -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     for command in (
         FenceBroker(broker_id=9, broker_epoch=1),
         UnfenceBroker(broker_id=9, broker_epoch=1),
@@ -392,7 +392,7 @@ def test_commands_about_brokers() -> None:
 
 
 def test_a_cluster_is_formed_once() -> None:
-    cluster = Cluster(0)
+    cluster = ControllerWithBrokers(0)
     form = FormCluster(cluster_id="c")
     assert cluster.do(form, PlainResult).error_code == ErrorCode.NONE
     assert cluster.apply(form).records == ()
@@ -403,7 +403,7 @@ def test_a_cluster_is_formed_once() -> None:
 
 
 def test_answers_do_not_grow_with_what_was_sent() -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
     huge = "\U000e0001" * 8000
     for wanted in (topic(huge), topic("t", retention_ms=huge), topic("t", **{huge: "1"})):
         (refused,) = cluster.create(wanted)
@@ -428,7 +428,7 @@ def test_answers_do_not_grow_with_what_was_sent() -> None:
 
 
 def test_given_assignments_count_against_the_limit_of_a_command() -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     (refused,) = cluster.create(assigned("t", *[[1]] * 10_001))
     assert refused.error_code == ErrorCode.POLICY_VIOLATION
     assert not cluster.machine.image.topics
@@ -436,13 +436,14 @@ def test_given_assignments_count_against_the_limit_of_a_command() -> None:
 
 def test_names_collide_with_those_created_by_the_same_command() -> None:
     codes = [
-        one.error_code for one in Cluster(1).create(topic("a.b"), topic("a_b"), topic("b_c"), topic("b.c"))
+        one.error_code
+        for one in ControllerWithBrokers(1).create(topic("a.b"), topic("a_b"), topic("b_c"), topic("b.c"))
     ]
     assert codes == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
 def test_many_changes_of_what_elections_go_by_cost_no_more_than_their_topics() -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     cluster.create(*(topic(f"with_{n}") for n in range(2_000)))
     resources = [
         ConfigResource(resource_type=2, resource_name=f"with_{n}", changes=[change])

@@ -8,11 +8,11 @@ from ottla.protocol.messages.cluster_commands import DeclareRestored
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ReplicaLogEnd
 
-from .harness import Cluster, assigned
+from .harness import ControllerWithBrokers, assigned
 
 
 def test_every_partition_begins_a_leadership_above_all_there_can_have_been() -> None:
-    cluster = Cluster(3)
+    cluster = ControllerWithBrokers(3)
     cluster.create(assigned("orders", [1, 2, 3]), assigned("alone", [2]))
     image = cluster.machine.image
     before = {name: cluster.machine.image.topics[name].partitions[0] for name in ("orders", "alone")}
@@ -29,7 +29,7 @@ def test_every_partition_begins_a_leadership_above_all_there_can_have_been() -> 
 
 
 def test_the_replica_that_is_furthest_along_leads_whatever_the_isr_was() -> None:
-    cluster = Cluster(3)
+    cluster = ControllerWithBrokers(3)
     cluster.create(assigned("orders", [1, 2, 3]))
     topic = cluster.topic_id("orders")
     cluster.do(DeclareRestored(), PlainResult)

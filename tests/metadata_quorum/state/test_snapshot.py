@@ -25,7 +25,7 @@ from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.quorum_session import CommandStatus
 from ottla.protocol.messages.topic_commands import CreateTopics, NewTopic
 
-from .harness import Cluster, topic
+from .harness import ControllerWithBrokers, topic
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 40), st.data())
@@ -48,7 +48,7 @@ def test_a_stream_that_claims_a_huge_item_is_refused() -> None:
 
 
 def test_records_and_results_larger_than_a_chunk_travel_too() -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     listeners = [BrokerListener(name="n" * 30_000) for _ in range(20)]
     register = RegisterBroker(broker_id=2, incarnation=b"i" * 16, listeners=listeners)
     cluster.do(register, RegisterBrokerResult)
@@ -73,7 +73,7 @@ def test_records_and_results_larger_than_a_chunk_travel_too() -> None:
 
 
 def test_a_large_state_is_handed_out_in_slices() -> None:
-    cluster = Cluster(3)
+    cluster = ControllerWithBrokers(3)
     for number in range(3):
         cluster.create(topic(f"t{number}", 10_000, 3))
     sizes, slowest = [], 0.0
@@ -91,7 +91,7 @@ def test_a_large_state_is_handed_out_in_slices() -> None:
 
 
 def test_results_that_were_acknowledged_are_forgotten() -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     epoch = cluster.epoch(1)
     ask = AllocateProducerIds(broker_id=1, broker_epoch=epoch)
     for sequence in range(1, 11):
@@ -103,7 +103,7 @@ def test_results_that_were_acknowledged_are_forgotten() -> None:
 
 def test_a_broker_that_acknowledges_nothing_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "KEPT_BYTES_MAX", 5000)
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     epoch = cluster.epoch(1)
     ask = AllocateProducerIds(broker_id=1, broker_epoch=epoch)
     for sequence in range(1, sessions.KEPT_RESULTS_MAX + 50):
@@ -118,7 +118,7 @@ def test_a_broker_that_acknowledges_nothing_costs_bounded_memory(monkeypatch: py
 
 
 def test_a_new_registration_ends_the_session_of_the_one_before() -> None:
-    cluster = Cluster(1)
+    cluster = ControllerWithBrokers(1)
     old = cluster.epoch(1)
     ask = AllocateProducerIds(broker_id=1, broker_epoch=old)
     assert cluster.apply(ask, q.Session(1, old, 1)).status is CommandStatus.APPLIED
@@ -131,7 +131,7 @@ def test_a_new_registration_ends_the_session_of_the_one_before() -> None:
 
 
 def test_fencing_a_broker_of_ten_thousand_partitions_is_quick() -> None:
-    cluster = Cluster(9)
+    cluster = ControllerWithBrokers(9)
     for number in range(10):
         cluster.create(topic(f"t{number}", 1000, 3))
     start = time.process_time()

@@ -9,12 +9,12 @@ from ottla.protocol.messages.topic_commands import (
     DeleteTopicsResult,
 )
 
-from .harness import Cluster, assigned
+from .harness import ControllerWithBrokers, assigned
 
 
 def test_ids_do_not_depend_on_how_many_records_came_before() -> None:
     """A later version may tell more of the same commands; it must find the topics of its journal where they are."""
-    short, long = Cluster(brokers=2), Cluster(brokers=3)
+    short, long = ControllerWithBrokers(brokers=2), ControllerWithBrokers(brokers=3)
     assert short.machine.image.offset != long.machine.image.offset
     command = CreateTopics(topics=[assigned("orders", [1])], seed=7)
     made = [cluster.do(command, CreateTopicsResult).topics for cluster in (short, long)]
@@ -22,7 +22,7 @@ def test_ids_do_not_depend_on_how_many_records_came_before() -> None:
 
 
 def test_topics_of_one_name_and_of_one_command_differ() -> None:
-    cluster = Cluster()
+    cluster = ControllerWithBrokers()
 
     def made(seed: int, *names: str) -> list[bytes]:
         topics = [assigned(name, [1]) for name in names]

@@ -29,7 +29,7 @@ from ottla.protocol.messages.reassignment_commands import (
 )
 from ottla.protocol.transaction_table import Phase, Place, TransactionMetadata, by_topic
 
-from .harness import Cluster, assigned
+from .harness import ControllerWithBrokers, assigned
 
 Identity = tuple[int, int]
 """Producer id and epoch."""
@@ -46,7 +46,7 @@ def push(broker: int, offset: int, applied: Applied) -> FeedRecords:
     )
 
 
-class Transactions(Cluster):
+class Transactions(ControllerWithBrokers):
     """Three brokers, and topic "t", whose partition `index` is on brokers `index % 3 + 1` and the next one. Each broker
     has an image, folded from what the feed has for it."""
 

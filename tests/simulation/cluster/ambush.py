@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.dataplane.replication.roles.in_sync import PendingExpand
-from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
 
 if TYPE_CHECKING:
     from tests.simulation.machine.threads import Thread
@@ -28,7 +28,7 @@ class Ambush:
     """
 
     def __init__(
-        self, cluster: Cluster, may_lose_power: Callable[[Sequence[Node]], bool], random: Random
+        self, cluster: SimulatedCluster, may_lose_power: Callable[[Sequence[Node]], bool], random: Random
     ) -> None:
         self._cluster = cluster
         self._machine = cluster.machine

@@ -182,7 +182,7 @@ class Node:
         await node.stop()
 
 
-class Cluster:
+class SimulatedCluster:
     """The nodes, and the hosts from which clients come."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.cluster.workload import Workload
 
 TOPIC = "account-balances"
@@ -23,7 +23,7 @@ def is_compacted(seed: int) -> bool:
     return Random(f"compaction {seed}").random() < SHARE
 
 
-def add_topic(workload: Workload, cluster: Cluster, seed: int) -> None:
+def add_topic(workload: Workload, cluster: SimulatedCluster, seed: int) -> None:
     """To those that clients use."""
     chance = Random(f"compaction settings {seed}")
     workload.topics[TOPIC] = 1

@@ -104,14 +104,14 @@ class Crew:
         self._chance = chance
         self._seconds = seconds
 
-    def employ(self, name: str, make: Callable[[str], Actor]) -> Client:
+    def employ(self, name: str, make: Callable[[str], Actor]) -> EmployedClient:
         """Start a client; `make` gets the name of each process of it."""
-        client = Client(self._workload, self._start, name, make)
+        client = EmployedClient(self._workload, self._start, name, make)
         client.torment(self._chance, self._seconds)
         return client
 
 
-class Client:
+class EmployedClient:
     """One after the other, the processes of a client."""
 
     def __init__(self, workload: Workload, start: Starter, name: str, make: Callable[[str], Actor]) -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 from ottla.metadata_quorum.node import QuorumNode
 from tests.histories.invariants import InvariantBroken
-from tests.simulation.cluster.cluster import QUORUM_SETTINGS, Cluster, Node
+from tests.simulation.cluster.cluster import QUORUM_SETTINGS, Node, SimulatedCluster
 
 SHARE = 0.1
 LASTS_S = (1.2, 2.6)
@@ -23,7 +23,7 @@ def has_deaf(seed: int) -> bool:
     return Random(f"deafness {seed}").random() < SHARE
 
 
-def deafen(cluster: Cluster, seed: int, seconds: float) -> None:
+def deafen(cluster: SimulatedCluster, seed: int, seconds: float) -> None:
     """For a while nothing that quorum nodes send reaches one broker; what it sends reaches them."""
     chance, machine = Random(f"deafness of whom {seed}"), cluster.machine
     start_s, lasts_s = chance.uniform(0.2, 1.0), chance.uniform(*LASTS_S)
@@ -52,7 +52,7 @@ class DeafAreFenced:
     """A broker that hears nothing of the quorum's leader is fenced soon after its session timeout, though its
     heartbeats arrive: what it leads would stand still for ever. That is asked of a leader that stays and can commit."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._machine = cluster.machine
         self._look_at_s = 0.0

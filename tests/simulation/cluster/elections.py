@@ -8,7 +8,7 @@ from random import Random
 from ottla.client.admin import Admin
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import KafkaError
-from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.cluster.cluster import SimulatedCluster
 
 Place = tuple[str, int]
 REQUEST_TIMEOUT_MS = 1000
@@ -22,7 +22,9 @@ def some_partition(image: ClusterImage, random: Random) -> Place:
     return min(topic.name for topic in image.topics.values()), 0
 
 
-async def send_to_and_fro(cluster: Cluster, place: Place, replicas: tuple[int, ...], times: int) -> None:
+async def send_to_and_fro(
+    cluster: SimulatedCluster, place: Place, replicas: tuple[int, ...], times: int
+) -> None:
     """Each replica in its turn is made the preferred leader, and elected."""
     with suppress(KafkaError):
         async with Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:

@@ -8,7 +8,7 @@ from random import Random
 
 from tests.simulation.cluster import disk_faults
 from tests.simulation.cluster.ambush import Ambush
-from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
 from tests.simulation.cluster.elections import send_to_and_fro, some_partition
 from tests.simulation.cluster.plans import FIRST_FOLLOWER, FIRST_LEADER, Fault
 from tests.simulation.machine.chance import between_powers
@@ -20,7 +20,7 @@ class Faults:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         may_lose_power: Callable[[Sequence[Node]], bool],
         others_have: Callable[[Node], bool],
     ) -> None:

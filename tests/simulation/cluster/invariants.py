@@ -20,7 +20,7 @@ from ottla.protocol.record_batch import BatchHeader, walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Dump, History
 from tests.histories.transactions import Marker
-from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
 
 TURNS_BETWEEN_CHECKS = 50
 
@@ -126,7 +126,7 @@ def all_invariants() -> list[Invariant]:
 # ------------------------------------------------------------ at the end
 
 
-def check_images(cluster: Cluster) -> None:
+def check_images(cluster: SimulatedCluster) -> None:
     """After everything has calmed down all nodes hold the same metadata, but for transactions: brokers know of those
     that concern them, which are all over, and only the quorum's nodes of the others. Raises InvariantBroken."""
     contents: dict[str, bytes] = {}
@@ -161,7 +161,7 @@ def _check_nothing_open(node: Node, image: ClusterImage) -> None:
                 )
 
 
-def dump_replicas(cluster: Cluster, history: History, now: float) -> None:
+def dump_replicas(cluster: SimulatedCluster, history: History, now: float) -> None:
     """Add every replica's batches to the history, to be compared."""
     for number, node in cluster.brokers.items():
         for partition in node.replicas():

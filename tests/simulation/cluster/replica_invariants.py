@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from tests.histories.invariants import InvariantBroken
-from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
 
 Place = tuple[bytes, int]
 
@@ -19,7 +19,7 @@ class InSyncHaveWhatIsCommitted:
     A broker that has started again and is not registered yet is not what the quorum's ISR speaks of.
     """
 
-    def __init__(self, cluster: Cluster, lossy: Collection[str]) -> None:
+    def __init__(self, cluster: SimulatedCluster, lossy: Collection[str]) -> None:
         """In `lossy` topics a replica may be elected that has less."""
         self._cluster = cluster
         self._lossy = lossy
@@ -78,7 +78,7 @@ class InSyncHaveWhatIsCommitted:
 class FollowersCopyTheirLeader:
     """What a follower appends in a leader epoch is what its leader has there."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._ends: dict[Partition, tuple[int, int]] = {}
 

@@ -14,7 +14,7 @@ from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segments.segment import Segment
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Deleted
-from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.host import WALL_START_S
 from tests.simulation.machine.machine import Machine
@@ -48,7 +48,7 @@ class Retention:
     older than that by the clock of their broker, which may have jumped since it was read.
     """
 
-    def __init__(self, cluster: Cluster, workload: Workload, seed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, workload: Workload, seed: int) -> None:
         self._cluster = cluster
         self._machine: Machine = cluster.machine
         self._history = workload.history

@@ -18,7 +18,7 @@ from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
 from tests.simulation.cluster import compacted, transactional
 from tests.simulation.cluster import workload as clients
 from tests.simulation.cluster.administration import administer
-from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
 from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.deafness import DeafAreFenced, deafen, has_deaf
@@ -95,7 +95,7 @@ class Scenario:
         operations = Random(f"operator {seed}")
         self.has_operator = operations.random() < 0.6
         self.losses = Losses(durable, min_in_sync)
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             machine,
             brokers=4 if self.has_operator and operations.random() < 0.4 else 3,
             settings=settings,

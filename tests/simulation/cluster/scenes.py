@@ -31,8 +31,8 @@ from ottla.protocol.messages.partition_commands import (
 )
 from ottla.protocol.messages.topic_commands import NewTopicConfig
 from tests.dataplane.groups.test_shard import LIMITS, Clock, MemoryLog, commit, join, new_shard
-from tests.dataplane.replication.harness import LAG_MS, Cluster, batch
-from tests.metadata_quorum.state.harness import Cluster as Quorum
+from tests.dataplane.replication.harness import LAG_MS, ReplicasByHand, batch
+from tests.metadata_quorum.state.harness import ControllerWithBrokers as Quorum
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.test_liveness_answers import TIMEOUT_S, Exchange
 
@@ -56,9 +56,9 @@ def shows(mutant: str) -> Callable[[Scene], Scene]:
     return note
 
 
-def formed(folder: Path, **settings: Any) -> Cluster:
+def formed(folder: Path, **settings: Any) -> ReplicasByHand:
     """Brokers 1, 2 and 3 in the ISR, the first leads."""
-    cluster = Cluster(folder, **settings)
+    cluster = ReplicasByHand(folder, **settings)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     return cluster
@@ -149,7 +149,7 @@ def a_record_that_one_member_lacks_is_shown(folder: Path) -> bool:
 
 @shows("joins-before-epoch-start")
 def a_follower_joins_at_a_high_watermark_that_lags(folder: Path) -> bool:
-    cluster = Cluster(folder, min_in_sync=2)
+    cluster = ReplicasByHand(folder, min_in_sync=2)
     cluster.elect(1, isr=(1, 2))
     cluster.sync(1, 2)
     for value in (b"a", b"b", b"c"):
@@ -168,7 +168,7 @@ def a_follower_joins_at_a_high_watermark_that_lags(folder: Path) -> bool:
 
 @shows("pending-member-not-waited-for")
 def a_record_is_acknowledged_without_the_member_proposed(folder: Path) -> bool:
-    cluster = Cluster(folder)
+    cluster = ReplicasByHand(folder)
     cluster.elect(1, isr=(1,))
     cluster.sync(1, 2)
     (proposal,) = cluster[1].proposals
@@ -214,7 +214,7 @@ def the_quorum_takes_a_member_of_a_former_life(_folder: Path) -> bool:
 
 @shows("stale-broker-epoch-joins")
 def the_leader_proposes_a_member_of_a_former_life(folder: Path) -> bool:
-    cluster = Cluster(folder, isr=(1,))
+    cluster = ReplicasByHand(folder, isr=(1,))
     cluster.elect(1, isr=(1,))
     ask = cluster[2].ask()
     cluster[2].crash()
@@ -265,7 +265,7 @@ def a_replica_out_of_sync_is_elected(_folder: Path) -> bool:
 
 @shows("acknowledged-before-flushed")
 def nobody_has_flushed_and_it_is_acknowledged(folder: Path) -> bool:
-    cluster = Cluster(folder, brokers=(1, 2), durable=True)
+    cluster = ReplicasByHand(folder, brokers=(1, 2), durable=True)
     cluster.elect(1)
     cluster.sync(1, 2)
     sent = cluster[1].produce(b"m")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.dataplane.replication.harness import Cluster
+from tests.dataplane.replication.harness import ReplicasByHand
 from tests.dataplane.transactions.broker_beside_a_quorum import Beside
 from tests.metadata_quorum.state.transactional import Identity
 from tests.simulation.cluster.scenes import shows
@@ -14,9 +14,9 @@ from tests.simulation.cluster.scenes_of_endings import SCENES as SCENES
 from tests.simulation.cluster.scenes_of_transactions import beside
 
 
-def too_few_in_sync(folder: Path) -> tuple[Cluster, ErrorCode | None]:
+def too_few_in_sync(folder: Path) -> tuple[ReplicasByHand, ErrorCode | None]:
     """A batch is appended, and then the ISR is too small; what its producer is told."""
-    cluster = Cluster(folder, min_in_sync=2)
+    cluster = ReplicasByHand(folder, min_in_sync=2)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     sent = cluster[1].produce(b"a", producer=(7, 0, 0))
@@ -44,7 +44,7 @@ def who_waits_is_sent_away(folder: Path) -> bool:
 
 @shows("duplicate-of-a-former-epoch")
 def a_new_epoch_counts_from_0_and_is_not_listened_to(folder: Path) -> bool:
-    cluster = Cluster(folder)
+    cluster = ReplicasByHand(folder)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
     cluster[1].produce(b"a", producer=(7, 0, 0))

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.errors import KafkaError
 from tests.histories.invariants import InvariantBroken
-from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
 
 Place = tuple[bytes, int]
 
 
-def check_nothing_hangs(cluster: Cluster) -> None:
+def check_nothing_hangs(cluster: SimulatedCluster) -> None:
     """After all transactions have ended every leader shows all that is committed, also in the topics that only the
     cluster itself reads. Raises InvariantBroken."""
     for node in cluster.brokers.values():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dataplane.replication.harness import Cluster, batch
+from tests.dataplane.replication.harness import ReplicasByHand, batch
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader
 
@@ -17,7 +17,7 @@ class Brokers:
     """Replicas of the harness, as an invariant finds them in a simulated cluster."""
 
     def __init__(self, folder: Path) -> None:
-        self.replicas = Cluster(folder, brokers=[1, 2], segment_bytes=100)
+        self.replicas = ReplicasByHand(folder, brokers=[1, 2], segment_bytes=100)
         self.brokers: dict[int, Any] = {
             number: SimpleNamespace(
                 name=f"broker-{number}",

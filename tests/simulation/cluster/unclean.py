@@ -18,7 +18,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.transaction_table import TransactionMetadata
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Lossy
-from tests.simulation.cluster.cluster import Cluster, Node
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
 from tests.simulation.cluster.exact_reader import TIMEOUT_MS
 from tests.simulation.cluster.workload import Workload
 
@@ -50,7 +50,7 @@ class UncleanElections:
     the quorum knows nothing of, may have been committed, and is not any more.
     """
 
-    def __init__(self, cluster: Cluster, history: History, *, last_known_lose: bool) -> None:
+    def __init__(self, cluster: SimulatedCluster, history: History, *, last_known_lose: bool) -> None:
         """`last_known_lose`: members of the last known ELR may have lost what nobody else has."""
         self._cluster = cluster
         self._machine = cluster.machine

@@ -29,7 +29,7 @@ from tests.histories.operations import (
     Send,
     StableEnd,
 )
-from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.machine.chance import exponential
 
 REQUEST_TIMEOUT_MS = 1500
@@ -44,7 +44,7 @@ ResultT = TypeVar("ResultT")
 class Workload:
     """What the clients of one run share: where the cluster is, what they note, and when they are to stop."""
 
-    def __init__(self, cluster: Cluster, history: History, topics: dict[str, int]) -> None:
+    def __init__(self, cluster: SimulatedCluster, history: History, topics: dict[str, int]) -> None:
         self.cluster = cluster
         self.machine = cluster.machine
         self.history = history

@@ -42,7 +42,7 @@ class Server:
         writer.close()
 
 
-class Client:
+class LineSender:
     """Sends a line now and then; keeps the answers and what ended it."""
 
     def __init__(self, address: str = "10.0.0.1", lines: int = 10, pause_s: float = 0.01) -> None:
@@ -76,8 +76,8 @@ def answers(count: int) -> list[bytes]:
     return [b"LINE %d OF A CLIENT\n" % number for number in range(count)]
 
 
-def both(room: Room, client: Client | None = None) -> tuple[Server, Client, Process, Process]:
-    server, client = Server(), client or Client()
+def both(room: Room, client: LineSender | None = None) -> tuple[Server, LineSender, Process, Process]:
+    server, client = Server(), client or LineSender()
     serving = room.start(1, server)
     room.run(0.01)
     return server, client, serving, room.start(2, client)
@@ -96,7 +96,7 @@ def test_a_connection_to_a_name_and_to_the_own_host(room: Room) -> None:
     server = Server()
     room.start(1, server)
     room.run(0.01)
-    remote, own = Client("h1"), Client("127.0.0.1")
+    remote, own = LineSender("h1"), LineSender("127.0.0.1")
 
     async def by_number() -> None:
         # Names are resolved by a pool of threads, which this test does not replace.
@@ -111,7 +111,7 @@ def test_a_connection_to_a_name_and_to_the_own_host(room: Room) -> None:
 
 def test_a_slow_link_delays_every_answer(room: Room) -> None:
     room.network.slow("h1", "h2", 0.1)
-    _, client, _, _ = both(room, Client(lines=10, pause_s=0))
+    _, client, _, _ = both(room, LineSender(lines=10, pause_s=0))
     start = room.machine.now
     room.run(10)
     assert client.ended == "done"
@@ -120,7 +120,7 @@ def test_a_slow_link_delays_every_answer(room: Room) -> None:
 
 def test_lost_segments_come_again(room: Room) -> None:
     room.network.lossy("h1", "h2", 0.3)
-    _, client, _, _ = both(room, Client(lines=30))
+    _, client, _, _ = both(room, LineSender(lines=30))
     room.run(60)
     assert client.ended == "done"
     assert client.answers == answers(30)
@@ -128,7 +128,7 @@ def test_lost_segments_come_again(room: Room) -> None:
 
 
 def test_a_connection_survives_a_short_cut(room: Room) -> None:
-    server, client, _, _ = both(room, Client(lines=10, pause_s=0.1))
+    server, client, _, _ = both(room, LineSender(lines=10, pause_s=0.1))
     room.run(0.35)
     room.network.cut("h1", "h2")
     room.run(5)
@@ -143,7 +143,7 @@ def test_a_connection_survives_a_short_cut(room: Room) -> None:
 
 
 def test_a_connection_ends_in_a_long_cut_at_the_side_that_sends(room: Room) -> None:
-    server, client, _, _ = both(room, Client(lines=100, pause_s=0.1))
+    server, client, _, _ = both(room, LineSender(lines=100, pause_s=0.1))
     room.run(0.35)
     start = room.machine.now
     room.network.isolate("h1")
@@ -155,7 +155,7 @@ def test_a_connection_ends_in_a_long_cut_at_the_side_that_sends(room: Room) -> N
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_one_way_cut_is_a_cut_for_the_answers(room: Room, there: bool) -> None:
-    server, client, _, _ = both(room, Client(lines=100, pause_s=0.1))
+    server, client, _, _ = both(room, LineSender(lines=100, pause_s=0.1))
     room.run(0.35)
     seen = len(server.seen)
     room.network.cut(*(("h2", "h1") if there else ("h1", "h2")), both=False)
@@ -171,7 +171,7 @@ def test_a_one_way_cut_is_a_cut_for_the_answers(room: Room, there: bool) -> None
 
 
 def test_peers_of_a_killed_process_hear_it(room: Room) -> None:
-    _, client, serving, _ = both(room, Client(lines=100, pause_s=0.1))
+    _, client, serving, _ = both(room, LineSender(lines=100, pause_s=0.1))
     room.run(0.35)
     serving.kill()
     room.run(0.2)
@@ -179,7 +179,7 @@ def test_peers_of_a_killed_process_hear_it(room: Room) -> None:
 
 
 def test_peers_of_a_host_without_power_hear_nothing_until_it_is_back(room: Room) -> None:
-    _, client, _, _ = both(room, Client(lines=100, pause_s=0.1))
+    _, client, _, _ = both(room, LineSender(lines=100, pause_s=0.1))
     room.run(0.35)
     room.hosts[0].lose_power()
     room.run(5)
@@ -190,7 +190,7 @@ def test_peers_of_a_host_without_power_hear_nothing_until_it_is_back(room: Room)
 
 
 def test_a_connect_is_refused_or_gets_no_answer(room: Room) -> None:
-    refused, cut, powerless = Client("10.0.0.1"), Client("10.0.0.1"), Client("10.0.0.3")
+    refused, cut, powerless = LineSender("10.0.0.1"), LineSender("10.0.0.1"), LineSender("10.0.0.3")
     room.start(2, refused)
     room.run(1)
     assert isinstance(refused.ended, ConnectionRefusedError)
@@ -379,10 +379,10 @@ def played(seed: int) -> str:
     """The digest of a run with everything in it."""
     with installed(Room(seed)) as room:
         room.network.lossy("h1", {"h2", "h3"}, 0.1)
-        server, _, serving, _ = both(room, Client(lines=50))
+        server, _, serving, _ = both(room, LineSender(lines=50))
         listener = Listener()
         room.start(1, listener)
-        room.start(3, Client(lines=50))
+        room.start(3, LineSender(lines=50))
         ask(room, Asker(count=20), 3)
         room.run(0.5)
         room.network.isolate("h3")
@@ -391,7 +391,7 @@ def played(seed: int) -> str:
         serving.kill()
         room.run(1)
         room.start(1, server)
-        room.start(2, Client(lines=5))
+        room.start(2, LineSender(lines=5))
         room.run(2)
         room.hosts[0].lose_power()
         room.run(3)

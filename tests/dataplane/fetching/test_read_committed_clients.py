@@ -25,10 +25,10 @@ from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.server import Server
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.protocol.messages.metadata_records import BrokerListener, BrokerRecord
+from tests.dataplane.handlers.test_metadata import StubQuorum
 from tests.dataplane.transactions.closed_gate import closed_gate
 
 from .consumers import LISTENER, OWN_ID, Shelf
-from .test_metadata import StubQuorum
 from .test_read_committed import ID, Writers
 
 COMMITTED = [b"1 plain", b"3 committed", b"4 committed", b"6 plain", b"7 committed"]

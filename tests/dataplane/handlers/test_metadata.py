@@ -31,8 +31,7 @@ from ottla.protocol.messages.metadata_records import (
 )
 from ottla.protocol.messages.topic_commands import CreatedTopic, CreateTopics, CreateTopicsResult
 from ottla.protocol.schema import Message
-
-from .conftest import until
+from tests.dataplane.server.conftest import until
 
 
 class StubQuorum:

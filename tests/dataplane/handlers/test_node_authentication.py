@@ -30,7 +30,7 @@ from ottla.protocol.node_proof import (
     NodeCredentials,
     ServerProof,
 )
-from tests.dataplane.replication.brokers_over_sockets import Client, Cluster, running, until
+from tests.dataplane.replication.brokers_over_sockets import BrokersOverSockets, RawConnection, running, until
 from tests.dataplane.replication.harness import TOPIC_ID
 from tests.node_credentials import credentials
 
@@ -41,22 +41,22 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[BrokersOverSockets]:
     """Broker 2 is down and in the ISR still, so that nobody but its impostor speaks as broker 2."""
     async with running(tmp_path) as cluster:
-        async with Client(cluster[LEADER].port) as client:
+        async with RawConnection(cluster[LEADER].port) as client:
             assert (await client.produce(b"everywhere")).error_code == 0
         await cluster[POSING_AS].stop(clean=False)
         yield cluster
 
 
-async def say(client: Client, message: bytes) -> bytes:
+async def say(client: RawConnection, message: bytes) -> bytes:
     answer = await client.call(AuthenticateNodeRequest(auth_bytes=message), 0)
     told: bytes = answer.auth_bytes
     return told
 
 
-async def prove(client: Client, own: NodeCredentials, server_id: int = LEADER) -> list[bytes]:
+async def prove(client: RawConnection, own: NodeCredentials, server_id: int = LEADER) -> list[bytes]:
     """The exchange, message by message."""
     proof = ClientProof(own, server_id, os.urandom(NONCE_BYTES))
     said = [proof.claim]
@@ -67,7 +67,7 @@ async def prove(client: Client, own: NodeCredentials, server_id: int = LEADER) -
 
 
 async def fetch(
-    client: Client, replica_id: int, *, offset: int = 1, epoch: int = INVENTED_EPOCH, version: int = 17
+    client: RawConnection, replica_id: int, *, offset: int = 1, epoch: int = INVENTED_EPOCH, version: int = 17
 ) -> Any:
     wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     topic = FetchTopic(partitions=[wanted])
@@ -83,20 +83,23 @@ async def fetch(
     return await client.call(message, version)
 
 
-async def closed(client: Client) -> bool:
+async def closed(client: RawConnection) -> bool:
     try:
         return not await asyncio.wait_for(client.read_some(), 10)
     except ConnectionError:
         return True
 
 
-def in_the_isr(cluster: Cluster) -> None:
+def in_the_isr(cluster: BrokersOverSockets) -> None:
     assert POSING_AS in cluster.quorum.state.isr
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 14, 15, 17, 18])
-async def test_nobody_is_a_replica_without_a_proof(cluster: Cluster, version: int) -> None:
-    async with Client(cluster[LEADER].port) as stranger, Client(cluster[LEADER].port) as producer:
+async def test_nobody_is_a_replica_without_a_proof(cluster: BrokersOverSockets, version: int) -> None:
+    async with (
+        RawConnection(cluster[LEADER].port) as stranger,
+        RawConnection(cluster[LEADER].port) as producer,
+    ):
         producing = asyncio.create_task(producer.produce(b"on one disk", timeout_ms=150))
         await until(lambda: cluster[LEADER].partition.log.log_end_offset == 2, "the append")
         await until(lambda: cluster[OTHER].partition.log.log_end_offset == 2, "the honest follower")
@@ -112,8 +115,8 @@ async def test_nobody_is_a_replica_without_a_proof(cluster: Cluster, version: in
         assert (await stranger.fetch(0)).high_watermark == 1, "the connection goes on as a consumer's"
 
 
-async def test_who_has_proved_it_is_that_replica_and_no_other(cluster: Cluster) -> None:
-    async with Client(cluster[LEADER].port) as broker:
+async def test_who_has_proved_it_is_that_replica_and_no_other(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[LEADER].port) as broker:
         await prove(broker, credentials(POSING_AS))
         part = (await fetch(broker, OTHER)).responses[0].partitions[0]
         assert part.error_code == REFUSED
@@ -125,10 +128,10 @@ async def test_who_has_proved_it_is_that_replica_and_no_other(cluster: Cluster) 
         assert [part.error_code for part in answer.responses[0].partitions] in ([], [0])
 
 
-async def test_only_proven_replicas_are_free_of_quotas(cluster: Cluster) -> None:
+async def test_only_proven_replicas_are_free_of_quotas(cluster: BrokersOverSockets) -> None:
     leader = cluster[LEADER]
     leader.server.quotas.changed({(("client-id", None),): {"request_percentage": 0.001}})
-    async with Client(leader.port) as stranger, Client(leader.port) as broker:
+    async with RawConnection(leader.port) as stranger, RawConnection(leader.port) as broker:
         await prove(broker, credentials(POSING_AS))
         for _ in range(2):
             assert (await fetch(broker, POSING_AS)).throttle_time_ms == 0
@@ -137,9 +140,9 @@ async def test_only_proven_replicas_are_free_of_quotas(cluster: Cluster) -> None
 
 
 @pytest.mark.parametrize("replica_id", [-2, -3, -7])
-async def test_tools_that_debug_read_as_consumers(cluster: Cluster, replica_id: int) -> None:
+async def test_tools_that_debug_read_as_consumers(cluster: BrokersOverSockets, replica_id: int) -> None:
     """As in Kafka, but for -3, with which Kafka shows what is not committed."""
-    async with Client(cluster[LEADER].port) as client, Client(cluster[LEADER].port) as producer:
+    async with RawConnection(cluster[LEADER].port) as client, RawConnection(cluster[LEADER].port) as producer:
         await producer.produce(b"on two disks", timeout_ms=1)
         part = (await fetch(client, replica_id, offset=0)).responses[0].partitions[0]
         assert (part.error_code, part.high_watermark) == (0, 1)
@@ -147,7 +150,7 @@ async def test_tools_that_debug_read_as_consumers(cluster: Cluster, replica_id: 
         assert b"on two disks" not in bytes(part.records)
 
 
-async def offsets_asked_as(client: Client, replica_id: int) -> Sequence[int]:
+async def offsets_asked_as(client: RawConnection, replica_id: int) -> Sequence[int]:
     wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
     topics = [ListOffsetsTopic(name="t", partitions=[wanted])]
     listed = await client.call(ListOffsetsRequest(replica_id=replica_id, topics=topics), 7)
@@ -156,8 +159,8 @@ async def offsets_asked_as(client: Client, replica_id: int) -> Sequence[int]:
     return [listed.topics[0].partitions[0].error_code, ended.topics[0].partitions[0].error_code]
 
 
-async def test_offsets_are_told_to_consumers_and_to_proven_brokers(cluster: Cluster) -> None:
-    async with Client(cluster[LEADER].port) as client:
+async def test_offsets_are_told_to_consumers_and_to_proven_brokers(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[LEADER].port) as client:
         for consumer in (-1, -2):
             assert await offsets_asked_as(client, consumer) == [0, 0]
         assert await offsets_asked_as(client, POSING_AS) == [REFUSED, REFUSED]
@@ -167,25 +170,25 @@ async def test_offsets_are_told_to_consumers_and_to_proven_brokers(cluster: Clus
 
 
 async def test_a_recorded_exchange_opens_no_second_connection(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: BrokersOverSockets, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Client(cluster[LEADER].port) as broker:
+    async with RawConnection(cluster[LEADER].port) as broker:
         claim, _, proof, *_ = await prove(broker, credentials(POSING_AS))
-    async with Client(cluster[LEADER].port) as stranger:
+    async with RawConnection(cluster[LEADER].port) as stranger:
         await say(stranger, claim)
         stranger.send(AuthenticateNodeRequest(auth_bytes=proof), 0)
         await fetch_is_not_answered(stranger)
     assert "broker 2: the proof is wrong" in caplog.text
 
 
-async def fetch_is_not_answered(client: Client) -> None:
+async def fetch_is_not_answered(client: RawConnection) -> None:
     """What is sent behind a wrong proof, before its refusal is known."""
     client.send(FetchRequest(session_epoch=0, replica_state=ReplicaState(replica_id=POSING_AS)), 17)
     assert await closed(client)
 
 
 async def test_a_refusal_names_the_peer_and_what_it_claims(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: BrokersOverSockets, caplog: pytest.LogCaptureFixture
 ) -> None:
     strangers = {
         "broker 2: the proof is wrong. Has it the same cluster.secret.file": credentials(
@@ -196,7 +199,7 @@ async def test_a_refusal_names_the_peer_and_what_it_claims(
     }
     for said, own in strangers.items():
         caplog.clear()
-        async with Client(cluster[LEADER].port) as stranger:
+        async with RawConnection(cluster[LEADER].port) as stranger:
             host, port = stranger.local_address
             proof = ClientProof(own, LEADER, os.urandom(NONCE_BYTES))
             stranger.send(AuthenticateNodeRequest(auth_bytes=proof.claim), 0)
@@ -209,25 +212,25 @@ async def test_a_refusal_names_the_peer_and_what_it_claims(
         assert said in warning.getMessage()
 
 
-async def test_garbage_closes_the_connection(cluster: Cluster) -> None:
+async def test_garbage_closes_the_connection(cluster: BrokersOverSockets) -> None:
     for message in (b"", b"garbage", bytes(61), bytes(190), bytes(1 << 20)):
-        async with Client(cluster[LEADER].port) as stranger:
+        async with RawConnection(cluster[LEADER].port) as stranger:
             stranger.send(AuthenticateNodeRequest(auth_bytes=message), 0)
             assert await closed(stranger), f"{len(message)} bytes of garbage"
 
 
-async def test_a_second_attempt_closes_the_connection(cluster: Cluster) -> None:
-    async with Client(cluster[LEADER].port) as broker:
+async def test_a_second_attempt_closes_the_connection(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[LEADER].port) as broker:
         await prove(broker, credentials(POSING_AS))
         again = ClientProof(credentials(OTHER), LEADER, os.urandom(NONCE_BYTES))
         broker.send(AuthenticateNodeRequest(auth_bytes=again.claim), 0)
         await fetch_is_not_answered(broker)
 
 
-async def test_what_is_told_to_one_broker_proves_nothing_to_another(cluster: Cluster) -> None:
+async def test_what_is_told_to_one_broker_proves_nothing_to_another(cluster: BrokersOverSockets) -> None:
     """Broker 2 dials somebody who poses as broker 3 and passes on every word to broker 1, and back."""
     dialling = ClientProof(credentials(POSING_AS), OTHER, os.urandom(NONCE_BYTES))
-    async with Client(cluster[LEADER].port) as relay:
+    async with RawConnection(cluster[LEADER].port) as relay:
         relay.send(AuthenticateNodeRequest(auth_bytes=dialling.claim), 0)
         assert await closed(relay)
 
@@ -236,7 +239,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def in_place_of_the_leader(cluster: Cluster, serve: Serve) -> AsyncIterator[None]:
+async def in_place_of_the_leader(cluster: BrokersOverSockets, serve: Serve) -> AsyncIterator[None]:
     """Broker 1 is gone, and something else answers where its followers look for it."""
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -265,7 +268,7 @@ def answer_request(writer: asyncio.StreamWriter, header: RequestHeader, auth_byt
     writer.write(len(body).to_bytes(4, "big") + body)
 
 
-async def test_the_proof_costs_a_new_connection_one_round_trip(cluster: Cluster) -> None:
+async def test_the_proof_costs_a_new_connection_one_round_trip(cluster: BrokersOverSockets) -> None:
     """The first fetch comes right behind the proof. Its answer counts once the leader's proof has come, too."""
     arrived: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
 
@@ -285,7 +288,7 @@ async def test_the_proof_costs_a_new_connection_one_round_trip(cluster: Cluster)
 
 
 async def test_a_follower_takes_nothing_from_a_leader_that_proves_nothing(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: BrokersOverSockets, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Something that has taken the leader's address answers all of it, and has no secret."""
 

@@ -30,10 +30,9 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.record import Record, decode_records, encode_batch
 from ottla.protocol.record_batch import BatchHeader, check_integrity, parse_header, walk_batches
+from tests.dataplane.fetching.consumers import Shelf
 from tests.dataplane.transactions.closed_gate import closed_gate
 from tests.protocol.produced import produced, record
-
-from .consumers import Shelf
 
 TOPIC_ID = b"t" * 16
 VERSION = 9

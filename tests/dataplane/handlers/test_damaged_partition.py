@@ -18,9 +18,8 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-
-from .conftest import until
-from .consumers import OTHER_ID, OWN_ID, Consumer, Shelf, offsets, parts_of, wanted
+from tests.dataplane.fetching.consumers import OTHER_ID, OWN_ID, Consumer, Shelf, offsets, parts_of, wanted
+from tests.dataplane.server.conftest import until
 
 ID = b"t" * 16
 BATCHES = 5

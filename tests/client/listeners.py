@@ -1,0 +1,28 @@
+"""A listener of a consumer's group that keeps what it is told."""
+
+from __future__ import annotations
+
+from ottla import RebalanceListener, TopicPartition
+
+
+class KeptEvents(RebalanceListener):
+    """All that it was told, in order, with the numbers of the partitions: for groups that read one topic."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, set[int]]] = []
+
+    def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
+        self._keep("assigned", partitions)
+
+    def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
+        self._keep("revoked", partitions)
+
+    def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
+        self._keep("lost", partitions)
+
+    def all(self, *kinds: str) -> set[int]:
+        """The partitions of which it was told one of these."""
+        return {one for kind, partitions in self.events if kind in kinds for one in partitions}
+
+    def _keep(self, kind: str, partitions: set[TopicPartition]) -> None:
+        self.events.append((kind, {one.partition for one in partitions}))
