@@ -22,7 +22,6 @@ from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
 from ..runtime.time_slices import in_time_slices
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
-from ..server.replica_identity import is_proven, unproven
 
 LATEST = -1
 EARLIEST = -2
@@ -76,10 +75,7 @@ class ListOffsetsHandlers:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
         read what is committed, from the last stable offset on.
         """
-        proven = is_proven(request, message.replica_id)
-        seen = _Seen.ALL
-        if message.replica_id == _CONSUMER:
-            seen = _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
+        seen = _seen_by(request, message)
         asked = [(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions]
         repeated = {name for name, times in Counter(asked).items() if times > 1}
         answers = [ListOffsetsTopicResponse(name=topic.name) for topic in message.topics]
@@ -93,7 +89,6 @@ class ListOffsetsHandlers:
                 topic.name,
                 part,
                 request.api_version,
-                proven=proven,
                 seen=seen,
                 repeated=(topic.name, part.partition_index) in repeated,
             )
@@ -106,13 +101,10 @@ class ListOffsetsHandlers:
         part: ListOffsetsPartition,
         version: int,
         *,
-        proven: bool,
         seen: _Seen,
         repeated: bool,
     ) -> ListOffsetsPartitionResponse:
         try:
-            if not proven:
-                raise unproven()
             if repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
             if version < _FIRST_VERSION_WITH.get(part.timestamp, 0):
@@ -141,6 +133,13 @@ class ListOffsetsHandlers:
             if is_damage(error):
                 self._replicas.found_damaged(partition, error)
             raise
+
+
+def _seen_by(request: ClientRequest, message: ListOffsetsRequest) -> _Seen:
+    """A replica id that is not proven may be a consumer's: kafka-python 3 sends 0."""
+    if message.replica_id < _CONSUMER or request.connection.has_proved_to_be(message.replica_id):
+        return _Seen.ALL
+    return _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
 
 
 def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:

@@ -196,6 +196,7 @@ class Deferred:
             try:
                 queue.submit(place.partition, records, self._request.connection, arrived, takes_long)
             except KafkaError as error:
+                place.partition.log.refused_for_now(records)
                 arrived(error)
 
     def _arrived(self, place: PlaceInAnswer, outcome: Outcome) -> None:

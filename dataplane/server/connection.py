@@ -150,9 +150,13 @@ class ClientConnection:
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port} on {self.listener}"
 
+    def has_proved_to_be(self, broker_id: int) -> bool:
+        """Whether the peer is this broker."""
+        return self.node is not None and self.node.node_id == broker_id
+
     def is_broker(self, broker_id: int) -> bool:
-        """Whether the peer has proved to be this broker; that it was not is logged once."""
-        if self.node is not None and self.node.node_id == broker_id:
+        """`has_proved_to_be`, for what is refused otherwise: that it was not is logged once."""
+        if self.has_proved_to_be(broker_id):
             return True
         if not self._false_claim_logged:
             self._false_claim_logged = True

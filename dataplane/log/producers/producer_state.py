@@ -208,7 +208,7 @@ class ProducerStates:
         expected = _next_sequence(entry, epoch)
         if expected is None:
             refused_epoch, refused_first = self._refused.get(header.producer_id, (epoch, first))
-            expected = refused_first if refused_epoch == epoch else first
+            expected = refused_first if refused_epoch == epoch and _is_behind(first, refused_first) else first
         if first != expected:
             if _repeats_ended_transaction(entry, header, expected):
                 raise _of_ended_transaction(header)
@@ -230,11 +230,13 @@ class ProducerStates:
         producer_id, epoch = header.producer_id, header.producer_epoch
         if producer_id == NO_PRODUCER_ID or _next_sequence(self._entries.get(producer_id), epoch) is not None:
             return
-        if self._refused.get(producer_id, (-1, 0))[0] >= epoch:
-            return
+        first = header.base_sequence
+        refused_epoch, refused_first = self._refused.pop(producer_id, (epoch, first))
+        if refused_epoch > epoch or (refused_epoch == epoch and _is_behind(first, refused_first)):
+            epoch, first = refused_epoch, refused_first
         if len(self._refused) >= REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
-        self._refused[producer_id] = epoch, header.base_sequence
+        self._refused[producer_id] = epoch, first
 
     def record(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
         """Note an appended batch; the caller has checked it, or read it from a log that was. Markers are for
@@ -344,12 +346,17 @@ def _next_sequence(entry: ProducerEntry | None, epoch: int) -> int | None:
     return entry.next_sequence if epoch == entry.producer_epoch else 0
 
 
+def _is_behind(sequence: int, other: int) -> bool:
+    """Whether a producer gives `sequence` after `other`, perhaps after it has begun at 0 again."""
+    return 0 < (sequence - other) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+
+
 def _repeats_ended_transaction(entry: ProducerEntry | None, header: BatchHeader, expected: int) -> bool:
     """Whether the first batch of a transaction begins with a sequence that one before it has used."""
     if entry is None or not entry.batches or header.producer_epoch != entry.producer_epoch:
         return False
     begins = header.is_transactional and entry.transaction_first_offset == NO_OFFSET
-    return begins and 0 < (expected - header.base_sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+    return begins and _is_behind(expected, header.base_sequence)
 
 
 def _of_ended_transaction(header: BatchHeader) -> KafkaError:

@@ -331,6 +331,8 @@ class Partition:
         """
         leader = self.leader
         if leader is None:
+            # Before its producer's next batch comes, this replica may hear that it leads.
+            self.log.refused_for_now(batches)
             leader = self.leading()
         if required_acks == -1 and leader.under_min_in_sync:
             original = self.log.original_of(batches)

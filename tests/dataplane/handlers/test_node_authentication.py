@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -150,23 +150,43 @@ async def test_tools_that_debug_read_as_consumers(cluster: BrokersOverSockets, r
         assert b"on two disks" not in bytes(part.records)
 
 
-async def offsets_asked_as(client: RawConnection, replica_id: int) -> Sequence[int]:
+async def end_of_epoch_asked_as(client: RawConnection, replica_id: int) -> int:
+    asked = [OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0)])]
+    ended = await client.call(OffsetForLeaderEpochRequest(replica_id=replica_id, topics=asked), 4)
+    return ended.topics[0].partitions[0].error_code
+
+
+async def test_ends_of_epochs_are_told_to_consumers_and_to_proven_brokers(cluster: BrokersOverSockets) -> None:
+    async with RawConnection(cluster[LEADER].port) as client:
+        for consumer in (-1, -2):
+            assert await end_of_epoch_asked_as(client, consumer) == 0
+        assert await end_of_epoch_asked_as(client, POSING_AS) == REFUSED
+        await prove(client, credentials(POSING_AS))
+        assert await end_of_epoch_asked_as(client, POSING_AS) == 0
+        assert await end_of_epoch_asked_as(client, OTHER) == REFUSED
+
+
+async def latest_asked_as(client: RawConnection, replica_id: int) -> tuple[int, int]:
     wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
     topics = [ListOffsetsTopic(name="t", partitions=[wanted])]
     listed = await client.call(ListOffsetsRequest(replica_id=replica_id, topics=topics), 7)
-    asked = [OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0)])]
-    ended = await client.call(OffsetForLeaderEpochRequest(replica_id=replica_id, topics=asked), 4)
-    return [listed.topics[0].partitions[0].error_code, ended.topics[0].partitions[0].error_code]
+    (answer,) = listed.topics[0].partitions
+    return answer.error_code, answer.offset
 
 
-async def test_offsets_are_told_to_consumers_and_to_proven_brokers(cluster: BrokersOverSockets) -> None:
+async def test_who_has_not_proved_its_replica_id_is_told_the_offsets_of_a_consumer(
+    cluster: BrokersOverSockets, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The consumers of kafka-python 3 send replica id 0."""
+    high_watermark, log_end = (0, 1), (0, 2)
     async with RawConnection(cluster[LEADER].port) as client:
-        for consumer in (-1, -2):
-            assert await offsets_asked_as(client, consumer) == [0, 0]
-        assert await offsets_asked_as(client, POSING_AS) == [REFUSED, REFUSED]
+        assert (await client.produce(b"on one disk", acks=1)).error_code == 0
+        for replica_id in (-1, 0, POSING_AS):
+            assert await latest_asked_as(client, replica_id) == high_watermark
+        assert "refused" not in caplog.text
         await prove(client, credentials(POSING_AS))
-        assert await offsets_asked_as(client, POSING_AS) == [0, 0]
-        assert await offsets_asked_as(client, OTHER) == [REFUSED, REFUSED]
+        assert await latest_asked_as(client, POSING_AS) == log_end
+        assert await latest_asked_as(client, OTHER) == high_watermark
 
 
 async def test_a_recorded_exchange_opens_no_second_connection(

@@ -183,6 +183,19 @@ def test_a_transaction_does_not_begin_with_sequences_of_the_one_before() -> None
     assert states.original_of(_in_transaction((9, 0, 3), 1)) is None
 
 
+def test_a_batch_before_one_that_was_refused_begins_an_unknown_producer() -> None:
+    """A client that changes to another leader may hear only there that a batch it sent before was refused, too."""
+    states = ProducerStates()
+    states.will_come_again(_header((9, 3, 18), 2))
+    assert states.original_of(_header((9, 3, 0), 18)) is None
+    assert states.original_of(_header((9, 3, 2**31 - 18), 18)) is None, "sequences begin at 0 again"
+    states.will_come_again(_header((9, 3, 0), 18))
+    with pytest.raises(KafkaError) as caught:
+        states.original_of(_header((9, 3, 18), 2))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.original_of(_header((9, 3, 0), 18)) is None
+
+
 def test_batches_behind_one_that_was_refused_do_not_follow_a_marker_alone() -> None:
     states = ProducerStates()
     _end_transaction(states, 9, 0, offset=12)

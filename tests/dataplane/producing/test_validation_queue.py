@@ -317,6 +317,19 @@ async def test_what_waits_is_bounded(tmp_path: Path) -> None:
             assert codes[:3] == [0, 0, 0]
 
 
+async def test_what_was_sent_behind_a_first_batch_without_room_does_not_overtake_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.store_as("zstd")
+        with mock.patch.object(validation_queue, "_HELD_BYTES_MAX", 200_000):
+            for number, size in enumerate((300_000, 1_000)):
+                bench.send(batch(number, size, Compression.NONE))
+            codes = [(await bench.answer())[0].error_code for _ in range(2)]
+        assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+        for number, size in enumerate((300_000, 1_000)):
+            bench.send(batch(number, size, Compression.NONE))
+            assert (await bench.answer())[0].base_offset == 2 * number
+
+
 def test_levels() -> None:
     config = LogConfig.from_properties({"compression.type": "zstd", "compression.zstd.level": "7"})
     assert config.stored_compression == StoredCompression(Compression.ZSTD, 7)

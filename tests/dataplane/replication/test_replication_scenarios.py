@@ -417,6 +417,36 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_pa
     assert leader.values() == [b"first", b"second"]
 
 
+def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_new_leader(tmp_path: Path) -> None:
+    """The first comes before the broker has heard that it leads, the second after that."""
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    new_leader = cluster[2]
+    with pytest.raises(KafkaError) as refused:
+        new_leader.produce(b"first", producer=(7, 0, 0))
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.elect(2)
+    with pytest.raises(KafkaError) as refused:
+        new_leader.produce(b"second", producer=(7, 0, 1))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    new_leader.produce(b"first", producer=(7, 0, 0))
+    new_leader.produce(b"second", producer=(7, 0, 1))
+    assert new_leader.values() == [b"first", b"second"]
+
+
+def test_a_batch_that_another_leader_has_appended_holds_nothing_back(tmp_path: Path) -> None:
+    """It was sent to a follower first, which leads only after it has copied it."""
+    cluster = Cluster(tmp_path)
+    cluster.elect(1)
+    with pytest.raises(KafkaError):
+        cluster[2].produce(b"first", producer=(7, 0, 0))
+    cluster[1].produce(b"first", producer=(7, 0, 0))
+    cluster.sync(1, 2, 3)
+    cluster.elect(2)
+    cluster[2].produce(b"second", producer=(7, 0, 1))
+    assert cluster[2].values() == [b"first", b"second"]
+
+
 def test_a_batch_that_could_never_be_appended_holds_nothing_back(tmp_path: Path) -> None:
     cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1, isr=(1,))
