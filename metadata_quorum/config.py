@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
-from ..protocol.handshake import MIN_SECRET_BYTES
+from ..protocol.handshake import MIN_SECRET_BYTES, LinkSecurity
 
 QUORUM_SIZES = (1, 3, 5)
 
@@ -17,7 +17,7 @@ class QuorumNodeConfig:
 
     node_id: int
     cluster_id: str
-    secret: bytes
+    security: LinkSecurity
     #: node id -> (host, port), this node included
     voters: Mapping[int, tuple[str, int]]
     directory: Path
@@ -45,7 +45,7 @@ class QuorumNodeConfig:
         """Reads Kafka's properties.
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
-        cluster.secret.file, metadata.log.dir or else the first of log.dirs,
+        cluster.secret.file, cluster.link.encryption, metadata.log.dir or else the first of log.dirs,
         metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms,
         leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
         auto.leader.rebalance.enable, transactional.id.expiration.ms,
@@ -70,7 +70,7 @@ class QuorumNodeConfig:
         return QuorumNodeConfig(
             node_id=node_id,
             cluster_id=_required(properties, "cluster.id"),
-            secret=read_secret(Path(_required(properties, "cluster.secret.file"))),
+            security=_security(properties),
             voters=voters,
             directory=Path(data_dir.strip()),
             listen_host=host,
@@ -110,6 +110,13 @@ def parse_voters(text: str) -> Mapping[int, tuple[str, int]]:
     if len(voters) not in QUORUM_SIZES:
         raise ConfigError(f"controller.quorum.voters has {len(voters)} nodes: a quorum has 1, 3 or 5")
     return MappingProxyType(voters)
+
+
+def _security(properties: Mapping[str, str]) -> LinkSecurity:
+    return LinkSecurity(
+        read_secret(Path(_required(properties, "cluster.secret.file"))),
+        requires_encryption=properties.get("cluster.link.encryption", "").strip() == "required",
+    )
 
 
 def read_secret(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""An authenticated connection on the event loop: handshake, frames, bounded buffers, back-pressure.
+"""An authenticated and encrypted connection on the event loop: handshake, frames, bounded buffers, back-pressure.
 
 A :class:`Link` is the asyncio side of :mod:`ottla.protocol.handshake` and :mod:`ottla.protocol.frames`. It
 speaks to a :class:`LinkHandler` once the handshake is done; until then the other end gets one deadline and
@@ -18,10 +18,11 @@ from ..network.dialing import connected_socket
 from ..network.tcp_timeout import set_tcp_timeout
 from ..protocol.frames import Buffer, Channel, FrameError
 from ..protocol.handshake import (
-    NONCE_BYTES,
+    CHANCE_BYTES,
     ClientHandshake,
     HandshakeError,
     Identity,
+    LinkSecurity,
     Peer,
     Role,
     ServerHandshake,
@@ -208,10 +209,21 @@ class Link(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._channel = self._handshake.channel
+        if not self._handshake.encrypted:
+            self._warn_unencrypted()
         self._handler = self._choose_handler(self)
         if self._handler is None:
             self.close(f"node {self.peer.node_id} is not expected here")
         return self._handshake.leftover
+
+    def _warn_unencrypted(self) -> None:
+        logger.warning(
+            "the link with node %d (%s) at %s is not encrypted, as that node has an older version. Once all nodes are "
+            "upgraded, set cluster.link.encryption=required",
+            self.peer.node_id,
+            self.peer.role.name,
+            self.remote_address,
+        )
 
     def _deliver(self, payloads: list[bytes]) -> None:
         for payload in payloads:
@@ -254,13 +266,13 @@ class Link(asyncio.Protocol):
 
 
 def server_link(
-    secret: bytes,
+    security: LinkSecurity,
     identity: Identity,
     choose_handler: Callable[[Link], LinkHandler | None],
     limits: LinkLimits = LinkLimits(),
 ) -> Link:
     """An accepting link: a protocol factory for ``loop.create_server``."""
-    handshake = ServerHandshake(secret, identity, os.urandom(NONCE_BYTES), limits.payload_bytes_max)
+    handshake = ServerHandshake(security, identity, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
     return Link(handshake, choose_handler, limits)
 
 
@@ -268,7 +280,7 @@ async def dial(
     host: str,
     port: int,
     *,
-    secret: bytes,
+    security: LinkSecurity,
     identity: Identity,
     role: Role,
     choose_handler: Callable[[Link], LinkHandler | None],
@@ -287,7 +299,7 @@ async def dial(
             ready.set_result(None)
         return handler
 
-    handshake = ClientHandshake(secret, identity, role, os.urandom(NONCE_BYTES), limits.payload_bytes_max)
+    handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
     sock = await connected_socket(host, port)
     _, link = await loop.create_connection(lambda: Link(handshake, choose, limits), sock=sock)
     try:

@@ -60,7 +60,7 @@ class QuorumNode:
                 node_id=config.node_id,
                 peers=config.voters,
                 directory=config.directory,
-                secret=config.secret,
+                security=config.security,
                 cluster_id=config.cluster_id,
                 machine_factory=MACHINE_FACTORY,
                 replace_empty=config.replace_empty,
@@ -88,7 +88,7 @@ class QuorumNode:
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
         )
-        seal = DatagramSeal(config.secret, config.cluster_id)
+        seal = DatagramSeal(config.security.secret, config.cluster_id)
         self.probes = BrokerProbes(seal, self.duties, lambda: self.machine.image)
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
@@ -130,7 +130,7 @@ class QuorumNode:
         self.server = QuorumServer(
             config.listen_host,
             config.listen_port,
-            config.secret,
+            config.security,
             self.raft.identity,
             {Role.RAFT: self.raft.adopt, Role.BROKER: self.sessions.accept},
             signs_of_life.datagram,

@@ -15,7 +15,7 @@ from typing import Literal, cast
 import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
-from ..protocol.handshake import Identity, Role
+from ..protocol.handshake import Identity, LinkSecurity, Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, InvalidDatagram
 from .link import Link, LinkHandler, LinkLimits, server_link
 
@@ -37,7 +37,7 @@ class QuorumServer:
         self,
         host: str,
         port: int,
-        secret: bytes,
+        security: LinkSecurity,
         identity: Identity,
         handlers: dict[Role, Callable[[Link], LinkHandler | None]],
         on_heartbeat: Callable[[DatagramHeartbeat], bool],
@@ -48,7 +48,7 @@ class QuorumServer:
         """`on_heartbeat` is called with what is authentic, and says whether to answer."""
         self._host = host
         self._port = port
-        self._secret = secret
+        self._security = security
         self._identity = identity
         self._handlers = handlers
         self._on_heartbeat = on_heartbeat
@@ -97,7 +97,7 @@ class QuorumServer:
     def _accept(self) -> asyncio.Protocol:
         if len(self._strangers) >= self._strangers_max:
             return _Refusal()
-        link = server_link(self._secret, self._identity, self._welcome, self._limits)
+        link = server_link(self._security, self._identity, self._welcome, self._limits)
         self._strangers[link] = None
         link.closed.add_done_callback(lambda closed: self._forget(link, closed.result()))
         return link
@@ -114,7 +114,7 @@ class QuorumServer:
         return self._handlers[link.peer.role](link)
 
     async def _read_datagrams(self, datagrams: DatagramServer) -> None:
-        seal = DatagramSeal(self._secret, self._identity.cluster_id)
+        seal = DatagramSeal(self._security.secret, self._identity.cluster_id)
         while True:
             try:
                 data, sender = await datagrams.recv()

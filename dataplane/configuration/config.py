@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
-from ...protocol.handshake import MIN_SECRET_BYTES
+from ...protocol.handshake import MIN_SECRET_BYTES, LinkSecurity
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
@@ -53,7 +53,7 @@ class QuorumConfig:
     """How this broker finds and stays in touch with the metadata quorum."""
 
     voters: Mapping[int, tuple[str, int]]
-    secret: bytes
+    security: LinkSecurity
     session_timeout_ms: int = 3000
     heartbeat_interval_ms: int = 500
     controlled_shutdown_timeout_ms: int = 30_000
@@ -265,7 +265,7 @@ def _quorum(read: _Reader) -> QuorumConfig:
         )
     return QuorumConfig(
         voters=MappingProxyType(voters),
-        secret=secret,
+        security=LinkSecurity(secret, read.text("cluster.link.encryption", "preferred") == "required"),
         session_timeout_ms=read.number("broker.session.timeout.ms"),
         heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms"),
         controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms"),

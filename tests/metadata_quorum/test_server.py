@@ -12,7 +12,7 @@ import uvloop
 from ottla.metadata_quorum import server
 from ottla.metadata_quorum.link import Link, LinkLimits, dial
 from ottla.metadata_quorum.server import AddressInUse, QuorumServer
-from ottla.protocol.handshake import Identity, Role
+from ottla.protocol.handshake import Identity, LinkSecurity, Role
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
 
 SECRET = b"s" * 32
@@ -47,7 +47,7 @@ class Node:
         self.server = QuorumServer(
             "127.0.0.1",
             0,
-            SECRET,
+            LinkSecurity(SECRET),
             SERVER,
             {Role.RAFT: lambda link: self.peers, Role.BROKER: lambda link: self.brokers},
             self._heard,
@@ -70,7 +70,7 @@ class Node:
         return await dial(
             "127.0.0.1",
             self.server.port,
-            secret=secret,
+            security=LinkSecurity(secret),
             identity=CLIENT,
             role=role,
             choose_handler=lambda _: handler,

@@ -12,6 +12,7 @@ from pathlib import Path
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
+from ottla.protocol.handshake import LinkSecurity
 from ottla.protocol.messages.metadata_records import BrokerListener
 
 SECRET = b"secret of a test cluster, 32 byte"
@@ -65,7 +66,7 @@ class Cluster:
         return QuorumNodeConfig(
             node_id=node_id,
             cluster_id=CLUSTER_ID,
-            secret=SECRET,
+            security=LinkSecurity(SECRET),
             voters=self.voters,
             directory=self._folder / f"quorum-{node_id}",
             listen_host=host,
@@ -96,7 +97,7 @@ class Cluster:
         return QuorumSessionConfig(
             broker_id=broker_id,
             cluster_id=CLUSTER_ID,
-            secret=SECRET,
+            security=LinkSecurity(SECRET),
             voters=self.voters,
             incarnation=incarnation or os.urandom(16),
             listeners=(BrokerListener(name="PLAINTEXT", host="127.0.0.1", port=9092),),
