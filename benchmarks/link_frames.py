@@ -23,11 +23,12 @@ from ottla.protocol.handshake import (
     Role,
     ServerHandshake,
 )
+from ottla.protocol.node_secrets import Secrets
 
 SIZES = (0, 50, 200, 1000, 10_000, 100_000, 1_000_000)
 ROUNDS = 7
 ROUND_S = 0.1
-SECURITY = LinkSecurity(b"only for this benchmark")
+SECURITY = LinkSecurity(Secrets((b"only for this benchmark",)))
 
 
 def frame_us(kind: type[EncryptedChannel] | type[TaggedChannel], size: int) -> float:

@@ -18,6 +18,7 @@ from ..protocol.handshake import (
     Role,
 )
 from ..protocol.messages.quorum_session import LeaderChanged, decode_session_message
+from ..protocol.node_secrets import Secrets
 from .layout import ClusterLayout, Member
 from .ports import HOST
 
@@ -37,7 +38,7 @@ class QuorumAnswer:
 
 def ask_quorum(layout: ClusterLayout) -> list[QuorumAnswer]:
     """What every quorum node of a local cluster says, in the order of their ids."""
-    security = LinkSecurity(layout.secret_file.read_bytes().strip())
+    security = LinkSecurity(Secrets.parse(layout.secret_file.read_bytes()))
     return [_ask(member, security, layout.cluster_id) for member in layout.quorum]
 
 

@@ -1,12 +1,16 @@
 """A quorum node's configuration: Kafka's property names, as one frozen, typed object."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
-from ..protocol.handshake import MIN_SECRET_BYTES, LinkSecurity
+from ..protocol.handshake import LinkSecurity
+from ..protocol.node_secrets import read_secrets
+
+logger = logging.getLogger(__name__)
 
 QUORUM_SIZES = (1, 3, 5)
 
@@ -45,7 +49,8 @@ class QuorumNodeConfig:
         """Reads Kafka's properties.
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
-        cluster.secret.file, cluster.link.encryption, metadata.log.dir or else the first of log.dirs,
+        cluster.secret.file, quorum.secret.file, cluster.link.encryption, metadata.log.dir or else the first of
+        log.dirs,
         metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms,
         leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
         auto.leader.rebalance.enable, transactional.id.expiration.ms,
@@ -113,23 +118,19 @@ def parse_voters(text: str) -> Mapping[int, tuple[str, int]]:
 
 
 def _security(properties: Mapping[str, str]) -> LinkSecurity:
-    return LinkSecurity(
-        read_secret(Path(_required(properties, "cluster.secret.file"))),
-        requires_encryption=properties.get("cluster.link.encryption", "").strip() == "required",
-    )
-
-
-def read_secret(path: Path) -> bytes:
-    """The cluster secret: the file's content without surrounding white space. Raises ConfigError."""
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"cluster.secret.file: cannot read {path}: {error.strerror}") from None
-    if len(secret) < MIN_SECRET_BYTES:
-        raise ConfigError(
-            f"cluster.secret.file: {path} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
+    cluster = read_secrets("cluster.secret.file", _required(properties, "cluster.secret.file"))
+    quorum_file = properties.get("quorum.secret.file", "").strip()
+    if not quorum_file:
+        logger.warning(
+            "there is no quorum.secret.file, so every broker holds the secret of the quorum: a stolen broker could vote"
         )
-    return secret
+    quorum = read_secrets("quorum.secret.file", quorum_file) if quorum_file else None
+    if quorum is not None and set(quorum.accepted) <= set(cluster.accepted):
+        logger.warning(
+            "quorum.secret.file holds nothing but secrets that brokers have: a stolen broker could vote"
+        )
+    requires_encryption = properties.get("cluster.link.encryption", "").strip() == "required"
+    return LinkSecurity(cluster, quorum, requires_encryption)
 
 
 def _listen_address(properties: Mapping[str, str], voter: tuple[str, int]) -> tuple[str, int]:

@@ -88,7 +88,7 @@ class QuorumNode:
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
         )
-        seal = DatagramSeal(config.security.secret, config.cluster_id)
+        seal = DatagramSeal(config.security.cluster.first, config.cluster_id)
         self.probes = BrokerProbes(seal, self.duties, lambda: self.machine.image)
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)

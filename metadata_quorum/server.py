@@ -114,7 +114,7 @@ class QuorumServer:
         return self._handlers[link.peer.role](link)
 
     async def _read_datagrams(self, datagrams: DatagramServer) -> None:
-        seal = DatagramSeal(self._security.secret, self._identity.cluster_id)
+        seal = DatagramSeal(self._security.cluster.first, self._identity.cluster_id)
         while True:
             try:
                 data, sender = await datagrams.recv()

@@ -2,7 +2,7 @@
 
 Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
 quorum hears of dead brokers faster; `broker.fenced.linger.ms`, `cluster.id`, `cluster.secret.file`,
-`cluster.link.encryption`, `metrics.listener` and `log.verify.bytes.per.second` are our own.
+`quorum.secret.file`, `cluster.link.encryption`, `metrics.listener` and `log.verify.bytes.per.second` are our own.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ _NODE_TABLE = (
     _node("controller.quorum.voters", _NODE, _LIST, None, "id@host:port of each quorum node."),
     _node("cluster.id", _NODE, _S, None, "The cluster that this node belongs to."),
     _node("cluster.secret.file", _NODE, _S, None, "File with the secret that all nodes share."),
+    _node("quorum.secret.file", _QUORUM, _S, None,
+          "File with the secret of quorum nodes alone, which brokers must not have; without it the cluster's serves."),
     ConfigKey("cluster.link.encryption", _S, "preferred",
               "Links of quorum nodes with each other and with brokers: encrypted unless the other node has an older "
               "version (preferred), or always, which refuses such nodes (required).", _NODE,

@@ -1,6 +1,6 @@
 """The handshake that opens every connection between our own processes.
 
-Both ends prove that they hold the cluster secret, and say who they are, before either believes a byte:
+Both ends prove that they hold the secret of the connection's role, and say who they are, before either believes a byte:
 
 1. server -> client  hello: magic, version, server nonce
 2. client -> server  role, node id, directory id, cluster id, client nonce, client key, proof
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hmac
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b, sha256
 
@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from .frames import MAX_PAYLOAD_BYTES, Buffer, Channel, EncryptedChannel, TaggedChannel
+from .node_secrets import MIN_SECRET_BYTES, Secrets
 
 MAGIC = b"OTTL"
 VERSION = 1
@@ -44,7 +45,6 @@ PROOF_BYTES = 32
 DIRECTORY_ID_BYTES = 16
 MAX_MESSAGE_BYTES = 512
 MAX_CLUSTER_ID_BYTES = 128
-MIN_SECRET_BYTES = 16
 
 _ENCRYPTS = b"encrypts"
 """The end of the nonce of a server that speaks version 2. The other 24 bytes are random."""
@@ -102,15 +102,21 @@ class Identity:
 class LinkSecurity:
     """How a node protects its links. Raises :class:`ValueError` for a secret that is too short."""
 
-    secret: bytes = field(repr=False)
+    cluster: Secrets
+    """What all nodes share. Whoever holds it may be a broker."""
+    quorum: Secrets | None = None
+    """What quorum nodes alone share: without it nobody has the role RAFT. None: the cluster's serve for both."""
     requires_encryption: bool = False
     """Nodes that speak version 1 only are refused, as clients and as servers."""
 
     def __post_init__(self) -> None:
-        if len(self.secret) < MIN_SECRET_BYTES:
-            raise ValueError(
-                f"cluster secret has {len(self.secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
-            )
+        for secret in (*self.cluster.accepted, *(self.quorum.accepted if self.quorum else ())):
+            if len(secret) < MIN_SECRET_BYTES:
+                raise ValueError(f"a secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed")
+
+    def of(self, role: Role) -> Secrets:
+        """The secrets of a role."""
+        return self.quorum if role is Role.RAFT and self.quorum is not None else self.cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,8 @@ class _Handshake:
         if len(chance) != CHANCE_BYTES:
             raise ValueError(f"{len(chance)} random bytes were given, there must be {CHANCE_BYTES}")
         self._security = security
+        self._secret = b""
+        """Of this connection: once it is clear which role it has, and what the client uses."""
         self._identity = identity
         self._nonce = chance[:NONCE_BYTES]
         self._key_chance = chance[NONCE_BYTES:]
@@ -198,7 +206,7 @@ class _Handshake:
         raise NotImplementedError
 
     def _proof(self, label: bytes) -> bytes:
-        return hmac.digest(self._security.secret, label + bytes(self._transcript), sha256)
+        return hmac.digest(self._secret, label + bytes(self._transcript), sha256)
 
     def _say(self, body: bytes, label: bytes) -> bytes:
         """Add ``body`` to the transcript; the message for it, proof included."""
@@ -207,13 +215,23 @@ class _Handshake:
 
     def _hear(self, body: bytes, label: bytes) -> bytes:
         """The body without its proof, which is checked against the transcript."""
-        if len(body) < PROOF_BYTES:
+        if len(body) < _IDENTITY.size + PROOF_BYTES:
             raise HandshakeError(f"handshake message of {len(body)} bytes is too short")
         said, proof = body[:-PROOF_BYTES], body[-PROOF_BYTES:]
         self._transcript += said
-        if not hmac.compare_digest(proof, self._proof(label)):
-            raise HandshakeError("the other end does not hold this cluster's secret")
-        return said
+        for secret in self._candidates(said):
+            self._secret = secret
+            if hmac.compare_digest(proof, self._proof(label)):
+                return said
+        raise HandshakeError(self._stranger(said))
+
+    def _candidates(self, said: bytes) -> tuple[bytes, ...]:
+        """The secrets that the other end may have used."""
+        raise NotImplementedError
+
+    def _stranger(self, said: bytes) -> str:
+        """Why the other end gets nowhere that has used none of them."""
+        raise NotImplementedError
 
     def _private_key(self) -> X25519PrivateKey:
         # Made when it is needed: that takes its time, which a server spends on nobody who has not proved himself.
@@ -228,7 +246,7 @@ class _Handshake:
         except ValueError:
             raise HandshakeError("the other end sent a key that agrees on nothing") from None
         said = sha256(self._transcript).digest()
-        salt = hmac.digest(self._security.secret, b"keys of frames" + said, sha256)
+        salt = hmac.digest(self._secret, b"keys of frames" + said, sha256)
         keys = HKDF(SHA256(), 3 * KEY_BYTES, salt, b"ottla link, version 2").derive(agreed)
         to_server, to_client, derivation = keys[:32], keys[32:64], keys[64:]
         sending, receiving = (to_server, to_client) if is_client else (to_client, to_server)
@@ -237,7 +255,7 @@ class _Handshake:
     def _tag_only(self, client_nonce: bytes, server_nonce: bytes, *, is_client: bool) -> None:
         material = client_nonce + server_nonce
         to_server, to_client, derivation = (
-            blake2b(hmac.digest(self._security.secret, label + material, sha256), digest_size=32).digest()
+            blake2b(hmac.digest(self._secret, label + material, sha256), digest_size=32).digest()
             for label in (b"client to server", b"server to client", b"derivation")
         )
         sending, receiving = (to_server, to_client) if is_client else (to_client, to_server)
@@ -267,6 +285,18 @@ class ServerHandshake(_Handshake):
         body = _HELLO.pack(MAGIC, VERSION, self._nonce)
         self._transcript += body
         return _message(body)
+
+    def _candidates(self, said: bytes) -> tuple[bytes, ...]:
+        is_raft = said[0] & ~_ASKS_FOR_ENCRYPTION == Role.RAFT
+        return self._security.of(Role.RAFT if is_raft else Role.BROKER).accepted
+
+    def _stranger(self, said: bytes) -> str:
+        if said[0] & ~_ASKS_FOR_ENCRYPTION == Role.RAFT and self._security.quorum is not None:
+            return (
+                "the other end claims to be a quorum node and does not hold the secret of this quorum "
+                "(quorum.secret.file)"
+            )
+        return "the other end does not hold this cluster's secret (cluster.secret.file)"
 
     def _step(self, body: bytes) -> bytes:
         asked = _parse_client(self._hear(body, b"client"))
@@ -306,8 +336,15 @@ class ClientHandshake(_Handshake):
         """``chance``: :data:`CHANCE_BYTES` random bytes, drawn anew for each connection."""
         super().__init__(security, identity, chance, max_payload_bytes)
         self._role = role
+        self._secret = security.of(role).first
         self._server_nonce: bytes | None = None
         self._server_encrypts = False
+
+    def _candidates(self, said: bytes) -> tuple[bytes, ...]:
+        return (self._secret,)
+
+    def _stranger(self, said: bytes) -> str:
+        return "the other end does not hold this cluster's secret"
 
     def _step(self, body: bytes) -> bytes:
         if self._server_nonce is None:

@@ -216,6 +216,8 @@ def yaml_blocks() -> list[str]:
 def test_the_examples_of_files_are_usable(block: str, node: dict[str, str], tmp_path: Path) -> None:
     settings = parse_yaml(block, tmp_path / "example.yaml")
     settings["cluster.secret.file"] = node["cluster.secret.file"]
+    if "quorum.secret.file" in settings:
+        settings["quorum.secret.file"] = node["cluster.secret.file"]
     if settings["process.roles"] == "broker":
         assert check_properties(settings, Scope.BROKER) == []
         BrokerConfig.from_properties(settings)

@@ -96,7 +96,7 @@ class QuorumSession:
         self._followed: QuorumLink | None = None
         self._term = -1
         self._heartbeats = HeartbeatThread(
-            DatagramSeal(config.security.secret, config.cluster_id),
+            DatagramSeal(config.security.cluster.first, config.cluster_id),
             config.broker_id,
             config.incarnation,
             config.heartbeat_host,

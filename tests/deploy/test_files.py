@@ -44,6 +44,8 @@ def test_nodes_accept_the_annotated_settings(role: str, secret: Path) -> None:
     settings = read_settings(DEPLOY / f"config/{role}.yaml")
     assert check_properties(settings, Scope.QUORUM if role == "quorum" else Scope.BROKER) == []
     settings["cluster.secret.file"] = str(secret)
+    if role == "quorum":
+        settings["quorum.secret.file"] = str(secret)
     config = QuorumNodeConfig if role == "quorum" else BrokerConfig
     assert config.from_properties(settings).cluster_id == "production"
 

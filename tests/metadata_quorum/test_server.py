@@ -12,10 +12,13 @@ import uvloop
 from ottla.metadata_quorum import server
 from ottla.metadata_quorum.link import Link, LinkLimits, dial
 from ottla.metadata_quorum.server import AddressInUse, QuorumServer
-from ottla.protocol.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.handshake import CHANCE_BYTES, ClientHandshake, Identity, LinkSecurity, Role
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
+from ottla.protocol.node_secrets import Secrets
+from tests.protocol.version_one import OldClient
 
 SECRET = b"s" * 32
+SECURITY = LinkSecurity(Secrets((SECRET,)))
 SERVER = Identity(101, b"d" * 16, "cluster")
 CLIENT = Identity(1, b"i" * 16, "cluster")
 
@@ -40,14 +43,19 @@ class Recorder:
 class Node:
     """A listening server with recorders behind it."""
 
-    def __init__(self, timeout_ms: int = 3000, strangers_max: int = 256) -> None:
+    def __init__(
+        self,
+        timeout_ms: int = 3000,
+        strangers_max: int = 256,
+        security: LinkSecurity = SECURITY,
+    ) -> None:
         self.brokers, self.peers = Recorder(), Recorder()
         self.heartbeats: list[DatagramHeartbeat] = []
         self.answers = False
         self.server = QuorumServer(
             "127.0.0.1",
             0,
-            LinkSecurity(SECRET),
+            security,
             SERVER,
             {Role.RAFT: lambda link: self.peers, Role.BROKER: lambda link: self.brokers},
             self._heard,
@@ -70,7 +78,7 @@ class Node:
         return await dial(
             "127.0.0.1",
             self.server.port,
-            security=LinkSecurity(secret),
+            security=LinkSecurity(Secrets((secret,))),
             identity=CLIENT,
             role=role,
             choose_handler=lambda _: handler,
@@ -167,6 +175,60 @@ def test_a_wrong_secret_is_refused() -> None:
             await until(lambda: node.server.strangers == 0)
 
     uvloop.run(scenario())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_stolen_broker_does_not_vote(version: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It has the cluster's secret, and all else that it needs to pass for quorum node 102."""
+    stolen = LinkSecurity(Secrets((SECRET,)))
+    quorum = LinkSecurity(Secrets((SECRET,)), Secrets((b"q" * 32,)))
+
+    async def scenario() -> None:
+        async with Node(security=quorum) as node:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+            hello = await reader.readexactly(40)
+            if version == 1:
+                asked = OldClient(SECRET, Role.RAFT, b"cluster").answer(hello)
+            else:
+                voter = Identity(102, b"d" * 16, "cluster")
+                asked = ClientHandshake(stolen, voter, Role.RAFT, bytes(CHANCE_BYTES)).receive(hello)
+            writer.write(asked)
+            async with asyncio.timeout(5):
+                assert await reader.read() == b"", "not a word"
+            writer.close()
+            await until(lambda: node.server.strangers == 0)
+            assert (await node.dial(Role.BROKER, Recorder())).ready, "brokers get in as before"
+            assert node.peers.payloads == []
+
+    with caplog.at_level("INFO"):
+        uvloop.run(scenario())
+    assert "claims to be a quorum node and does not hold the secret of this quorum" in caplog.text
+
+
+def test_a_link_without_encryption_is_logged_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(*, required: bool) -> bytes:
+        security = LinkSecurity(Secrets((SECRET,)), requires_encryption=required)
+        async with Node(security=security) as node:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+            old = OldClient(SECRET, Role.BROKER, b"cluster")
+            writer.write(old.answer(await reader.readexactly(40)))
+            async with asyncio.timeout(5):
+                answer = await reader.read(500)
+            if answer:
+                writer.writelines(old.channel(answer).seal(b"heard"))
+                await until(lambda: node.brokers.payloads == [b"heard"])
+            writer.close()
+            await until(lambda: node.server.strangers == 0)
+            return answer
+
+    with caplog.at_level("INFO"):
+        assert uvloop.run(scenario(required=False)) != b""
+        assert "the link with node 2 (BROKER) at 127.0.0.1:" in caplog.text
+        assert "is not encrypted" in caplog.text
+        assert {record.levelname for record in caplog.records} == {"WARNING"}
+        caplog.clear()
+        assert uvloop.run(scenario(required=True)) == b""
+        assert "node 2 (BROKER) speaks version 1" in caplog.text
 
 
 def test_the_end_of_a_session_tells_who_ended_it() -> None:

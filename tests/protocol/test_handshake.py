@@ -17,6 +17,7 @@ from ottla.protocol.handshake import (
     Role,
     ServerHandshake,
 )
+from ottla.protocol.node_secrets import Secrets
 
 from .version_one import OldClient, OldServer, hello
 
@@ -37,8 +38,8 @@ def make(
     role: Role = Role.RAFT,
 ) -> tuple[ClientHandshake, ServerHandshake]:
     return (
-        ClientHandshake(LinkSecurity(client_secret), client, role, chance(b"n")),
-        ServerHandshake(LinkSecurity(SECRET), server, chance(b"m")),
+        ClientHandshake(LinkSecurity(Secrets((client_secret,))), client, role, chance(b"n")),
+        ServerHandshake(LinkSecurity(Secrets((SECRET,))), server, chance(b"m")),
     )
 
 
@@ -70,8 +71,8 @@ def test_the_channels_speak_to_each_other() -> None:
 def test_every_connection_has_its_own_keys() -> None:
     first_client, first_server = make()
     run(first_client, first_server)
-    second_client = ClientHandshake(LinkSecurity(SECRET), CLIENT, Role.RAFT, chance(b"o"))
-    second_server = ServerHandshake(LinkSecurity(SECRET), SERVER, chance(b"p"))
+    second_client = ClientHandshake(LinkSecurity(Secrets((SECRET,))), CLIENT, Role.RAFT, chance(b"o"))
+    second_server = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, chance(b"p"))
     run(second_client, second_server)
     assert first_client.channel.seal(b"x") != second_client.channel.seal(b"x")
 
@@ -106,8 +107,10 @@ def test_a_stranger_gets_no_answer() -> None:
 
 
 def test_a_server_without_the_secret_is_refused() -> None:
-    client = ClientHandshake(LinkSecurity(b"another secret 123"), CLIENT, Role.BROKER, chance(b"n"))
-    impostor = ServerHandshake(LinkSecurity(SECRET), SERVER, chance(b"m"))
+    client = ClientHandshake(
+        LinkSecurity(Secrets((b"another secret 123",))), CLIENT, Role.BROKER, chance(b"n")
+    )
+    impostor = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, chance(b"m"))
     client.receive(impostor.hello())
     with pytest.raises(HandshakeError, match="secret"):
         client.receive((60).to_bytes(2, "big") + bytes(60))
@@ -130,7 +133,7 @@ def test_a_node_that_does_not_know_its_cluster_learns_it() -> None:
 def test_a_recorded_answer_does_not_open_a_second_connection() -> None:
     client, server = make()
     recorded = client.receive(server.hello())
-    again = ServerHandshake(LinkSecurity(SECRET), SERVER, chance(b"q"))
+    again = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, chance(b"q"))
     again.hello()
     with pytest.raises(HandshakeError, match="secret"):
         again.receive(recorded)
@@ -174,15 +177,15 @@ def test_another_version_says_so() -> None:
 
 def test_a_short_secret_is_a_configuration_error() -> None:
     with pytest.raises(ValueError, match="at least 16"):
-        LinkSecurity(b"short")
+        LinkSecurity(Secrets((b"short",)))
 
 
 def test_who_learns_the_secret_later_cannot_read_what_was_recorded() -> None:
     """The keys depend on chance that neither end has sent."""
     frames = set()
     for hidden in (b"1", b"2"):
-        client = ClientHandshake(LinkSecurity(SECRET), CLIENT, Role.RAFT, b"n" * 32 + hidden * 32)
-        server = ServerHandshake(LinkSecurity(SECRET), SERVER, b"m" * 32 + b"s" * 32)
+        client = ClientHandshake(LinkSecurity(Secrets((SECRET,))), CLIENT, Role.RAFT, b"n" * 32 + hidden * 32)
+        server = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, b"m" * 32 + b"s" * 32)
         run(client, server)
         frames.add(b"".join(client.channel.seal(b"x")))
     assert len(frames) == 2
@@ -210,7 +213,7 @@ def test_a_server_of_an_older_version_is_asked_as_before() -> None:
 
 
 def test_where_encryption_is_required_older_versions_are_refused_at_both_ends() -> None:
-    required = LinkSecurity(SECRET, requires_encryption=True)
+    required = LinkSecurity(Secrets((SECRET,)), requires_encryption=True)
     client = ClientHandshake(required, CLIENT, Role.BROKER, chance(b"n"))
     with pytest.raises(HandshakeError, match="server speaks version 1 of") as error:
         client.receive(hello())
@@ -315,3 +318,48 @@ def test_a_stranger_costs_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 100_000
+
+
+def with_quorum_secret() -> tuple[LinkSecurity, LinkSecurity]:
+    """A broker's security, and a quorum node's."""
+    return LinkSecurity(Secrets((SECRET,))), LinkSecurity(
+        Secrets((SECRET,)), Secrets((b"of the quorum alone",))
+    )
+
+
+def test_a_broker_serves_and_is_served_without_the_secret_of_the_quorum() -> None:
+    broker, quorum = with_quorum_secret()
+    client = ClientHandshake(broker, CLIENT, Role.BROKER, chance(b"n"))
+    server = ServerHandshake(quorum, SERVER, chance(b"m"))
+    run(client, server)
+    assert server.peer.role is Role.BROKER
+
+
+def test_quorum_nodes_meet_by_their_own_secret() -> None:
+    _, quorum = with_quorum_secret()
+    client = ClientHandshake(quorum, CLIENT, Role.RAFT, chance(b"n"))
+    server = ServerHandshake(quorum, SERVER, chance(b"m"))
+    run(client, server)
+    assert server.peer.role is Role.RAFT
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_broker_does_not_get_in_as_a_quorum_node(old: bool) -> None:
+    broker, quorum = with_quorum_secret()
+    server = ServerHandshake(quorum, SERVER, chance(b"m"))
+    if old:
+        asked = OldClient(SECRET, Role.RAFT).answer(server.hello())
+    else:
+        asked = ClientHandshake(broker, CLIENT, Role.RAFT, chance(b"n")).receive(server.hello())
+    with pytest.raises(HandshakeError, match=r"claims to be a quorum node .*quorum\.secret\.file") as error:
+        server.receive(asked)
+    assert error.value.reply == b""
+    assert not server.done
+
+
+def test_a_broker_does_not_pass_for_the_server_of_a_quorum_node() -> None:
+    broker, quorum = with_quorum_secret()
+    client = ClientHandshake(quorum, CLIENT, Role.RAFT, chance(b"n"))
+    impostor = ServerHandshake(broker, SERVER, chance(b"m"))
+    with pytest.raises(HandshakeError, match="secret"):
+        impostor.receive(client.receive(impostor.hello()))

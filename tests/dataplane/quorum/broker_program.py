@@ -8,6 +8,7 @@ import uvloop
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.protocol.handshake import LinkSecurity
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"secret of a test cluster, 32 byte"
 
@@ -22,7 +23,7 @@ async def main() -> None:
         QuorumSessionConfig(
             broker_id=int(sys.argv[1]),
             cluster_id="test-cluster",
-            security=LinkSecurity(SECRET),
+            security=LinkSecurity(Secrets((SECRET,))),
             voters=voters,
             incarnation=os.urandom(16),
             listeners=(),

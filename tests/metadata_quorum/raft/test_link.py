@@ -9,6 +9,7 @@ import pytest
 
 from ottla.metadata_quorum.link import Link, LinkHandler, LinkLimits, dial, server_link
 from ottla.protocol.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"a secret of the cluster"
 SERVER = Identity(1, b"s" * 16, "c")
@@ -43,7 +44,7 @@ async def serving(
     links: list[Link] = []
 
     def factory() -> Link:
-        links.append(server_link(LinkSecurity(SECRET), SERVER, choose, limits or LinkLimits()))
+        links.append(server_link(LinkSecurity(Secrets((SECRET,))), SERVER, choose, limits or LinkLimits()))
         return links[-1]
 
     server = await loop.create_server(factory, "127.0.0.1", 0)
@@ -60,7 +61,7 @@ async def dialled(port: int, handler: LinkHandler, secret: bytes = SECRET) -> Li
     return await dial(
         "127.0.0.1",
         port,
-        security=LinkSecurity(secret),
+        security=LinkSecurity(Secrets((secret,))),
         identity=CLIENT,
         role=Role.BROKER,
         choose_handler=lambda link: handler,
