@@ -8,7 +8,7 @@ Both ends prove that they hold the secret of the connection's role, and say who 
 
 Each message is ``u16 length | body`` of at most :data:`MAX_MESSAGE_BYTES`. A proof is HMAC-SHA-256 with the
 secret over everything said so far, so that it fits this connection only. A server never answers a client whose
-proof is wrong.
+proof is wrong. It accepts each of its secrets, and answers by the one that the client uses.
 
 The keys are ephemeral ones of X25519. What they agree on, the secret and all that was said make the keys of the
 frames (HKDF-SHA-256), which are encrypted. Whoever learns the secret later cannot read what was recorded before.

@@ -1,4 +1,8 @@
-"""The secrets that nodes share, as their files hold them."""
+"""The secrets that nodes share, as their files hold them.
+
+A file may hold several lines, while a secret is being replaced: nodes that use the old one and nodes that use the new
+one accept each other.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,10 @@ class Secrets:
 
     @classmethod
     def parse(cls, content: bytes) -> Secrets:
-        """From the content of a file. White space around does not count. Raises ValueError if nothing else is there."""
-        secret = content.strip()
-        return cls((secret,) if secret else ())
+        """From the content of a file, one in a line. White space around each does not count. Raises ValueError if
+        nothing else is there.
+        """
+        return cls(tuple(secret for line in content.split(b"\n") if (secret := line.strip())))
 
 
 def read_secrets(key: str, path: str) -> Secrets:
@@ -43,9 +48,10 @@ def read_secrets(key: str, path: str) -> Secrets:
         secrets = Secrets.parse(content)
     except ValueError:
         raise ConfigError(f"{key}: {path} is empty, at least {MIN_SECRET_BYTES} bytes are needed") from None
-    for secret in secrets.accepted:
+    for number, secret in enumerate(secrets.accepted, 1):
         if len(secret) < MIN_SECRET_BYTES:
+            where = f"line {number} of {path}" if len(secrets.accepted) > 1 else path
             raise ConfigError(
-                f"{key}: {path} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
+                f"{key}: {where} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
             )
     return secrets

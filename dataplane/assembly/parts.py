@@ -82,7 +82,7 @@ class BrokerParts:
         on_lost: Callable[[SessionLost], None],
     ) -> None:
         credentials = NodeCredentials.of(
-            config.quorum.security.cluster.first, config.cluster_id, config.node_id, incarnation
+            config.quorum.security.cluster, config.cluster_id, config.node_id, incarnation
         )
         self._config = config
         self._table = foundation.table

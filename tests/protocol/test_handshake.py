@@ -1,6 +1,7 @@
 """Both ends know each other after the handshake, and strangers get nothing, not even an answer."""
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -363,3 +364,23 @@ def test_a_broker_does_not_pass_for_the_server_of_a_quorum_node() -> None:
     impostor = ServerHandshake(broker, SERVER, chance(b"m"))
     with pytest.raises(HandshakeError, match="secret"):
         impostor.receive(client.receive(impostor.hello()))
+
+
+def test_while_a_secret_is_replaced_old_and_new_nodes_accept_each_other() -> None:
+    old, new = b"the old secret of all", b"the new secret of all"
+    steps = ((old,), (old, new), (new, old), (new,))
+
+    def meets(dialling: tuple[bytes, ...], accepting: tuple[bytes, ...]) -> bool:
+        client = ClientHandshake(LinkSecurity(Secrets(dialling)), CLIENT, Role.BROKER, chance(b"n"))
+        server = ServerHandshake(LinkSecurity(Secrets(accepting)), SERVER, chance(b"m"))
+        try:
+            run(client, server)
+        except HandshakeError:
+            return False
+        return client.channel.feed(b"".join(server.channel.seal(b"x"))) == [b"x"]
+
+    for before, after in pairwise(steps):
+        assert meets(before, after)
+        assert meets(after, before)
+    assert not meets((old,), (new,))
+    assert not meets((new,), (old,))
