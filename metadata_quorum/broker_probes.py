@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 
 from ..protocol.cluster_image import ClusterImage
-from ..protocol.liveness_datagrams import DatagramSeal
 from .broker_sessions import BrokerSession
 from .leader_duties import LeaderDuties
 from .probe import ProbeResult, is_refused, probe
@@ -25,8 +24,7 @@ class BrokerProbes:
     It remembers while another node leads, too: broker and leader may have died together.
     """
 
-    def __init__(self, seal: DatagramSeal, duties: LeaderDuties, image: Callable[[], ClusterImage]) -> None:
-        self._seal = seal
+    def __init__(self, duties: LeaderDuties, image: Callable[[], ClusterImage]) -> None:
         self._duties = duties
         self._image = image
         self._ended: dict[int, BrokerSession] = {}
@@ -60,7 +58,7 @@ class BrokerProbes:
             return
         if broker is None or broker.fenced or broker.incarnation != session.incarnation:
             return
-        if is_refused(self._seal, session.host, session.heartbeat_port):
+        if is_refused(session.link.datagrams, session.host, session.heartbeat_port):
             logger.info("broker %d ended its session, and its port is refused", session.broker_id)
             self._duties.fence(session.broker_id, broker.broker_epoch)
             return
@@ -69,7 +67,7 @@ class BrokerProbes:
         task.add_done_callback(self._probes.pop)
 
     async def _probe(self, session: BrokerSession, broker_epoch: int) -> None:
-        result = await probe(self._seal, session.host, session.heartbeat_port, session.incarnation)
+        result = await probe(session.link.datagrams, session.host, session.heartbeat_port)
         logger.info("broker %d ended its session: %s", session.broker_id, result.value)
         if result is ProbeResult.GONE:
             self._duties.fence(session.broker_id, broker_epoch)

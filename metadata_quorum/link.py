@@ -27,6 +27,7 @@ from ..protocol.handshake import (
     Role,
     ServerHandshake,
 )
+from ..protocol.liveness_datagrams import DatagramSeal
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class Link(asyncio.Protocol):
         self._close_reason: str | None = None
         self._writable = True
         self._held: list[Buffer] = []
+        self._datagrams: DatagramSeal | None = None
         self.last_received: float = self._loop.time()
         """Loop time, in seconds, at which bytes last arrived."""
         self.closed: asyncio.Future[str] = self._loop.create_future()
@@ -90,6 +92,13 @@ class Link(asyncio.Protocol):
     def channel(self) -> Channel:
         """The frames of this link, for deriving keys. Raises :class:`RuntimeError` before it is ready."""
         return self._handshake.channel
+
+    @property
+    def datagrams(self) -> DatagramSeal:
+        """What seals the datagrams that belong to an accepted link of a broker. RuntimeError before it is ready."""
+        if self._datagrams is None:
+            self._datagrams = DatagramSeal(self.channel.derive(b"datagrams"), is_broker=False)
+        return self._datagrams
 
     @property
     def ready(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ..protocol.codec import prepare
 from ..protocol.exposition import Family
 from ..protocol.handshake import Role
-from ..protocol.liveness_datagrams import DatagramSeal
 from ..protocol.messages.broker_commands import FenceBroker
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord
 from ..protocol.messages.quorum_session import CommandReply, FeedRecords, LeaderChanged
@@ -88,8 +87,7 @@ class QuorumNode:
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
         )
-        seal = DatagramSeal(config.security.cluster.first, config.cluster_id)
-        self.probes = BrokerProbes(seal, self.duties, lambda: self.machine.image)
+        self.probes = BrokerProbes(self.duties, lambda: self.machine.image)
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()

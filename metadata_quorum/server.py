@@ -16,7 +16,7 @@ import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
 from ..protocol.handshake import Identity, LinkSecurity, Role
-from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, InvalidDatagram
+from ..protocol.liveness_datagrams import DatagramHeartbeat, HeartbeatAnswer, InvalidDatagram, key_id_of
 from .link import Link, LinkHandler, LinkLimits, server_link
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,8 @@ class QuorumServer:
         # In the order in which they came, which is also that of their ends.
         self._strangers: dict[Link, None] = {}
         self._links: dict[Link, None] = {}
+        #: the links of brokers, by the id of the key of their datagrams
+        self._by_key_id: dict[bytes, Link] = {}
         self._server: asyncio.Server | None = None
         self._datagrams: DatagramServer | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -106,15 +108,19 @@ class QuorumServer:
         if link in self._strangers:
             self._strangers.pop(link, None)
             logger.info("a connection did not prove itself: %s", reason)
-        self._links.pop(link, None)
+        if link in self._links:
+            del self._links[link]
+            if link.peer.role is Role.BROKER:
+                self._by_key_id.pop(link.datagrams.key_id, None)
 
     def _welcome(self, link: Link) -> LinkHandler | None:
         self._strangers.pop(link, None)
         self._links[link] = None
+        if link.peer.role is Role.BROKER:
+            self._by_key_id[link.datagrams.key_id] = link
         return self._handlers[link.peer.role](link)
 
     async def _read_datagrams(self, datagrams: DatagramServer) -> None:
-        seal = DatagramSeal(self._security.cluster.first, self._identity.cluster_id)
         while True:
             try:
                 data, sender = await datagrams.recv()
@@ -123,15 +129,33 @@ class QuorumServer:
             except OSError as error:
                 logger.info("the heartbeat port reports: %s", error)
                 continue
-            try:
-                datagram = seal.decode(data)
-            except InvalidDatagram:
-                continue
-            if isinstance(datagram, DatagramHeartbeat) and self._on_heartbeat(datagram):
-                answer = HeartbeatAnswer(self._identity.node_id, datagram.incarnation, datagram.counter)
+            answer = self._heard(data)
+            if answer is not None:
                 # Once: who does not hear it beats again.
                 with suppress(OSError, asyncio_dgram.TransportClosed):
-                    await datagrams.send(seal.encode(answer), sender)
+                    await datagrams.send(answer, sender)
+
+    def _heard(self, data: bytes) -> bytes | None:
+        """Take a datagram; what answers it. Whatever belongs to no open link is ignored."""
+        link = self._by_key_id.get(key_id_of(data) or b"")
+        if link is None:
+            return None
+        try:
+            datagram = link.datagrams.decode(data)
+        except InvalidDatagram:
+            return None
+        if not isinstance(datagram, DatagramHeartbeat):
+            return None
+        broker = link.peer
+        if (datagram.broker_id, datagram.incarnation) != (broker.node_id, broker.directory_id):
+            logger.warning(
+                "broker %d sends heartbeats of broker %d: ignored", broker.node_id, datagram.broker_id
+            )
+            return None
+        if not self._on_heartbeat(datagram):
+            return None
+        answer = HeartbeatAnswer(self._identity.node_id, datagram.incarnation, datagram.counter)
+        return link.datagrams.encode(answer)
 
 
 class _Refusal(asyncio.Protocol):

@@ -53,6 +53,11 @@ class QuorumLink:
         return self._connection is not None
 
     @property
+    def channel(self) -> Channel | None:
+        """The frames of the present connection, for deriving keys."""
+        return None if self._connection is None else self._connection.channel
+
+    @property
     def local_host(self) -> str | None:
         """The local address that this node is reached from, while open."""
         return None if self._connection is None else self._connection.local_host
@@ -159,6 +164,10 @@ class _Connection(asyncio.Protocol):
     @property
     def peer_id(self) -> int:
         return self._handshake.peer.node_id
+
+    @property
+    def channel(self) -> Channel:
+        return self._handshake.channel
 
     @property
     def encrypted(self) -> bool:

@@ -249,23 +249,64 @@ def test_the_end_of_a_session_tells_who_ended_it() -> None:
     uvloop.run(scenario())
 
 
+def seal_of(link: Link) -> DatagramSeal:
+    return DatagramSeal(link.channel.derive(b"datagrams"), is_broker=True)
+
+
+def beat(counter: int, *, broker_id: int = 1, incarnation: bytes = b"i" * 16) -> DatagramHeartbeat:
+    return DatagramHeartbeat(broker_id, 2, incarnation, counter, 4, 5, 6)
+
+
 def test_only_authentic_heartbeats_arrive() -> None:
     async def scenario() -> None:
         async with Node() as node:
-            address = ("127.0.0.1", node.server.port)
-            seal = DatagramSeal(SECRET, "cluster")
-            beat = DatagramHeartbeat(1, 2, b"i" * 16, 3, 4, 5)
+            seal = seal_of(await node.dial(Role.BROKER, Recorder()))
+            of_a_peer = seal_of(await node.dial(Role.RAFT, Recorder()))
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
                 for data in (
                     b"",
                     b"x" * 1400,
-                    DatagramSeal(b"t" * 32, "cluster").encode(beat),
+                    DatagramSeal(b"t" * 32, is_broker=True).encode(beat(3)),
+                    of_a_peer.encode(beat(3)),
                     seal.encode(Probe(bytes(16))),
-                    seal.encode(beat),
+                    seal.encode(beat(3, broker_id=2)),
+                    seal.encode(beat(3, incarnation=b"j" * 16)),
+                    seal.encode(beat(4)),
                 ):
-                    sending.sendto(data, address)
+                    sending.sendto(data, ("127.0.0.1", node.server.port))
             await until(lambda: bool(node.heartbeats))
-            assert node.heartbeats == [beat]
+            assert node.heartbeats == [beat(4)]
+
+    uvloop.run(scenario())
+
+
+def test_what_was_recorded_of_an_earlier_link_keeps_nobody_alive() -> None:
+    """A quorum node that restarts knows no counters: they did not stop a recording of heartbeats."""
+
+    async def scenario() -> None:
+        recorded: list[bytes] = []
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
+
+            async def hears_the_recording(node: Node) -> None:
+                for data in recorded:
+                    sending.sendto(data, ("127.0.0.1", node.server.port))
+                link = await node.dial(Role.BROKER, Recorder())
+                sending.sendto(seal_of(link).encode(beat(100)), ("127.0.0.1", node.server.port))
+                await until(lambda: beat(100) in node.heartbeats)
+
+            async with Node() as node:
+                link = await node.dial(Role.BROKER, Recorder())
+                seal = seal_of(link)
+                recorded += [seal.encode(beat(counter)) for counter in (1, 2, 3)]
+                sending.sendto(recorded[0], ("127.0.0.1", node.server.port))
+                await until(lambda: node.heartbeats == [beat(1)])
+                link.close("bye")
+                await until(lambda: node.brokers.reasons != [])
+                await hears_the_recording(node)
+                assert node.heartbeats == [beat(1), beat(100)]
+            async with Node() as restarted:
+                await hears_the_recording(restarted)
+                assert restarted.heartbeats == [beat(100)]
 
     uvloop.run(scenario())
 
@@ -273,20 +314,20 @@ def test_only_authentic_heartbeats_arrive() -> None:
 def test_only_heartbeats_that_are_to_be_answered_are() -> None:
     async def scenario() -> None:
         async with Node() as node:
-            seal = DatagramSeal(SECRET, "cluster")
+            seal = seal_of(await node.dial(Role.BROKER, Recorder()))
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as broker:
                 broker.setblocking(False)
                 broker.connect(("127.0.0.1", node.server.port))
-                broker.send(seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 3, 4, 5)))
+                broker.send(seal.encode(beat(3)))
                 await until(lambda: len(node.heartbeats) == 1)
                 node.answers = True
                 for data in (
                     b"x",
-                    DatagramSeal(b"t" * 32, "cluster").encode(DatagramHeartbeat(1, 2, b"i" * 16, 4, 4, 5)),
+                    DatagramSeal(b"t" * 32, is_broker=True).encode(beat(4)),
                     seal.encode(Probe(bytes(16))),
                     seal.encode(HeartbeatAnswer(101, b"i" * 16, 4)),
-                    seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 6, 4, 5)),
-                    seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 7, 4, 5, 6)),
+                    seal.encode(beat(6)),
+                    seal.encode(beat(7)),
                 ):
                     broker.send(data)
                 answers = [

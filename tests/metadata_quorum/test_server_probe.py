@@ -1,4 +1,4 @@
-"""A probe proves death by refusal or by another incarnation, and by nothing else."""
+"""A probe proves death by refusal, and by nothing else."""
 
 import contextlib
 import os
@@ -12,12 +12,18 @@ from ottla.dataplane.quorum.heartbeats import HeartbeatThread
 from ottla.metadata_quorum.probe import ProbeResult, is_refused, probe
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
 
-SEAL = DatagramSeal(b"s" * 32, "cluster")
-A, B = b"a" * 16, b"b" * 16
+A = b"a" * 16
 
 
-def heartbeats(addresses: list[tuple[str, int]] | None = None) -> HeartbeatThread:
-    return HeartbeatThread(SEAL, 1, A, "127.0.0.1", dict(enumerate(addresses or [], 101)), interval_ms=20)
+def seals(key: bytes = b"s" * 32) -> tuple[DatagramSeal, DatagramSeal]:
+    """The broker's end of a link, and the quorum node's."""
+    return DatagramSeal(key, is_broker=True), DatagramSeal(key, is_broker=False)
+
+
+def heartbeats(seal: DatagramSeal, address: tuple[str, int] = ("127.0.0.1", 9)) -> HeartbeatThread:
+    thread = HeartbeatThread(1, A, "127.0.0.1", {101: address}, interval_ms=20)
+    thread.link_opened(101, seal)
+    return thread
 
 
 def test_a_living_broker_answers() -> None:
@@ -25,11 +31,13 @@ def test_a_living_broker_answers() -> None:
 
 
 async def _a_living_broker_answers() -> None:
-    thread = heartbeats()
+    own, asking = seals()
+    thread = heartbeats(own)
     thread.start()
     try:
-        assert await probe(SEAL, "127.0.0.1", thread.port, A) is ProbeResult.ALIVE
-        assert await probe(SEAL, "127.0.0.1", thread.port, B) is ProbeResult.GONE
+        assert await probe(asking, "127.0.0.1", thread.port) is ProbeResult.ALIVE
+        thread.link_lost(101)
+        assert await probe(asking, "127.0.0.1", thread.port) is ProbeResult.ALIVE, "that is when it is asked"
     finally:
         thread.stop()
 
@@ -51,10 +59,11 @@ def test_a_closed_port_is_proof() -> None:
 
 
 async def _a_closed_port_is_proof() -> None:
-    thread = heartbeats()
+    own, asking = seals()
+    thread = heartbeats(own)
     thread.start()
     thread.stop()
-    assert await probe(SEAL, "127.0.0.1", thread.port, A) is ProbeResult.GONE
+    assert await probe(asking, "127.0.0.1", thread.port) is ProbeResult.GONE
 
 
 def test_silence_and_strangers_prove_nothing() -> None:
@@ -64,11 +73,11 @@ def test_silence_and_strangers_prove_nothing() -> None:
 async def _silence_and_strangers_prove_nothing() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        assert await probe(SEAL, *silent.getsockname(), A) is ProbeResult.UNKNOWN
-    stranger = HeartbeatThread(DatagramSeal(b"t" * 32, "cluster"), 1, B, "127.0.0.1", {}, interval_ms=20)
+        assert await probe(seals()[1], *silent.getsockname()) is ProbeResult.UNKNOWN
+    stranger = heartbeats(seals(b"t" * 32)[0])
     stranger.start()
     try:
-        assert await probe(SEAL, "127.0.0.1", stranger.port, A) is ProbeResult.UNKNOWN
+        assert await probe(seals()[1], "127.0.0.1", stranger.port) is ProbeResult.UNKNOWN
     finally:
         stranger.stop()
 
@@ -77,13 +86,14 @@ def test_heartbeats_tell_the_age_of_the_loop_and_rise() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
         node.bind(("127.0.0.1", 0))
         node.settimeout(5)
-        thread = heartbeats([node.getsockname()])
+        own, hearing = seals()
+        thread = heartbeats(own, node.getsockname())
         thread.broker_epoch, thread.metadata_offset = 4, 9
         thread.loop_turned_at -= 1.0
         thread.start()
         try:
-            first = SEAL.decode(node.recv(512))
-            second = SEAL.decode(node.recv(512))
+            first = hearing.decode(node.recv(512))
+            second = hearing.decode(node.recv(512))
         finally:
             thread.stop()
     assert isinstance(first, DatagramHeartbeat)
@@ -94,9 +104,10 @@ def test_heartbeats_tell_the_age_of_the_loop_and_rise() -> None:
 
 
 def test_a_closed_port_of_this_machine_is_refused_without_waiting() -> None:
-    thread = heartbeats()
+    own, asking = seals()
+    thread = heartbeats(own)
     thread.start()
-    assert not is_refused(SEAL, "127.0.0.1", thread.port)
+    assert not is_refused(asking, "127.0.0.1", thread.port)
     thread.stop()
-    assert is_refused(SEAL, "127.0.0.1", thread.port)
-    assert not is_refused(SEAL, "no address", thread.port)
+    assert is_refused(asking, "127.0.0.1", thread.port)
+    assert not is_refused(asking, "no address", thread.port)
