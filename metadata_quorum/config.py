@@ -43,6 +43,8 @@ class QuorumNodeConfig:
     #: a snapshot is made after so many bytes of the Raft log
     snapshot_bytes: int = 20 << 20
     feed_records_max: int = 100_000
+    #: whether a refused heartbeat port proves the death of a broker on another machine, too
+    believes_any_refusal: bool = False
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> "QuorumNodeConfig":
@@ -51,7 +53,7 @@ class QuorumNodeConfig:
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
         cluster.secret.file, quorum.secret.file, cluster.link.encryption, metadata.log.dir or else the first of
         log.dirs,
-        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms,
+        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, broker.fence.on.refusal,
         leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
         auto.leader.rebalance.enable, transactional.id.expiration.ms,
         transaction.remove.expired.transaction.cleanup.interval.ms, min.insync.replicas,
@@ -97,6 +99,7 @@ class QuorumNodeConfig:
             snapshot_bytes=_number(
                 properties, "metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1
             ),
+            believes_any_refusal=properties.get("broker.fence.on.refusal", "").strip() == "any",
             cluster_defaults={name: properties[name] for name in CLUSTER_WIDE_KEYS if name in properties},
         )
 

@@ -87,7 +87,11 @@ class QuorumNode:
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
         )
-        self.probes = BrokerProbes(self.duties, lambda: self.machine.image)
+        self.probes = BrokerProbes(
+            self.duties,
+            lambda: self.machine.image,
+            believes_any_refusal=config.believes_any_refusal,
+        )
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()

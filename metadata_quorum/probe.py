@@ -2,8 +2,10 @@
 
 A session that the peer ended is only a hint: a broker may have dropped its connection and live. So its UDP
 port is asked. Proof of death is a refusal: ECONNREFUSED on a connected socket means that the port is closed, so the
-process that held it is gone. Proof of life is an authentic answer, by the keys of the session that ended. Silence, a
-timeout and every local error prove nothing.
+process that held it is gone. But what tells so from another machine is an ICMP message, which anybody on the network
+can forge: whoever also cuts the session would have a living broker fenced. So a refusal counts if the broker is on
+this machine, or if an operator says that the network can be trusted. Proof of life is an authentic answer, by the keys
+of the session that ended. Silence, a timeout and every local error prove nothing.
 """
 
 import asyncio
@@ -25,6 +27,16 @@ class ProbeResult(Enum):
     GONE = "the port is refused"
     ALIVE = "it answered"
     UNKNOWN = "nobody answered"
+
+
+def is_own_address(host: str) -> bool:
+    """Whether this machine has that IP address."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as trying:
+        try:
+            trying.bind((host, 0))
+        except OSError:
+            return False
+    return True
 
 
 def is_refused(seal: DatagramSeal, host: str, port: int) -> bool:

@@ -39,6 +39,7 @@ def test_kafkas_names_make_a_configuration(properties: dict[str, str], tmp_path:
     assert config.security.of(Role.BROKER).first == b"0123456789abcdef0123456789abcdef"
     assert config.security.of(Role.RAFT).first == b"fedcba9876543210fedcba9876543210"
     assert not config.security.requires_encryption
+    assert not config.believes_any_refusal
     assert config.directory == tmp_path / "a"
     assert config.broker_session_timeout_ms == 1000
     assert config.snapshot_bytes == 100_000
@@ -63,6 +64,11 @@ def test_a_quorum_whose_secret_brokers_have_is_remarked(
     assert bool(remark) == bool(caplog.records)
     shared = config.security.of(Role.RAFT).first == config.security.of(Role.BROKER).first
     assert shared == bool(remark)
+
+
+def test_an_operator_may_say_that_refusals_are_not_forged(properties: dict[str, str]) -> None:
+    properties["broker.fence.on.refusal"] = "any"
+    assert QuorumNodeConfig.from_properties(properties).believes_any_refusal
 
 
 def test_secrets_are_not_shown(properties: dict[str, str]) -> None:

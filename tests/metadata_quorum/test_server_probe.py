@@ -4,12 +4,15 @@ import contextlib
 import os
 import resource
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvloop
 
 from ottla.dataplane.quorum.heartbeats import HeartbeatThread
-from ottla.metadata_quorum.probe import ProbeResult, is_refused, probe
+from ottla.metadata_quorum.broker_probes import BrokerProbes
+from ottla.metadata_quorum.probe import ProbeResult, is_own_address, is_refused, probe
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
 
 A = b"a" * 16
@@ -111,3 +114,42 @@ def test_a_closed_port_of_this_machine_is_refused_without_waiting() -> None:
     thread.stop()
     assert is_refused(asking, "127.0.0.1", thread.port)
     assert not is_refused(asking, "no address", thread.port)
+
+
+def test_this_machine_knows_its_own_addresses() -> None:
+    assert is_own_address("127.0.0.1")
+    assert is_own_address("127.84.21.7")
+    for other in ("192.0.2.1", "2001:db8::1", "no address"):
+        assert not is_own_address(other)
+
+
+@pytest.mark.parametrize(
+    ("on_this_machine", "believes_any_refusal", "fenced"),
+    [(True, False, [(1, 7)]), (False, False, []), (False, True, [(1, 7)])],
+)
+def test_a_refusal_is_believed_from_this_machine_or_if_the_operator_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    on_this_machine: bool,
+    believes_any_refusal: bool,
+    fenced: list[tuple[int, int]],
+) -> None:
+    """From elsewhere it comes as ICMP, which anybody can forge who has also cut the session."""
+    monkeypatch.setattr("ottla.metadata_quorum.broker_probes.is_own_address", lambda host: on_this_machine)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+        gone.bind(("127.0.0.1", 0))
+        port = gone.getsockname()[1]
+    told: list[tuple[int, int]] = []
+    duties: Any = SimpleNamespace(active=True, fence=lambda *registration: told.append(registration))
+    broker = SimpleNamespace(fenced=False, incarnation=A, broker_epoch=7)
+    image: Any = SimpleNamespace(brokers={1: broker})
+    session: Any = SimpleNamespace(
+        broker_id=1,
+        incarnation=A,
+        host="127.0.0.1",
+        heartbeat_port=port,
+        link=SimpleNamespace(datagrams=seals()[1]),
+    )
+    probes = BrokerProbes(duties, lambda: image, believes_any_refusal=believes_any_refusal)
+    probes.session_ended(session)
+    assert told == fenced
+    assert probes.under_way == 0

@@ -223,7 +223,7 @@ def test_every_changed_bit_of_what_was_said_is_noticed() -> None:
 
 def test_credentials_do_not_show_the_key() -> None:
     own = node(2)
-    assert repr(own.key) not in repr(own)
+    assert repr(own.keys[0]) not in repr(own)
     assert "key" not in repr(own)
 
 

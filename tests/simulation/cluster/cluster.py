@@ -50,6 +50,7 @@ BROKER_SETTINGS = {
 QUORUM_SETTINGS = {
     "broker.session.timeout.ms": "500",
     "metadata.log.max.record.bytes.between.snapshots": "1500",
+    "broker.fence.on.refusal": "any",  # each process has a machine of its own here
 }
 
 
