@@ -63,7 +63,10 @@ class Link(asyncio.Protocol):
         handshake: ClientHandshake | ServerHandshake,
         choose_handler: Callable[[Link], LinkHandler | None],
         limits: LinkLimits = LinkLimits(),
+        on_connected: Callable[[Link], None] | None = None,
     ) -> None:
+        """``on_connected`` hears of the connection before the other end has said anything."""
+        self._on_connected = on_connected
         self._handshake = handshake
         self._choose_handler = choose_handler
         self._limits = limits
@@ -80,6 +83,10 @@ class Link(asyncio.Protocol):
         """Loop time, in seconds, at which bytes last arrived."""
         self.closed: asyncio.Future[str] = self._loop.create_future()
         """Done, with the reason, when the connection is gone."""
+        self.remote_host = ""
+        """The IP address of the other end."""
+        self.remote_address = "an unknown address"
+        """``host:port`` of the other end, for messages to people."""
         self.closed_by_peer = False
         """Whether the other end's FIN or RST ended it: never a timeout, a local error or our own close."""
 
@@ -109,12 +116,6 @@ class Link(asyncio.Protocol):
     def writable(self) -> bool:
         """False while more than ``send_buffer_high_bytes`` wait: a polite sender pauses."""
         return self._writable and self.ready
-
-    @property
-    def remote_address(self) -> str:
-        """``host:port`` of the other end, for messages to people."""
-        name = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{name[0]}:{name[1]}" if name else "an unknown address"
 
     @property
     def transport(self) -> asyncio.Transport | None:
@@ -189,6 +190,12 @@ class Link(asyncio.Protocol):
             self._limits.handshake_timeout_ms / 1000,
             lambda: self.close("the handshake took too long", abort=True),
         )
+        name = self._transport.get_extra_info("peername")
+        if name:
+            self.remote_host = name[0]
+            self.remote_address = f"{name[0]}:{name[1]}"
+        if self._on_connected is not None:
+            self._on_connected(self)
         if isinstance(self._handshake, ServerHandshake):
             self._transport.write(self._handshake.hello())
 
@@ -279,10 +286,11 @@ def server_link(
     identity: Identity,
     choose_handler: Callable[[Link], LinkHandler | None],
     limits: LinkLimits = LinkLimits(),
+    on_connected: Callable[[Link], None] | None = None,
 ) -> Link:
     """An accepting link: a protocol factory for ``loop.create_server``."""
     handshake = ServerHandshake(security, identity, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
-    return Link(handshake, choose_handler, limits)
+    return Link(handshake, choose_handler, limits, on_connected)
 
 
 async def dial(

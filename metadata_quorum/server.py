@@ -1,7 +1,8 @@
 """What a quorum node offers on its one port: TCP for Raft peers and brokers, UDP for heartbeats.
 
 Nobody gets further than the handshake without the cluster secret: until then a connection costs a few
-hundred bytes and ends after three seconds, and only so many are open at a time.
+hundred bytes and ends after three seconds, and only so many are open at a time, in all and from one address. One too
+many ends the oldest: a node proves itself at once, so that is the one that waits for nothing good.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from .link import Link, LinkHandler, LinkLimits, server_link
 logger = logging.getLogger(__name__)
 
 STRANGERS_MAX = 256
+STRANGERS_PER_ADDRESS_MAX = 50
 _BACKLOG = 512
 _PORTS_TRIED = 16
 
@@ -44,6 +46,7 @@ class QuorumServer:
         *,
         limits: LinkLimits | None = None,
         strangers_max: int = STRANGERS_MAX,
+        strangers_per_address_max: int = STRANGERS_PER_ADDRESS_MAX,
     ) -> None:
         """`on_heartbeat` is called with what is authentic, and says whether to answer."""
         self._host = host
@@ -54,6 +57,7 @@ class QuorumServer:
         self._on_heartbeat = on_heartbeat
         self._limits = limits or LinkLimits()
         self._strangers_max = strangers_max
+        self._strangers_per_address_max = strangers_per_address_max
         # In the order in which they came, which is also that of their ends.
         self._strangers: dict[Link, None] = {}
         self._links: dict[Link, None] = {}
@@ -97,17 +101,26 @@ class QuorumServer:
             await asyncio.wait([link.closed for link in links], timeout=1.0)
 
     def _accept(self) -> asyncio.Protocol:
-        if len(self._strangers) >= self._strangers_max:
-            return _Refusal()
-        link = server_link(self._security, self._identity, self._welcome, self._limits)
-        self._strangers[link] = None
+        link = server_link(self._security, self._identity, self._welcome, self._limits, self._connected)
         link.closed.add_done_callback(lambda closed: self._forget(link, closed.result()))
         return link
+
+    def _connected(self, link: Link) -> None:
+        self._strangers[link] = None
+        if len(self._strangers) > self._strangers_max:
+            self._end_stranger(next(iter(self._strangers)))
+        of_address = [one for one in self._strangers if one.remote_host == link.remote_host]
+        if len(of_address) > self._strangers_per_address_max:
+            self._end_stranger(of_address[0])
+
+    def _end_stranger(self, link: Link) -> None:
+        del self._strangers[link]
+        link.close("too many connections that have not proved themselves", abort=True)
 
     def _forget(self, link: Link, reason: str) -> None:
         if link in self._strangers:
             self._strangers.pop(link, None)
-            logger.info("a connection did not prove itself: %s", reason)
+            logger.info("a connection from %s did not prove itself: %s", link.remote_address, reason)
         if link in self._links:
             del self._links[link]
             if link.peer.role is Role.BROKER:
@@ -156,13 +169,6 @@ class QuorumServer:
             return None
         answer = HeartbeatAnswer(self._identity.node_id, datagram.incarnation, datagram.counter)
         return link.datagrams.encode(answer)
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 def _one_port(host: str, port: int) -> tuple[socket.socket, socket.socket]:

@@ -132,7 +132,7 @@ def test_keys_without_effect_exist_and_are_in_one_list_only() -> None:
 @pytest.fixture
 def node(tmp_path: Path) -> dict[str, str]:
     secret = tmp_path / "secret"
-    secret.write_text("s" * 32)
+    secret.write_text("0123456789abcdef" * 2)
     return {
         "node.id": "1",
         "cluster.id": "c",

@@ -11,7 +11,7 @@ import uvloop
 
 from ottla.metadata_quorum import server
 from ottla.metadata_quorum.link import Link, LinkLimits, dial
-from ottla.metadata_quorum.server import AddressInUse, QuorumServer
+from ottla.metadata_quorum.server import STRANGERS_PER_ADDRESS_MAX, AddressInUse, QuorumServer
 from ottla.protocol.handshake import CHANCE_BYTES, ClientHandshake, Identity, LinkSecurity, Role
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
 from ottla.protocol.node_secrets import Secrets
@@ -147,22 +147,49 @@ def test_half_open_connections_end_by_themselves() -> None:
     uvloop.run(scenario())
 
 
-def test_a_flood_of_strangers_is_bounded() -> None:
+def strangers(node: Node, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
+    """Connections that say nothing."""
+    port = node.server.port
+    return [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count)]
+
+
+async def ended(connection: socket.socket) -> bool:
+    """Whether the node has ended it, after its hello."""
+    connection.setblocking(False)
+    async with asyncio.timeout(10):
+        try:
+            while await asyncio.get_running_loop().sock_recv(connection, 100):
+                pass
+        except ConnectionResetError:
+            pass
+    return True
+
+
+def test_a_flood_of_strangers_is_bounded_and_ends_the_oldest() -> None:
     async def scenario() -> None:
         async with Node(strangers_max=10) as node:
-            flood = [socket.create_connection(("127.0.0.1", node.server.port)) for _ in range(100)]
-            refused = flood[-1]
-            refused.setblocking(False)
-            async with asyncio.timeout(5):
-                try:
-                    assert await asyncio.get_running_loop().sock_recv(refused, 100) == b""
-                except ConnectionResetError:
-                    pass
-            assert node.server.strangers <= 10
+            flood = strangers(node, 100)
+            assert await ended(flood[0])
+            assert await ended(flood[89])
+            assert node.server.strangers == 10
+            assert (await node.dial(Role.BROKER, Recorder())).ready, "the flood goes on, and a node gets in"
             for connection in flood:
                 connection.close()
             await until(lambda: node.server.strangers == 0)
-            assert (await node.dial(Role.BROKER, Recorder())).ready
+
+    uvloop.run(scenario())
+
+
+def test_one_address_does_not_take_the_place_of_others() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            others = strangers(node, 5, "127.84.21.8")
+            flood = strangers(node, 120, "127.84.21.7")
+            assert await ended(flood[69])
+            assert node.server.strangers == 5 + STRANGERS_PER_ADDRESS_MAX
+            for connection in (*others, *flood):
+                connection.close()
+            await until(lambda: node.server.strangers == 0)
 
     uvloop.run(scenario())
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from ottla.protocol.config_key import ConfigError
-from ottla.protocol.node_secrets import Secrets, read_secrets
+from ottla.protocol.node_secrets import MIN_STRENGTH_BITS, Secrets, read_secrets, strength_bits
 
 OLD, NEW = b"0123456789abcdef0123456789abcdef", b"fedcba98765432100123456789abcdef"
 
@@ -37,6 +40,10 @@ def test_each_line_is_a_secret_and_the_first_is_used(
         (b" \n\n", "cluster.secret.file: .*secret is empty, at least 16 bytes are needed"),
         (b"0123456789abcde\n", "secret holds 15 bytes, at least 16 are needed"),
         (OLD + b"\n\nshort\n", "line 2 of .*secret holds 5 bytes, at least 16 are needed"),
+        (b"s" * 64, "secret can be guessed, as it repeats itself .* openssl rand -hex 32"),
+        (b"password" * 8 + b"pass", "secret can be guessed"),
+        (b"1234567890123456", "secret can be guessed"),
+        (OLD + b"\n" + b"changeme-changeme\n", "line 2 of .*secret can be guessed"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, content: bytes, message: str) -> None:
@@ -53,3 +60,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_there_is_a_secret_at_least() -> None:
     with pytest.raises(ValueError, match="no secret"):
         Secrets.parse(b" \n")
+
+
+@pytest.mark.parametrize(("content", "remarked"), [(b"correct horse battery", True), (OLD, False)])
+def test_what_could_be_words_is_remarked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, remarked: bool
+) -> None:
+    (tmp_path / "secret").write_bytes(content)
+    read_secrets("cluster.secret.file", str(tmp_path / "secret"))
+    assert ("could be words" in caplog.text) == remarked
+    assert content.decode() not in caplog.text
+
+
+@given(st.binary(min_size=16, max_size=16), st.sampled_from(["raw", "hex", "base64"]))
+def test_random_secrets_are_strong_in_any_form(chance: bytes, form: str) -> None:
+    if form == "hex":
+        chance = chance.hex().encode()
+    elif form == "base64":
+        chance = base64.b64encode(chance)
+    assume(len(set(chance)) > 12 if form == "raw" else len(set(chance)) > 9)  # as nearly all random ones have
+    assert strength_bits(chance) >= MIN_STRENGTH_BITS
