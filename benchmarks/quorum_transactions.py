@@ -27,7 +27,7 @@ from rich.table import Table
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
-from ottla.metadata_quorum.config import read_secret
+from ottla.protocol.handshake import LinkSecurity
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.topic_commands import (
     CreateTopics,
@@ -44,6 +44,7 @@ from ottla.protocol.messages.transaction_commands import (
     WrittenMarker,
     WrittenMarkers,
 )
+from ottla.protocol.node_secrets import read_secrets
 from ottla.protocol.transaction_table import Place, by_topic
 
 from .clusters import Cluster, ottla_cluster
@@ -190,7 +191,7 @@ def config(cluster: Cluster, folder: Path, broker_id: int) -> QuorumSessionConfi
     return QuorumSessionConfig(
         broker_id=broker_id,
         cluster_id=json.loads((folder / "layout.json").read_text())["cluster_id"],
-        secret=read_secret(folder / "cluster.secret"),
+        security=LinkSecurity(read_secrets("cluster.secret.file", str(folder / "cluster.secret"))),
         voters={node.id: ("127.0.0.1", node.port) for node in cluster.quorum},
         incarnation=os.urandom(16),
         listeners=(BrokerListener(name="PLAINTEXT", host="127.0.0.1", port=1),),

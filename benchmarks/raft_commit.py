@@ -26,7 +26,8 @@ from rich.table import Table
 
 from ottla.metadata_quorum.link import Link, server_link
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
-from ottla.protocol.handshake import Role
+from ottla.protocol.handshake import LinkSecurity, Role
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"only for this benchmark"
 COMMAND = b"x" * 150
@@ -63,7 +64,7 @@ async def serve(node_id: int, ports: list[int], directory: Path) -> None:
         node_id=node_id,
         peers={peer: ("127.0.0.1", port) for peer, port in zip(NODES, ports, strict=True)},
         directory=directory,
-        secret=SECRET,
+        security=LinkSecurity(Secrets((SECRET,))),
         cluster_id="benchmark",
         machine_factory=f"{Path(__file__).stem}:Counter",
     )
@@ -72,7 +73,9 @@ async def serve(node_id: int, ports: list[int], directory: Path) -> None:
 
     def accept() -> Link:
         return server_link(
-            SECRET, node.identity, lambda link: node.adopt(link) if link.peer.role is Role.RAFT else None
+            LinkSecurity(Secrets((SECRET,))),
+            node.identity,
+            lambda link: node.adopt(link) if link.peer.role is Role.RAFT else None,
         )
 
     server = await loop.create_server(accept, "127.0.0.1", ports[node_id - 1])

@@ -1,7 +1,7 @@
 """Looks after brokers whose sessions have ended: is the process gone, or only the connection?
 
 A broker's heartbeat port knows. A port that refuses a datagram belongs to no process any more, and the broker is fenced
-at once.
+at once, where a refusal can be believed. Elsewhere its heartbeats will be missed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable
 
 from ..protocol.cluster_image import ClusterImage
-from ..protocol.liveness_datagrams import DatagramSeal
 from .broker_sessions import BrokerSession
 from .leader_duties import LeaderDuties
-from .probe import ProbeResult, is_refused, probe
+from .probe import ProbeResult, is_own_address, is_refused, probe
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +24,13 @@ class BrokerProbes:
     It remembers while another node leads, too: broker and leader may have died together.
     """
 
-    def __init__(self, seal: DatagramSeal, duties: LeaderDuties, image: Callable[[], ClusterImage]) -> None:
-        self._seal = seal
+    def __init__(
+        self, duties: LeaderDuties, image: Callable[[], ClusterImage], *, believes_any_refusal: bool
+    ) -> None:
+        """`believes_any_refusal`: also that of a port on another machine."""
         self._duties = duties
         self._image = image
+        self._believes_any_refusal = believes_any_refusal
         self._ended: dict[int, BrokerSession] = {}
         self._probes: dict[asyncio.Task[None], None] = {}
 
@@ -60,7 +62,14 @@ class BrokerProbes:
             return
         if broker is None or broker.fenced or broker.incarnation != session.incarnation:
             return
-        if is_refused(self._seal, session.host, session.heartbeat_port):
+        if not (self._believes_any_refusal or is_own_address(session.host)):
+            logger.info(
+                "broker %d at %s ended its session: it has until its timeout, as it is on another machine",
+                session.broker_id,
+                session.host,
+            )
+            return
+        if is_refused(session.link.datagrams, session.host, session.heartbeat_port):
             logger.info("broker %d ended its session, and its port is refused", session.broker_id)
             self._duties.fence(session.broker_id, broker.broker_epoch)
             return
@@ -69,7 +78,7 @@ class BrokerProbes:
         task.add_done_callback(self._probes.pop)
 
     async def _probe(self, session: BrokerSession, broker_epoch: int) -> None:
-        result = await probe(self._seal, session.host, session.heartbeat_port, session.incarnation)
+        result = await probe(session.link.datagrams, session.host, session.heartbeat_port)
         logger.info("broker %d ended its session: %s", session.broker_id, result.value)
         if result is ProbeResult.GONE:
             self._duties.fence(session.broker_id, broker_epoch)

@@ -110,7 +110,7 @@ class BrokerSession:
         self.broker_id = link.peer.node_id
         self.incarnation = link.peer.directory_id
         #: the broker's IP address
-        self.host = _peer_host(link)
+        self.host = link.remote_host
         #: where the broker answers probes; 0 until its first heartbeat has told
         self.heartbeat_port = 0
         self.commands_in_flight = 0
@@ -315,8 +315,3 @@ class BrokerSessions:
 
 def _leader(term: int, leader_id: int) -> LeaderChanged:
     return LeaderChanged(term=term, leader_id=leader_id, knows_transactions=True)
-
-
-def _peer_host(link: Link) -> str:
-    name = link.transport.get_extra_info("peername") if link.transport is not None else None
-    return name[0] if name else ""

@@ -1,12 +1,16 @@
 """A quorum node's configuration: Kafka's property names, as one frozen, typed object."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
-from ..protocol.handshake import MIN_SECRET_BYTES
+from ..protocol.handshake import LinkSecurity
+from ..protocol.node_secrets import read_secrets
+
+logger = logging.getLogger(__name__)
 
 QUORUM_SIZES = (1, 3, 5)
 
@@ -17,7 +21,7 @@ class QuorumNodeConfig:
 
     node_id: int
     cluster_id: str
-    secret: bytes
+    security: LinkSecurity
     #: node id -> (host, port), this node included
     voters: Mapping[int, tuple[str, int]]
     directory: Path
@@ -39,14 +43,17 @@ class QuorumNodeConfig:
     #: a snapshot is made after so many bytes of the Raft log
     snapshot_bytes: int = 20 << 20
     feed_records_max: int = 100_000
+    #: whether a refused heartbeat port proves the death of a broker on another machine, too
+    believes_any_refusal: bool = False
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> "QuorumNodeConfig":
         """Reads Kafka's properties.
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
-        cluster.secret.file, metadata.log.dir or else the first of log.dirs,
-        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms,
+        cluster.secret.file, quorum.secret.file, cluster.link.encryption, metadata.log.dir or else the first of
+        log.dirs,
+        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, broker.fence.on.refusal,
         leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
         auto.leader.rebalance.enable, transactional.id.expiration.ms,
         transaction.remove.expired.transaction.cleanup.interval.ms, min.insync.replicas,
@@ -70,7 +77,7 @@ class QuorumNodeConfig:
         return QuorumNodeConfig(
             node_id=node_id,
             cluster_id=_required(properties, "cluster.id"),
-            secret=read_secret(Path(_required(properties, "cluster.secret.file"))),
+            security=_security(properties),
             voters=voters,
             directory=Path(data_dir.strip()),
             listen_host=host,
@@ -92,6 +99,7 @@ class QuorumNodeConfig:
             snapshot_bytes=_number(
                 properties, "metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1
             ),
+            believes_any_refusal=properties.get("broker.fence.on.refusal", "").strip() == "any",
             cluster_defaults={name: properties[name] for name in CLUSTER_WIDE_KEYS if name in properties},
         )
 
@@ -112,17 +120,20 @@ def parse_voters(text: str) -> Mapping[int, tuple[str, int]]:
     return MappingProxyType(voters)
 
 
-def read_secret(path: Path) -> bytes:
-    """The cluster secret: the file's content without surrounding white space. Raises ConfigError."""
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"cluster.secret.file: cannot read {path}: {error.strerror}") from None
-    if len(secret) < MIN_SECRET_BYTES:
-        raise ConfigError(
-            f"cluster.secret.file: {path} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
+def _security(properties: Mapping[str, str]) -> LinkSecurity:
+    cluster = read_secrets("cluster.secret.file", _required(properties, "cluster.secret.file"))
+    quorum_file = properties.get("quorum.secret.file", "").strip()
+    if not quorum_file:
+        logger.warning(
+            "there is no quorum.secret.file, so every broker holds the secret of the quorum: a stolen broker could vote"
         )
-    return secret
+    quorum = read_secrets("quorum.secret.file", quorum_file) if quorum_file else None
+    if quorum is not None and set(quorum.accepted) <= set(cluster.accepted):
+        logger.warning(
+            "quorum.secret.file holds nothing but secrets that brokers have: a stolen broker could vote"
+        )
+    requires_encryption = properties.get("cluster.link.encryption", "").strip() == "required"
+    return LinkSecurity(cluster, quorum, requires_encryption)
 
 
 def _listen_address(properties: Mapping[str, str], voter: tuple[str, int]) -> tuple[str, int]:

@@ -1,7 +1,7 @@
-"""An authenticated connection on the event loop: handshake, frames, bounded buffers, back-pressure.
+"""An authenticated and encrypted connection on the event loop: handshake, frames, bounded buffers, back-pressure.
 
-A :class:`Link` is the asyncio side of :mod:`ottla.protocol.handshake` and :mod:`ottla.protocol.frames`. It
-speaks to a :class:`LinkHandler` once the handshake is done; until then the other end gets one deadline and
+A `Link` is the asyncio side of `ottla.protocol.handshake` and `ottla.protocol.frames`. It
+speaks to a `LinkHandler` once the handshake is done; until then the other end gets one deadline and
 handshake-sized messages, nothing else. The role that a client names chooses the handler of its link.
 """
 
@@ -18,14 +18,16 @@ from ..network.dialing import connected_socket
 from ..network.tcp_timeout import set_tcp_timeout
 from ..protocol.frames import Buffer, Channel, FrameError
 from ..protocol.handshake import (
-    NONCE_BYTES,
+    CHANCE_BYTES,
     ClientHandshake,
     HandshakeError,
     Identity,
+    LinkSecurity,
     Peer,
     Role,
     ServerHandshake,
 )
+from ..protocol.liveness_datagrams import DatagramSeal
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class LinkHandler(Protocol):
         """One frame arrived. An exception closes the link and is logged."""
 
     def link_writable(self, link: Link) -> None:
-        """The send buffer has drained after :attr:`Link.writable` was false."""
+        """The send buffer has drained after `Link.writable` was false."""
 
     def link_closed(self, link: Link, reason: str) -> None:
         """The link is gone; called once, and only if the handler was chosen."""
@@ -45,7 +47,7 @@ class LinkHandler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
-    """Bounds of one link. Above ``send_buffer_bytes_max`` waiting to be sent, the link is cut."""
+    """Bounds of one link. Above `send_buffer_bytes_max` waiting to be sent, the link is cut."""
 
     payload_bytes_max: int = 64 << 20
     send_buffer_high_bytes: int = 1 << 20
@@ -54,14 +56,17 @@ class LinkLimits:
 
 
 class Link(asyncio.Protocol):
-    """One connection. ``choose_handler`` is called when the other end has proved itself; None refuses it."""
+    """One connection. `choose_handler` is called when the other end has proved itself; None refuses it."""
 
     def __init__(
         self,
         handshake: ClientHandshake | ServerHandshake,
         choose_handler: Callable[[Link], LinkHandler | None],
         limits: LinkLimits = LinkLimits(),
+        on_connected: Callable[[Link], None] | None = None,
     ) -> None:
+        """`on_connected` hears of the connection before the other end has said anything."""
+        self._on_connected = on_connected
         self._handshake = handshake
         self._choose_handler = choose_handler
         self._limits = limits
@@ -73,22 +78,34 @@ class Link(asyncio.Protocol):
         self._close_reason: str | None = None
         self._writable = True
         self._held: list[Buffer] = []
+        self._datagrams: DatagramSeal | None = None
         self.last_received: float = self._loop.time()
         """Loop time, in seconds, at which bytes last arrived."""
         self.closed: asyncio.Future[str] = self._loop.create_future()
         """Done, with the reason, when the connection is gone."""
+        self.remote_host = ""
+        """The IP address of the other end."""
+        self.remote_address = "an unknown address"
+        """`host:port` of the other end, for messages to people."""
         self.closed_by_peer = False
         """Whether the other end's FIN or RST ended it: never a timeout, a local error or our own close."""
 
     @property
     def peer(self) -> Peer:
-        """The authenticated other end. Raises :class:`RuntimeError` before the handshake is done."""
+        """The authenticated other end. Raises RuntimeError before the handshake is done."""
         return self._handshake.peer
 
     @property
     def channel(self) -> Channel:
-        """The frames of this link, for deriving keys. Raises :class:`RuntimeError` before it is ready."""
+        """The frames of this link, for deriving keys. Raises RuntimeError before it is ready."""
         return self._handshake.channel
+
+    @property
+    def datagrams(self) -> DatagramSeal:
+        """What seals the datagrams that belong to an accepted link of a broker. RuntimeError before it is ready."""
+        if self._datagrams is None:
+            self._datagrams = DatagramSeal(self.channel.derive(b"datagrams"), is_broker=False)
+        return self._datagrams
 
     @property
     def ready(self) -> bool:
@@ -97,14 +114,8 @@ class Link(asyncio.Protocol):
 
     @property
     def writable(self) -> bool:
-        """False while more than ``send_buffer_high_bytes`` wait: a polite sender pauses."""
+        """False while more than `send_buffer_high_bytes` wait: a polite sender pauses."""
         return self._writable and self.ready
-
-    @property
-    def remote_address(self) -> str:
-        """``host:port`` of the other end, for messages to people."""
-        name = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{name[0]}:{name[1]}" if name else "an unknown address"
 
     @property
     def transport(self) -> asyncio.Transport | None:
@@ -151,17 +162,17 @@ class Link(asyncio.Protocol):
             set_tcp_timeout(self._transport.get_extra_info("socket"), unacknowledged_ms_max)
 
     def pause_reading(self) -> None:
-        """Let the other end wait: no payload arrives until :meth:`resume_reading`."""
+        """Let the other end wait: no payload arrives until `resume_reading`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Undo :meth:`pause_reading`."""
+        """Undo `pause_reading`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def close(self, reason: str, *, abort: bool = False) -> None:
-        """Close the connection; with ``abort`` what waits to be sent is dropped. Idempotent."""
+        """Close the connection; with `abort` what waits to be sent is dropped. Idempotent."""
         if self._close_reason is None:
             self._close_reason = reason
         if self._transport is not None:
@@ -179,6 +190,12 @@ class Link(asyncio.Protocol):
             self._limits.handshake_timeout_ms / 1000,
             lambda: self.close("the handshake took too long", abort=True),
         )
+        name = self._transport.get_extra_info("peername")
+        if name:
+            self.remote_host = name[0]
+            self.remote_address = f"{name[0]}:{name[1]}"
+        if self._on_connected is not None:
+            self._on_connected(self)
         if isinstance(self._handshake, ServerHandshake):
             self._transport.write(self._handshake.hello())
 
@@ -208,10 +225,21 @@ class Link(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._channel = self._handshake.channel
+        if not self._handshake.encrypted:
+            self._warn_unencrypted()
         self._handler = self._choose_handler(self)
         if self._handler is None:
             self.close(f"node {self.peer.node_id} is not expected here")
         return self._handshake.leftover
+
+    def _warn_unencrypted(self) -> None:
+        logger.warning(
+            "the link with node %d (%s) at %s is not encrypted, as that node has an older version. Once all nodes are "
+            "upgraded, set cluster.link.encryption=required",
+            self.peer.node_id,
+            self.peer.role.name,
+            self.remote_address,
+        )
 
     def _deliver(self, payloads: list[bytes]) -> None:
         for payload in payloads:
@@ -254,29 +282,30 @@ class Link(asyncio.Protocol):
 
 
 def server_link(
-    secret: bytes,
+    security: LinkSecurity,
     identity: Identity,
     choose_handler: Callable[[Link], LinkHandler | None],
     limits: LinkLimits = LinkLimits(),
+    on_connected: Callable[[Link], None] | None = None,
 ) -> Link:
-    """An accepting link: a protocol factory for ``loop.create_server``."""
-    handshake = ServerHandshake(secret, identity, os.urandom(NONCE_BYTES), limits.payload_bytes_max)
-    return Link(handshake, choose_handler, limits)
+    """An accepting link: a protocol factory for `loop.create_server`."""
+    handshake = ServerHandshake(security, identity, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
+    return Link(handshake, choose_handler, limits, on_connected)
 
 
 async def dial(
     host: str,
     port: int,
     *,
-    secret: bytes,
+    security: LinkSecurity,
     identity: Identity,
     role: Role,
     choose_handler: Callable[[Link], LinkHandler | None],
     limits: LinkLimits = LinkLimits(),
 ) -> Link:
-    """Connect and shake hands. Raises :class:`OSError` when either fails, with the reason.
+    """Connect and shake hands. Raises OSError when either fails, with the reason.
 
-    As on an accepted link, ``choose_handler`` is called before the first payload is delivered.
+    As on an accepted link, `choose_handler` is called before the first payload is delivered.
     """
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
@@ -287,7 +316,7 @@ async def dial(
             ready.set_result(None)
         return handler
 
-    handshake = ClientHandshake(secret, identity, role, os.urandom(NONCE_BYTES), limits.payload_bytes_max)
+    handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
     sock = await connected_socket(host, port)
     _, link = await loop.create_connection(lambda: Link(handshake, choose, limits), sock=sock)
     try:

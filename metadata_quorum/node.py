@@ -8,7 +8,6 @@ from ..protocol.cluster_image import ClusterImage
 from ..protocol.codec import prepare
 from ..protocol.exposition import Family
 from ..protocol.handshake import Role
-from ..protocol.liveness_datagrams import DatagramSeal
 from ..protocol.messages.broker_commands import FenceBroker
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord
 from ..protocol.messages.quorum_session import CommandReply, FeedRecords, LeaderChanged
@@ -67,7 +66,7 @@ class QuorumNode:
         self._reports = MarkerReports(told_markers, self.raft.submit)
         self.tracker = SessionTracker(config.broker_session_timeout_ms / 1000)
         self.duties = self._make_duties()
-        self.probes = BrokerProbes(DatagramSeal(config.secret, config.cluster_id), self.duties, self.image)
+        self.probes = BrokerProbes(self.duties, self.image, believes_any_refusal=config.believes_any_refusal)
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()
@@ -79,7 +78,7 @@ class QuorumNode:
         self.server = QuorumServer(
             config.listen_host,
             config.listen_port,
-            config.secret,
+            config.security,
             self.raft.identity,
             {Role.RAFT: self.raft.adopt, Role.BROKER: self.sessions.accept},
             signs_of_life.datagram,
@@ -201,7 +200,7 @@ def _raft_config(config: QuorumNodeConfig) -> RaftConfig:
         node_id=config.node_id,
         peers=config.voters,
         directory=config.directory,
-        secret=config.secret,
+        security=config.security,
         cluster_id=config.cluster_id,
         machine_factory=MACHINE_FACTORY,
         replace_empty=config.replace_empty,

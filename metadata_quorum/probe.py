@@ -1,9 +1,11 @@
 """The second half of the fast fence: is the process behind a broker's heartbeat port really gone?
 
 A session that the peer ended is only a hint: a broker may have dropped its connection and live. So its UDP
-port is asked. Proof of death is a refusal (ECONNREFUSED on a connected socket: the port is closed, so the
-process that held it is gone) or an authentic answer of another incarnation. Silence, a timeout and every
-local error prove nothing.
+port is asked. Proof of death is a refusal: ECONNREFUSED on a connected socket means that the port is closed, so the
+process that held it is gone. But what tells so from another machine is an ICMP message, which anybody on the network
+can forge: whoever also cuts the session would have a living broker fenced. So a refusal counts if the broker is on
+this machine, or if an operator says that the network can be trusted. Proof of life is an authentic answer, by the keys
+of the session that ended. Silence, a timeout and every local error prove nothing.
 """
 
 import asyncio
@@ -22,9 +24,19 @@ _ANSWER_BYTES_MAX = 512
 class ProbeResult(Enum):
     """What asking has proved."""
 
-    GONE = "the port is refused or belongs to another incarnation"
-    ALIVE = "the same incarnation answered"
+    GONE = "the port is refused"
+    ALIVE = "it answered"
     UNKNOWN = "nobody answered"
+
+
+def is_own_address(host: str) -> bool:
+    """Whether this machine has that IP address."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as trying:
+        try:
+            trying.bind((host, 0))
+        except OSError:
+            return False
+    return True
 
 
 def is_refused(seal: DatagramSeal, host: str, port: int) -> bool:
@@ -42,14 +54,14 @@ def is_refused(seal: DatagramSeal, host: str, port: int) -> bool:
     return False
 
 
-async def probe(seal: DatagramSeal, host: str, port: int, incarnation: bytes) -> ProbeResult:
+async def probe(seal: DatagramSeal, host: str, port: int) -> ProbeResult:
     """Asks the heartbeat port of a broker, an IP address and a port, who is there, for about a second."""
     try:
         asking = _connected(host, port)
     except OSError:
         return ProbeResult.UNKNOWN
     with asking:
-        return await _ask(asking, seal, incarnation)
+        return await _ask(asking, seal)
 
 
 def _connected(host: str, port: int) -> socket.socket:
@@ -64,17 +76,16 @@ def _connected(host: str, port: int) -> socket.socket:
     return asking
 
 
-async def _ask(asking: socket.socket, seal: DatagramSeal, incarnation: bytes) -> ProbeResult:
+async def _ask(asking: socket.socket, seal: DatagramSeal) -> ProbeResult:
     loop = asyncio.get_running_loop()
     nonce = os.urandom(NONCE_SIZE)
-    question = seal.encode(Probe(nonce))
     readable = asyncio.Event()
     loop.add_reader(asking.fileno(), readable.set)
     try:
         start = loop.time()
         for ask_next in (*ASK_AT_S[1:], ASK_AT_S[-1] + _LAST_WAIT_S):
             try:
-                asking.send(question)
+                asking.send(seal.encode(Probe(nonce)))
             except ConnectionRefusedError:
                 return ProbeResult.GONE
             except OSError:
@@ -85,7 +96,7 @@ async def _ask(asking: socket.socket, seal: DatagramSeal, incarnation: bytes) ->
                 except TimeoutError:
                     break
                 readable.clear()
-                result = _read(asking, seal, nonce, incarnation)
+                result = _read(asking, seal, nonce)
                 if result is not None:
                     return result
         return ProbeResult.UNKNOWN
@@ -93,13 +104,12 @@ async def _ask(asking: socket.socket, seal: DatagramSeal, incarnation: bytes) ->
         loop.remove_reader(asking.fileno())
 
 
-def _read(asking: socket.socket, seal: DatagramSeal, nonce: bytes, incarnation: bytes) -> ProbeResult | None:
+def _read(asking: socket.socket, seal: DatagramSeal, nonce: bytes) -> ProbeResult | None:
     try:
         answer = seal.decode(asking.recv(_ANSWER_BYTES_MAX))
     except ConnectionRefusedError:
         return ProbeResult.GONE
     except (OSError, InvalidDatagram):
         return None
-    if not isinstance(answer, ProbeAnswer) or answer.nonce != nonce:
-        return None
-    return ProbeResult.ALIVE if answer.incarnation == incarnation else ProbeResult.GONE
+    is_answer = isinstance(answer, ProbeAnswer) and answer.nonce == nonce
+    return ProbeResult.ALIVE if is_answer else None

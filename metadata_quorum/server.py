@@ -1,7 +1,8 @@
 """What a quorum node offers on its one port: TCP for Raft peers and brokers, UDP for heartbeats.
 
 Nobody gets further than the handshake without the cluster secret: until then a connection costs a few
-hundred bytes and ends after three seconds, and only so many are open at a time.
+hundred bytes and ends after three seconds, and only so many are open at a time, in all and from one address. One too
+many ends the oldest: a node proves itself at once, so that is the one that waits for nothing good.
 """
 
 import asyncio
@@ -15,13 +16,14 @@ from typing import Literal, cast
 import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
-from ..protocol.handshake import Identity, Role
-from ..protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, InvalidDatagram
+from ..protocol.handshake import Identity, LinkSecurity, Role
+from ..protocol.liveness_datagrams import DatagramHeartbeat, HeartbeatAnswer, InvalidDatagram, key_id_of
 from .link import Link, LinkHandler, LinkLimits, server_link
 
 logger = logging.getLogger(__name__)
 
 STRANGERS_MAX = 256
+STRANGERS_PER_ADDRESS_MAX = 50
 _BACKLOG = 512
 _PORTS_TRIED = 16
 
@@ -37,26 +39,30 @@ class QuorumServer:
         self,
         host: str,
         port: int,
-        secret: bytes,
+        security: LinkSecurity,
         identity: Identity,
         handlers: dict[Role, Callable[[Link], LinkHandler | None]],
         on_heartbeat: Callable[[DatagramHeartbeat], bool],
         *,
         limits: LinkLimits | None = None,
         strangers_max: int = STRANGERS_MAX,
+        strangers_per_address_max: int = STRANGERS_PER_ADDRESS_MAX,
     ) -> None:
         """`on_heartbeat` is called with what is authentic, and says whether to answer."""
         self._host = host
         self._port = port
-        self._secret = secret
+        self._security = security
         self._identity = identity
         self._handlers = handlers
         self._on_heartbeat = on_heartbeat
         self._limits = limits or LinkLimits()
         self._strangers_max = strangers_max
+        self._strangers_per_address_max = strangers_per_address_max
         # In the order in which they came, which is also that of their ends.
         self._strangers: dict[Link, None] = {}
         self._links: dict[Link, None] = {}
+        #: the links of brokers, by the id of the key of their datagrams
+        self._by_key_id: dict[bytes, Link] = {}
         self._server: asyncio.Server | None = None
         self._datagrams: DatagramServer | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -95,26 +101,39 @@ class QuorumServer:
             await asyncio.wait([link.closed for link in links], timeout=1.0)
 
     def _accept(self) -> asyncio.Protocol:
-        if len(self._strangers) >= self._strangers_max:
-            return _Refusal()
-        link = server_link(self._secret, self._identity, self._welcome, self._limits)
-        self._strangers[link] = None
+        link = server_link(self._security, self._identity, self._welcome, self._limits, self._connected)
         link.closed.add_done_callback(lambda closed: self._forget(link, closed.result()))
         return link
+
+    def _connected(self, link: Link) -> None:
+        self._strangers[link] = None
+        if len(self._strangers) > self._strangers_max:
+            self._end_stranger(next(iter(self._strangers)))
+        of_address = [one for one in self._strangers if one.remote_host == link.remote_host]
+        if len(of_address) > self._strangers_per_address_max:
+            self._end_stranger(of_address[0])
+
+    def _end_stranger(self, link: Link) -> None:
+        del self._strangers[link]
+        link.close("too many connections that have not proved themselves", abort=True)
 
     def _forget(self, link: Link, reason: str) -> None:
         if link in self._strangers:
             self._strangers.pop(link, None)
-            logger.info("a connection did not prove itself: %s", reason)
-        self._links.pop(link, None)
+            logger.info("a connection from %s did not prove itself: %s", link.remote_address, reason)
+        if link in self._links:
+            del self._links[link]
+            if link.peer.role is Role.BROKER:
+                self._by_key_id.pop(link.datagrams.key_id, None)
 
     def _welcome(self, link: Link) -> LinkHandler | None:
         self._strangers.pop(link, None)
         self._links[link] = None
+        if link.peer.role is Role.BROKER:
+            self._by_key_id[link.datagrams.key_id] = link
         return self._handlers[link.peer.role](link)
 
     async def _read_datagrams(self, datagrams: DatagramServer) -> None:
-        seal = DatagramSeal(self._secret, self._identity.cluster_id)
         while True:
             try:
                 data, sender = await datagrams.recv()
@@ -123,22 +142,33 @@ class QuorumServer:
             except OSError as error:
                 logger.info("the heartbeat port reports: %s", error)
                 continue
-            try:
-                datagram = seal.decode(data)
-            except InvalidDatagram:
-                continue
-            if isinstance(datagram, DatagramHeartbeat) and self._on_heartbeat(datagram):
-                answer = HeartbeatAnswer(self._identity.node_id, datagram.incarnation, datagram.counter)
+            answer = self._heard(data)
+            if answer is not None:
                 # Once: who does not hear it beats again.
                 with suppress(OSError, asyncio_dgram.TransportClosed):
-                    await datagrams.send(seal.encode(answer), sender)
+                    await datagrams.send(answer, sender)
 
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+    def _heard(self, data: bytes) -> bytes | None:
+        """Take a datagram; what answers it. Whatever belongs to no open link is ignored."""
+        link = self._by_key_id.get(key_id_of(data) or b"")
+        if link is None:
+            return None
+        try:
+            datagram = link.datagrams.decode(data)
+        except InvalidDatagram:
+            return None
+        if not isinstance(datagram, DatagramHeartbeat):
+            return None
+        broker = link.peer
+        if (datagram.broker_id, datagram.incarnation) != (broker.node_id, broker.directory_id):
+            logger.warning(
+                "broker %d sends heartbeats of broker %d: ignored", broker.node_id, datagram.broker_id
+            )
+            return None
+        if not self._on_heartbeat(datagram):
+            return None
+        answer = HeartbeatAnswer(self._identity.node_id, datagram.incarnation, datagram.counter)
+        return link.datagrams.encode(answer)
 
 
 def _one_port(host: str, port: int) -> tuple[socket.socket, socket.socket]:

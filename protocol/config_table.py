@@ -1,8 +1,9 @@
 """The table of configuration keys. Names, types, defaults and bounds are Apache Kafka's, or it says so here.
 
 Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
-quorum hears of dead brokers faster; `broker.fenced.linger.ms`, `cluster.id`, `cluster.secret.file`,
-`metrics.listener` and `log.verify.bytes.per.second` are our own.
+quorum hears of dead brokers faster; `broker.fence.on.refusal`, `broker.fenced.linger.ms`, `cluster.id`,
+`cluster.secret.file`, `quorum.secret.file`, `cluster.link.encryption`, `metrics.listener` and
+`log.verify.bytes.per.second` are our own.
 """
 
 from __future__ import annotations
@@ -127,6 +128,12 @@ _NODE_TABLE = (
     _node("controller.quorum.voters", _NODE, _LIST, None, "id@host:port of each quorum node."),
     _node("cluster.id", _NODE, _S, None, "The cluster that this node belongs to."),
     _node("cluster.secret.file", _NODE, _S, None, "File with the secret that all nodes share."),
+    _node("quorum.secret.file", _QUORUM, _S, None,
+          "File with the secret of quorum nodes alone, which brokers must not have; without it the cluster's serves."),
+    ConfigKey("cluster.link.encryption", _S, "preferred",
+              "Links of quorum nodes with each other and with brokers: encrypted unless the other node has an older "
+              "version (preferred), or always, which refuses such nodes (required).", _NODE,
+              allowed=("preferred", "required")),
     _node("metrics.listener", _NODE, _S, None,
           "host:port of the HTTP endpoint: /metrics, /healthz, /readyz; none without it."),
     _node("log.dirs", _NODE, _LIST, None, "Data folders."),
@@ -141,6 +148,10 @@ _NODE_TABLE = (
     _node("broker.rack", _BROKER, _S, None, "Rack, for placing replicas."),
     _node("broker.session.timeout.ms", _NODE, _I, "3000",
           "Silence after which a broker is fenced.", least=100),
+    ConfigKey("broker.fence.on.refusal", _S, "local",
+              "Which brokers are fenced at once if their session ends and their heartbeat port is refused: those on "
+              "the machine of the quorum's leader (local), or all (any). The latter trusts the network not to forge "
+              "refusals.", _QUORUM, allowed=("local", "any")),
     _node("broker.fenced.linger.ms", _BROKER, _I, "9000",
           "How long after a broker was fenced clients are still told of it; 0: not at all.", least=0),
     _node("broker.heartbeat.interval.ms", _BROKER, _I, "500", "Time between heartbeats.", least=1),

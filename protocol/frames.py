@@ -1,8 +1,12 @@
-"""Frames between our own processes: length-prefixed payloads, each with an authentication tag.
+"""Frames between our own processes: length-prefixed payloads, each protected by keys of this connection alone.
 
-A frame is `u32 length | payload | 16-byte tag`, big-endian. The tag is keyed BLAKE2b over the frame's
-number in its direction, its length and its payload, so a frame that is altered, repeated, reordered or
-reflected is refused. The keys come from `handshake`; frames are authenticated, not encrypted.
+A frame is `u32 length | payload | 16-byte tag`, big-endian. The keys come from `handshake`, whose version
+decides between two kinds:
+
+- Encrypted: the payload is AES-256-GCM ciphertext. The nonce is the frame's number in its direction.
+- Tagged, with nodes of older versions: the payload is clear. The tag is keyed BLAKE2b over number, length and payload.
+
+In both a frame that is altered, repeated, reordered or reflected is refused.
 
 Sans-IO: a `Channel` turns payloads into buffers and received bytes into payloads.
 """
@@ -12,14 +16,20 @@ from __future__ import annotations
 import hmac
 import struct
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 TAG_BYTES = 16
 HEADER_BYTES = 4
 MAX_PAYLOAD_BYTES = 64 << 20
+FRAMES_PER_KEY = 1 << 24
+"""Both ends take the next key after so many frames of one direction, far below what one key of AES-GCM may protect."""
 
 _LENGTH = struct.Struct(">I")
 _NUMBER_AND_LENGTH = struct.Struct(">QI")
+_NONCE_BYTES = 12
 
 Buffer = bytes | bytearray | memoryview
 
@@ -29,35 +39,16 @@ class FrameError(Exception):
 
 
 class Channel:
-    """One authenticated connection after its handshake.
+    """One connection after its handshake. What protects its frames is the business of the two classes below.
 
-    `sending_key` and `receiving_key` differ, so that no frame can be played back to its sender.
     `max_payload_bytes` bounds a payload in both directions; memory grows only with bytes that arrived.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_derivation_key",
-        "_max_payload_bytes",
-        "_received",
-        "_receiving_key",
-        "_sending_key",
-        "_sent",
-    )
+    __slots__ = ("_buffer", "_derivation_key", "_max_payload_bytes")
 
-    def __init__(
-        self,
-        sending_key: bytes,
-        receiving_key: bytes,
-        derivation_key: bytes,
-        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
-    ) -> None:
-        self._sending_key = sending_key
-        self._receiving_key = receiving_key
+    def __init__(self, derivation_key: bytes, max_payload_bytes: int) -> None:
         self._derivation_key = derivation_key
         self._max_payload_bytes = max_payload_bytes
-        self._sent = 0
-        self._received = 0
         self._buffer = bytearray()
 
     def derive(self, label: bytes) -> bytes:
@@ -65,16 +56,14 @@ class Channel:
         return blake2b(label, digest_size=32, key=self._derivation_key).digest()
 
     def seal(self, *parts: Buffer) -> list[Buffer]:
-        """The buffers to write for one payload, given whole or as parts; parts are not copied.
+        """The buffers to write for one payload, given whole or as parts.
 
         Raises FrameError for a payload over the limit.
         """
         length = sum(map(len, parts))
         if length > self._max_payload_bytes:
             raise FrameError(f"payload of {length} bytes, at most {self._max_payload_bytes} are allowed")
-        tag = _tag(self._sending_key, self._sent, length, parts)
-        self._sent += 1
-        return [_LENGTH.pack(length), *parts, tag]
+        return [_LENGTH.pack(length), *self._protected(parts, length)]
 
     def feed(self, data: Buffer) -> list[bytes]:
         """The payloads that `data` completes, in order. Raises FrameError; then close."""
@@ -90,19 +79,113 @@ class Channel:
                     raise FrameError(
                         f"frame of {length} bytes, at most {self._max_payload_bytes} are allowed"
                     )
-                end = position + HEADER_BYTES + length
-                if available < end + TAG_BYTES:
+                end = position + HEADER_BYTES + length + TAG_BYTES
+                if available < end:
                     break
-                payload = bytes(view[position + HEADER_BYTES : end])
-                expected = _tag(self._receiving_key, self._received, length, (payload,))
-                if not hmac.compare_digest(expected, view[end : end + TAG_BYTES]):
-                    raise FrameError(f"frame {self._received} has a wrong authentication tag")
-                self._received += 1
-                payloads.append(payload)
-                position = end + TAG_BYTES
+                payloads.append(self._opened(view[position + HEADER_BYTES : end]))
+                position = end
         if position:
             del buffer[:position]
         return payloads
+
+    def _protected(self, parts: Sequence[Buffer], length: int) -> Sequence[Buffer]:
+        """The parts of the next frame behind its length, tag included."""
+        raise NotImplementedError
+
+    def _opened(self, protected: memoryview) -> bytes:
+        """The payload of the next frame. Raises FrameError if it is not authentic."""
+        raise NotImplementedError
+
+
+class EncryptedChannel(Channel):
+    """Frames that nobody else reads or changes.
+
+    `sending_key` and `receiving_key` differ, so that no frame can be played back to its sender.
+    """
+
+    __slots__ = ("_receiving", "_sending")
+
+    def __init__(
+        self,
+        sending_key: bytes,
+        receiving_key: bytes,
+        derivation_key: bytes,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        *,
+        frames_per_key: int = FRAMES_PER_KEY,
+    ) -> None:
+        super().__init__(derivation_key, max_payload_bytes)
+        self._sending = _Direction(sending_key, frames_per_key)
+        self._receiving = _Direction(receiving_key, frames_per_key)
+
+    def _protected(self, parts: Sequence[Buffer], length: int) -> Sequence[Buffer]:
+        cipher, nonce = self._sending.next()
+        return (cipher.encrypt(nonce, parts[0] if len(parts) == 1 else b"".join(parts), None),)
+
+    def _opened(self, protected: memoryview) -> bytes:
+        cipher, nonce = self._receiving.next()
+        try:
+            return cipher.decrypt(nonce, protected, None)
+        except InvalidTag:
+            raise _wrong_tag(self._receiving.frames - 1) from None
+
+
+class TaggedChannel(Channel):
+    """Frames that nobody else changes, and everybody on the path may read. The keys differ as above."""
+
+    __slots__ = ("_received", "_receiving_key", "_sending_key", "_sent")
+
+    def __init__(
+        self,
+        sending_key: bytes,
+        receiving_key: bytes,
+        derivation_key: bytes,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+    ) -> None:
+        super().__init__(derivation_key, max_payload_bytes)
+        self._sending_key = sending_key
+        self._receiving_key = receiving_key
+        self._sent = 0
+        self._received = 0
+
+    def _protected(self, parts: Sequence[Buffer], length: int) -> Sequence[Buffer]:
+        tag = _tag(self._sending_key, self._sent, length, parts)
+        self._sent += 1
+        return (*parts, tag)
+
+    def _opened(self, protected: memoryview) -> bytes:
+        payload = bytes(protected[:-TAG_BYTES])
+        expected = _tag(self._receiving_key, self._received, len(payload), (payload,))
+        if not hmac.compare_digest(expected, protected[-TAG_BYTES:]):
+            raise _wrong_tag(self._received)
+        self._received += 1
+        return payload
+
+
+class _Direction:
+    """The frames of one direction: each number is used once, and the key is replaced in time."""
+
+    __slots__ = ("_cipher", "_frames_per_key", "_key", "frames")
+
+    def __init__(self, key: bytes, frames_per_key: int) -> None:
+        self._key = key
+        self._cipher = AESGCM(key)
+        self._frames_per_key = frames_per_key
+        self.frames = 0
+        """How many there have been, under all keys."""
+
+    def next(self) -> tuple[AESGCM, bytes]:
+        """Cipher and nonce of the next frame."""
+        if self.frames and self.frames % self._frames_per_key == 0:
+            self._key = hmac.digest(self._key, b"next key", sha256)
+            self._cipher = AESGCM(self._key)
+        nonce = self.frames.to_bytes(_NONCE_BYTES, "big")
+        self.frames += 1
+        return self._cipher, nonce
+
+
+def _wrong_tag(number: int) -> FrameError:
+    return FrameError(f"frame {number} has a wrong authentication tag")
 
 
 def _tag(key: bytes, number: int, length: int, parts: Sequence[Buffer]) -> bytes:

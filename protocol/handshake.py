@@ -1,16 +1,24 @@
 """The handshake that opens every connection between our own processes.
 
-Both ends prove that they hold the cluster secret, and say who they are, before either believes a byte:
+Both ends prove that they hold the secret of the connection's role, and say who they are, before either believes a byte:
 
 1. server -> client  hello: magic, version, server nonce
-2. client -> server  role, node id, directory id, cluster id, client nonce, proof
-3. server -> client  status, node id, directory id, cluster id, proof
+2. client -> server  role, node id, directory id, cluster id, client nonce, client key, proof
+3. server -> client  status, node id, directory id, cluster id, server key, proof
 
-Each message is ``u16 length | body`` of at most :data:`MAX_MESSAGE_BYTES`. A proof is HMAC-SHA-256 with the
-secret over everything said so far, so that it fits this connection only. Frame keys derive from the secret
-and both nonces. A server never answers a client whose proof is wrong.
+Each message is `u16 length | body` of at most `MAX_MESSAGE_BYTES`. A proof is HMAC-SHA-256 with the
+secret over everything said so far, so that it fits this connection only. A server never answers a client whose
+proof is wrong. It accepts each of its secrets, and answers by the one that the client uses.
 
-Sans-IO: nonces come in as arguments, bytes go out as values.
+The keys are ephemeral ones of X25519. What they agree on, the secret and all that was said make the keys of the
+frames (HKDF-SHA-256), which are encrypted. Whoever learns the secret later cannot read what was recorded before.
+
+**Version 1**, of older nodes, has no keys in 2 and 3. Its frames are tagged and not encrypted. The hello of both
+versions says 1, as older clients take nothing else. A server that speaks version 2 ends its nonce with a mark, and a
+client that sees the mark asks for version 2 by the number of the role (0x81, 0x82). The proofs cover the nonce: who
+removes the mark on the way, so that the two fall back to version 1, breaks the proof instead.
+
+Sans-IO: chance comes in as an argument, bytes go out as values.
 """
 
 from __future__ import annotations
@@ -21,16 +29,27 @@ from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b, sha256
 
-from .frames import MAX_PAYLOAD_BYTES, Buffer, Channel
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from .frames import MAX_PAYLOAD_BYTES, Buffer, Channel, EncryptedChannel, TaggedChannel
+from .node_secrets import MIN_SECRET_BYTES, Secrets
 
 MAGIC = b"OTTL"
 VERSION = 1
 NONCE_BYTES = 32
+KEY_BYTES = 32
+CHANCE_BYTES = NONCE_BYTES + KEY_BYTES
 PROOF_BYTES = 32
 DIRECTORY_ID_BYTES = 16
 MAX_MESSAGE_BYTES = 512
 MAX_CLUSTER_ID_BYTES = 128
-MIN_SECRET_BYTES = 16
+
+_ENCRYPTS = b"encrypts"
+"""The end of the nonce of a server that speaks version 2. The other 24 bytes are random."""
+_ASKS_FOR_ENCRYPTION = 0x80
+"""Added to the number of the role by a client that speaks version 2 from here on."""
 
 _LENGTH = struct.Struct(">H")
 _HELLO = struct.Struct(f">4sH{NONCE_BYTES}s")
@@ -50,7 +69,7 @@ class _Status(IntEnum):
 
 
 class HandshakeError(Exception):
-    """The other end is not one of us. ``reply`` is what to send, if anything, before closing."""
+    """The other end is not one of us. `reply` is what to send, if anything, before closing."""
 
     def __init__(self, reason: str, reply: bytes = b"") -> None:
         super().__init__(reason)
@@ -60,9 +79,9 @@ class HandshakeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who one end is. ``directory_id`` names the data folder (a broker: its incarnation).
+    """Who one end is. `directory_id` names the data folder (a broker: its incarnation).
 
-    An empty ``cluster_id`` means that this end has not learned its cluster yet and accepts any that shares
+    An empty `cluster_id` means that this end has not learned its cluster yet and accepts any that shares
     the secret.
     """
 
@@ -80,8 +99,29 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSecurity:
+    """How a node protects its links. Raises ValueError for a secret that is too short."""
+
+    cluster: Secrets
+    """What all nodes share. Whoever holds it may be a broker."""
+    quorum: Secrets | None = None
+    """What quorum nodes alone share: without it nobody has the role RAFT. None: the cluster's serve for both."""
+    requires_encryption: bool = False
+    """Nodes that speak version 1 only are refused, as clients and as servers."""
+
+    def __post_init__(self) -> None:
+        for secret in (*self.cluster.accepted, *(self.quorum.accepted if self.quorum else ())):
+            if len(secret) < MIN_SECRET_BYTES:
+                raise ValueError(f"a secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed")
+
+    def of(self, role: Role) -> Secrets:
+        """The secrets of a role."""
+        return self.quorum if role is Role.RAFT and self.quorum is not None else self.cluster
+
+
+@dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end, as it has proved itself. ``role`` is the connection's, the same at both ends."""
+    """The other end, as it has proved itself. `role` is the connection's, the same at both ends."""
 
     role: Role
     node_id: int
@@ -90,16 +130,17 @@ class Peer:
 
 
 class _Handshake:
-    def __init__(self, secret: bytes, identity: Identity, nonce: bytes, max_payload_bytes: int) -> None:
-        if len(secret) < MIN_SECRET_BYTES:
-            raise ValueError(
-                f"cluster secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
-            )
-        if len(nonce) != NONCE_BYTES:
-            raise ValueError(f"nonce has {len(nonce)} bytes, it must be {NONCE_BYTES}")
-        self._secret = secret
+    def __init__(
+        self, security: LinkSecurity, identity: Identity, chance: bytes, max_payload_bytes: int
+    ) -> None:
+        if len(chance) != CHANCE_BYTES:
+            raise ValueError(f"{len(chance)} random bytes were given, there must be {CHANCE_BYTES}")
+        self._security = security
+        self._secret = b""
+        """Of this connection: once it is clear which role it has, and what the client uses."""
         self._identity = identity
-        self._nonce = nonce
+        self._nonce = chance[:NONCE_BYTES]
+        self._key_chance = chance[NONCE_BYTES:]
         self._max_payload_bytes = max_payload_bytes
         self._buffer = bytearray()
         self._transcript = bytearray()
@@ -108,30 +149,35 @@ class _Handshake:
 
     @property
     def done(self) -> bool:
-        """Whether both ends have proved themselves; ``peer`` and ``channel`` hold from then on."""
+        """Whether both ends have proved themselves; `peer` and `channel` hold from then on."""
         return self._channel is not None
 
     @property
     def peer(self) -> Peer:
-        """The other end. Raises :class:`RuntimeError` before ``done``."""
+        """The other end. Raises RuntimeError before `done`."""
         if self._peer is None or self._channel is None:
             raise RuntimeError("the handshake is not done")
         return self._peer
 
     @property
     def channel(self) -> Channel:
-        """The channel to use from here on. Raises :class:`RuntimeError` before ``done``."""
+        """The channel to use from here on. Raises RuntimeError before `done`."""
         if self._channel is None:
             raise RuntimeError("the handshake is not done")
         return self._channel
 
     @property
+    def encrypted(self) -> bool:
+        """Whether the frames are: not with a node of an older version. False before `done`."""
+        return isinstance(self._channel, EncryptedChannel)
+
+    @property
     def leftover(self) -> bytes:
-        """Bytes received behind the handshake: feed them to ``channel`` first."""
+        """Bytes received behind the handshake: feed them to `channel` first."""
         return bytes(self._buffer)
 
     def receive(self, data: Buffer) -> bytes:
-        """Take received bytes; the result, maybe empty, is to be sent. Raises :class:`HandshakeError`."""
+        """Take received bytes; the result, maybe empty, is to be sent. Raises HandshakeError."""
         self._buffer += data
         output = b""
         while not self.done:
@@ -163,41 +209,72 @@ class _Handshake:
         return hmac.digest(self._secret, label + bytes(self._transcript), sha256)
 
     def _say(self, body: bytes, label: bytes) -> bytes:
-        """Add ``body`` to the transcript; the message for it, proof included."""
+        """Add `body` to the transcript; the message for it, proof included."""
         self._transcript += body
         return _message(body + self._proof(label))
 
     def _hear(self, body: bytes, label: bytes) -> bytes:
         """The body without its proof, which is checked against the transcript."""
-        if len(body) < PROOF_BYTES:
+        if len(body) < _IDENTITY.size + PROOF_BYTES:
             raise HandshakeError(f"handshake message of {len(body)} bytes is too short")
         said, proof = body[:-PROOF_BYTES], body[-PROOF_BYTES:]
         self._transcript += said
-        if not hmac.compare_digest(proof, self._proof(label)):
-            raise HandshakeError("the other end does not hold this cluster's secret")
-        return said
+        for secret in self._candidates(said):
+            self._secret = secret
+            if hmac.compare_digest(proof, self._proof(label)):
+                return said
+        raise HandshakeError(self._stranger(said))
 
-    def _open_channel(self, client_nonce: bytes, server_nonce: bytes, *, is_client: bool) -> None:
+    def _candidates(self, said: bytes) -> tuple[bytes, ...]:
+        """The secrets that the other end may have used."""
+        raise NotImplementedError
+
+    def _stranger(self, said: bytes) -> str:
+        """Why the other end gets nowhere that has used none of them."""
+        raise NotImplementedError
+
+    def _private_key(self) -> X25519PrivateKey:
+        # Made when it is needed: that takes its time, which a server spends on nobody who has not proved himself.
+        return X25519PrivateKey.from_private_bytes(self._key_chance)
+
+    def _public_key(self) -> bytes:
+        return self._private_key().public_key().public_bytes_raw()
+
+    def _encrypt(self, peer_key: bytes, *, is_client: bool) -> None:
+        try:
+            agreed = self._private_key().exchange(X25519PublicKey.from_public_bytes(peer_key))
+        except ValueError:
+            raise HandshakeError("the other end sent a key that agrees on nothing") from None
+        said = sha256(self._transcript).digest()
+        salt = hmac.digest(self._secret, b"keys of frames" + said, sha256)
+        keys = HKDF(SHA256(), 3 * KEY_BYTES, salt, b"ottla link, version 2").derive(agreed)
+        to_server, to_client, derivation = keys[:32], keys[32:64], keys[64:]
+        sending, receiving = (to_server, to_client) if is_client else (to_client, to_server)
+        self._channel = EncryptedChannel(sending, receiving, derivation, self._max_payload_bytes)
+
+    def _tag_only(self, client_nonce: bytes, server_nonce: bytes, *, is_client: bool) -> None:
         material = client_nonce + server_nonce
         to_server, to_client, derivation = (
             blake2b(hmac.digest(self._secret, label + material, sha256), digest_size=32).digest()
             for label in (b"client to server", b"server to client", b"derivation")
         )
         sending, receiving = (to_server, to_client) if is_client else (to_client, to_server)
-        self._channel = Channel(sending, receiving, derivation, self._max_payload_bytes)
+        self._channel = TaggedChannel(sending, receiving, derivation, self._max_payload_bytes)
 
 
 class ServerHandshake(_Handshake):
-    """The accepting end. Send :meth:`hello` when the connection opens."""
+    """The accepting end. Send `hello` when the connection opens."""
 
     def __init__(
         self,
-        secret: bytes,
+        security: LinkSecurity,
         identity: Identity,
-        nonce: bytes,
+        chance: bytes,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
-        super().__init__(secret, identity, nonce, max_payload_bytes)
+        """`chance`: `CHANCE_BYTES` random bytes, drawn anew for each connection."""
+        super().__init__(security, identity, chance, max_payload_bytes)
+        self._nonce = self._nonce[: -len(_ENCRYPTS)] + _ENCRYPTS
         self._said_hello = False
 
     def hello(self) -> bytes:
@@ -209,18 +286,39 @@ class ServerHandshake(_Handshake):
         self._transcript += body
         return _message(body)
 
+    def _candidates(self, said: bytes) -> tuple[bytes, ...]:
+        is_raft = said[0] & ~_ASKS_FOR_ENCRYPTION == Role.RAFT
+        return self._security.of(Role.RAFT if is_raft else Role.BROKER).accepted
+
+    def _stranger(self, said: bytes) -> str:
+        if said[0] & ~_ASKS_FOR_ENCRYPTION == Role.RAFT and self._security.quorum is not None:
+            return (
+                "the other end claims to be a quorum node and does not hold the secret of this quorum "
+                "(quorum.secret.file)"
+            )
+        return "the other end does not hold this cluster's secret (cluster.secret.file)"
+
     def _step(self, body: bytes) -> bytes:
-        said = self._hear(body, b"client")
-        role, peer_identity, client_nonce = _parse_client(said)
-        if _clusters_differ(peer_identity.cluster_id, self._identity.cluster_id):
+        asked = _parse_client(self._hear(body, b"client"))
+        peer = asked.identity
+        if self._security.requires_encryption and not asked.key:
             raise HandshakeError(
-                f"node {peer_identity.node_id} belongs to cluster {peer_identity.cluster_id!r}, "
+                f"node {peer.node_id} ({asked.role.name}) speaks version 1 of the handshake only, without encryption, "
+                "which cluster.link.encryption=required does not allow"
+            )
+        if _clusters_differ(peer.cluster_id, self._identity.cluster_id):
+            raise HandshakeError(
+                f"node {peer.node_id} belongs to cluster {peer.cluster_id!r}, "
                 f"this node to {self._identity.cluster_id!r}",
                 self._say(_pack_identity(_Status.OTHER_CLUSTER, self._identity), b"server"),
             )
-        answer = self._say(_pack_identity(_Status.WELCOME, self._identity), b"server")
-        self._peer = Peer(role, peer_identity.node_id, peer_identity.directory_id, peer_identity.cluster_id)
-        self._open_channel(client_nonce, self._nonce, is_client=False)
+        welcome = _pack_identity(_Status.WELCOME, self._identity)
+        answer = self._say(welcome + self._public_key() if asked.key else welcome, b"server")
+        self._peer = Peer(asked.role, peer.node_id, peer.directory_id, peer.cluster_id)
+        if asked.key:
+            self._encrypt(asked.key, is_client=False)
+        else:
+            self._tag_only(asked.nonce, self._nonce, is_client=False)
         return answer
 
 
@@ -229,31 +327,44 @@ class ClientHandshake(_Handshake):
 
     def __init__(
         self,
-        secret: bytes,
+        security: LinkSecurity,
         identity: Identity,
         role: Role,
-        nonce: bytes,
+        chance: bytes,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
-        super().__init__(secret, identity, nonce, max_payload_bytes)
+        """`chance`: `CHANCE_BYTES` random bytes, drawn anew for each connection."""
+        super().__init__(security, identity, chance, max_payload_bytes)
         self._role = role
+        self._secret = security.of(role).first
         self._server_nonce: bytes | None = None
+        self._server_encrypts = False
+
+    def _candidates(self, said: bytes) -> tuple[bytes, ...]:
+        return (self._secret,)
+
+    def _stranger(self, said: bytes) -> str:
+        return "the other end does not hold this cluster's secret"
 
     def _step(self, body: bytes) -> bytes:
         if self._server_nonce is None:
             return self._answer_hello(body)
         status, identity, rest = _unpack_identity(self._hear(body, b"server"))
-        if rest:
-            raise HandshakeError(f"{len(rest)} bytes too many in the server's answer")
         if status != _Status.WELCOME:
             raise HandshakeError(
                 f"node {identity.node_id} belongs to cluster {identity.cluster_id!r}, "
                 f"this node to {self._identity.cluster_id!r}"
             )
+        expected = KEY_BYTES if self._server_encrypts else 0
+        if len(rest) != expected:
+            raise HandshakeError(f"a key of {len(rest)} bytes in the server's answer, expected {expected}")
         if _clusters_differ(identity.cluster_id, self._identity.cluster_id):
             raise HandshakeError(f"the server claims cluster {identity.cluster_id!r}")
         self._peer = Peer(self._role, identity.node_id, identity.directory_id, identity.cluster_id)
-        self._open_channel(self._nonce, self._server_nonce, is_client=True)
+        if self._server_encrypts:
+            self._encrypt(rest, is_client=True)
+        else:
+            self._tag_only(self._nonce, self._server_nonce, is_client=True)
         return b""
 
     def _answer_hello(self, body: bytes) -> bytes:
@@ -264,9 +375,28 @@ class ClientHandshake(_Handshake):
             raise HandshakeError(f"the server does not speak this protocol (magic {magic!r})")
         if version != VERSION:
             raise HandshakeError(f"the server speaks version {version} of the handshake, this node {VERSION}")
+        self._server_encrypts = nonce.endswith(_ENCRYPTS)
+        if self._security.requires_encryption and not self._server_encrypts:
+            raise HandshakeError(
+                "the server speaks version 1 of the handshake only, without encryption, which "
+                "cluster.link.encryption=required does not allow"
+            )
         self._server_nonce = nonce
         self._transcript += body
-        return self._say(_pack_identity(self._role, self._identity) + self._nonce, b"client")
+        if not self._server_encrypts:
+            return self._say(_pack_identity(self._role, self._identity) + self._nonce, b"client")
+        claim = _pack_identity(self._role | _ASKS_FOR_ENCRYPTION, self._identity)
+        return self._say(claim + self._nonce + self._public_key(), b"client")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a client has said. `key` is empty in version 1."""
+
+    role: Role
+    identity: Identity
+    nonce: bytes
+    key: bytes
 
 
 def _message(body: bytes) -> bytes:
@@ -296,11 +426,18 @@ def _unpack_identity(body: bytes) -> tuple[int, Identity, bytes]:
         raise HandshakeError(f"unreadable identity: {error}") from None
 
 
-def _parse_client(said: bytes) -> tuple[Role, Identity, bytes]:
-    role, identity, nonce = _unpack_identity(said)
-    if len(nonce) != NONCE_BYTES:
-        raise HandshakeError(f"nonce of {len(nonce)} bytes, expected {NONCE_BYTES}")
+def _parse_client(said: bytes) -> _Asked:
+    number, identity, rest = _unpack_identity(said)
+    encrypts = bool(number & _ASKS_FOR_ENCRYPTION)
+    expected = NONCE_BYTES + KEY_BYTES if encrypts else NONCE_BYTES
+    if len(rest) != expected:
+        raise HandshakeError(
+            f"nonce{' and key' if encrypts else ''} of {len(rest)} bytes, expected {expected}"
+        )
     try:
-        return Role(role), identity, nonce
+        role = Role(number & ~_ASKS_FOR_ENCRYPTION)
     except ValueError:
-        raise HandshakeError(f"unknown role {role}, known are RAFT (1) and BROKER (2)") from None
+        raise HandshakeError(
+            f"unknown role {number}, known are RAFT (1) and BROKER (2), and 0x81 and 0x82 with encryption"
+        ) from None
+    return _Asked(role, identity, rest[:NONCE_BYTES], rest[NONCE_BYTES:])

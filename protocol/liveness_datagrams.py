@@ -1,33 +1,39 @@
-"""The UDP datagrams between brokers and quorum nodes: heartbeats and their answers, and probes that ask "which
-incarnation are you?".
+"""The UDP datagrams between brokers and quorum nodes: heartbeats and their answers, and probes that ask "do
+you live?".
 
-Every datagram is `magic | kind | fields | 16-byte tag`, of one fixed size per kind. The tag is keyed BLAKE2
-over all that precedes it, with a key derived from the cluster secret and the cluster id, so neither a
-stranger nor another cluster can keep a broker alive or have it fenced. A heartbeat replayed later is
-recognised by its counter, as is its answer, a probe answer by the nonce it repeats. No answer is longer than what
-it answers.
+They belong to the TCP link of the same two nodes: the keys derive from that connection's, and end with it. So neither a
+stranger nor another cluster nor what was recorded of an earlier link can keep a broker alive or have it fenced.
 
-A heartbeat has two layouts: one that tells which answers arrive, for quorum nodes that are known to answer, and
-one without, which every node understands.
+Every datagram is `magic | key id | number | kind and fields | 16-byte tag`, of one fixed size per kind. Kind and fields
+are AES-256-GCM ciphertext. The key id says which link's key it is. The number rises with every datagram of one
+direction, and is the nonce; one that is not above all before it is refused. No answer is longer than what it answers.
 """
 
 import struct
 from dataclasses import dataclass
 from hashlib import blake2b
-from hmac import compare_digest
+from typing import Final
 
-_MAGIC = b"OtL1"
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_ID_SIZE: Final = 8
+NONCE_SIZE: Final = 16
+
+_MAGIC = b"OtL2"
 _TAG_SIZE = 16
-_HEAD = struct.Struct(">4sB")
-_HEARTBEAT = struct.Struct(">4sBiq16sQIq")
-_PROBE = struct.Struct(">4sB16s")
-_ANSWER = struct.Struct(">4sB16si16s")
-_TELLING_HEARTBEAT = struct.Struct(">4sBiq16sQIqQ")
-_HEARTBEAT_ANSWER = struct.Struct(">4sBi16sQ")
-_HEARTBEAT_KIND, _PROBE_KIND, _ANSWER_KIND, _TELLING_HEARTBEAT_KIND, _HEARTBEAT_ANSWER_KIND = 1, 2, 3, 4, 5
+_HEAD = struct.Struct(f">4s{KEY_ID_SIZE}sQ")
+_HEARTBEAT = struct.Struct(">Biq16sQIqQ")
+_PROBE = struct.Struct(">B16s")
+_HEARTBEAT_ANSWER = struct.Struct(">Bi16sQ")
+_HEARTBEAT_KIND, _PROBE_KIND, _ANSWER_KIND, _HEARTBEAT_ANSWER_KIND = 1, 2, 3, 4
+_LAYOUTS = {
+    _HEARTBEAT_KIND: _HEARTBEAT,
+    _PROBE_KIND: _PROBE,
+    _ANSWER_KIND: _PROBE,
+    _HEARTBEAT_ANSWER_KIND: _HEARTBEAT_ANSWER,
+}
 _MAX_U32 = 0xFFFF_FFFF
-
-NONCE_SIZE = 16
 
 
 class InvalidDatagram(Exception):
@@ -48,8 +54,8 @@ class DatagramHeartbeat:
     loop_age_ms: int
     #: where the broker's image stands
     metadata_offset: int
-    #: the highest counter that the broker has heard this quorum node answer, 0 for none; None: it does not tell
-    answered: int | None = None
+    #: the highest counter that the broker has heard this quorum node answer, 0 for none
+    answered: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,63 +78,75 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """The broker's answer to a probe."""
+    """The broker's answer to a probe. The keys say which broker it is, and which of its incarnations."""
 
     nonce: bytes
-    broker_id: int
-    incarnation: bytes
 
 
 Datagram = DatagramHeartbeat | HeartbeatAnswer | Probe | ProbeAnswer
 
 
 class DatagramSeal:
-    """Encodes and authenticates datagrams under one cluster's key."""
+    """Encodes and authenticates the datagrams of one link, at one of its ends.
 
-    def __init__(self, secret: bytes, cluster_id: str) -> None:
-        material = b"ottla liveness datagrams\0" + cluster_id.encode() + b"\0" + secret
-        self._key = blake2b(material, digest_size=32).digest()
+    An end has one seal for a link, and uses it from one thread: the numbers that it gives out must not repeat.
+    """
+
+    def __init__(self, link_key: bytes, *, is_broker: bool) -> None:
+        """`link_key`: what both ends derive from the link's channel for its datagrams."""
+        self.key_id = _derived(link_key, b"key id", KEY_ID_SIZE)
+        """Tells this link's datagrams from others."""
+        to_quorum, to_broker = (
+            AESGCM(_derived(link_key, label, 32)) for label in (b"to the quorum", b"to the broker")
+        )
+        self._sending, self._receiving = (to_quorum, to_broker) if is_broker else (to_broker, to_quorum)
+        self._sent = 0
+        self._received = 0
 
     def encode(self, datagram: Datagram) -> bytes:
         """The bytes to send."""
         match datagram:
             case DatagramHeartbeat():
-                fields = (
+                body = _HEARTBEAT.pack(
+                    _HEARTBEAT_KIND,
                     datagram.broker_id,
                     datagram.broker_epoch,
                     datagram.incarnation,
                     datagram.counter,
                     min(datagram.loop_age_ms, _MAX_U32),
                     datagram.metadata_offset,
+                    datagram.answered,
                 )
-                if datagram.answered is None:
-                    body = _HEARTBEAT.pack(_MAGIC, _HEARTBEAT_KIND, *fields)
-                else:
-                    body = _TELLING_HEARTBEAT.pack(
-                        _MAGIC, _TELLING_HEARTBEAT_KIND, *fields, datagram.answered
-                    )
             case HeartbeatAnswer():
                 body = _HEARTBEAT_ANSWER.pack(
-                    _MAGIC, _HEARTBEAT_ANSWER_KIND, datagram.node_id, datagram.incarnation, datagram.counter
+                    _HEARTBEAT_ANSWER_KIND, datagram.node_id, datagram.incarnation, datagram.counter
                 )
             case Probe():
-                body = _PROBE.pack(_MAGIC, _PROBE_KIND, datagram.nonce)
+                body = _PROBE.pack(_PROBE_KIND, datagram.nonce)
             case ProbeAnswer():
-                body = _ANSWER.pack(
-                    _MAGIC, _ANSWER_KIND, datagram.nonce, datagram.broker_id, datagram.incarnation
-                )
-        return body + self._tag(body)
+                body = _PROBE.pack(_ANSWER_KIND, datagram.nonce)
+        self._sent += 1
+        head = _HEAD.pack(_MAGIC, self.key_id, self._sent)
+        return head + self._sending.encrypt(_nonce(self._sent), body, head)
 
     def decode(self, data: bytes) -> Datagram:
-        """Raises InvalidDatagram for whatever was not sealed with this cluster's key."""
-        body, tag = data[:-_TAG_SIZE], data[-_TAG_SIZE:]
-        layout = _LAYOUTS.get(body[4]) if len(body) >= _HEAD.size and body[:4] == _MAGIC else None
+        """Raises InvalidDatagram for whatever was not sealed by the other end of this link, or comes again."""
+        if key_id_of(data) != self.key_id:
+            raise InvalidDatagram("not a liveness datagram of this link")
+        head = data[: _HEAD.size]
+        _, _, number = _HEAD.unpack(head)
+        if number <= self._received:
+            raise InvalidDatagram("a later one was there before it")
+        try:
+            body = self._receiving.decrypt(_nonce(number), data[_HEAD.size :], head)
+        except InvalidTag:
+            raise InvalidDatagram("the tag does not match: a forgery") from None
+        layout = _LAYOUTS.get(body[0]) if body else None
         if layout is None or layout.size != len(body):
-            raise InvalidDatagram("not a liveness datagram")
-        if not compare_digest(tag, self._tag(body)):
-            raise InvalidDatagram("the tag does not match: another cluster secret, or a forgery")
-        _, kind, *fields = layout.unpack(body)
-        if kind in (_HEARTBEAT_KIND, _TELLING_HEARTBEAT_KIND):
+            raise InvalidDatagram("the other end of this link has sent what this version does not know")
+        self._received = number
+        kind, *fields = layout.unpack(body)
+        if kind == _HEARTBEAT_KIND:
             return DatagramHeartbeat(*fields)
         if kind == _HEARTBEAT_ANSWER_KIND:
             return HeartbeatAnswer(*fields)
@@ -136,14 +154,17 @@ class DatagramSeal:
             return Probe(*fields)
         return ProbeAnswer(*fields)
 
-    def _tag(self, body: bytes) -> bytes:
-        return blake2b(body, digest_size=_TAG_SIZE, key=self._key).digest()
+
+def key_id_of(data: bytes) -> bytes | None:
+    """Which link's key a datagram needs; None for what is none of ours."""
+    if len(data) < _HEAD.size + _TAG_SIZE or data[: len(_MAGIC)] != _MAGIC:
+        return None
+    return data[len(_MAGIC) : len(_MAGIC) + KEY_ID_SIZE]
 
 
-_LAYOUTS = {
-    _HEARTBEAT_KIND: _HEARTBEAT,
-    _PROBE_KIND: _PROBE,
-    _ANSWER_KIND: _ANSWER,
-    _TELLING_HEARTBEAT_KIND: _TELLING_HEARTBEAT,
-    _HEARTBEAT_ANSWER_KIND: _HEARTBEAT_ANSWER,
-}
+def _derived(link_key: bytes, label: bytes, size: int) -> bytes:
+    return blake2b(label, digest_size=size, key=link_key).digest()
+
+
+def _nonce(number: int) -> bytes:
+    return number.to_bytes(12, "big")

@@ -1,6 +1,7 @@
 """How the two ends of a connection to a broker's listener prove that they hold the cluster secret.
 
-A broker that follows another proves itself before it fetches, and a person with the secret can do the same:
+A broker that follows another proves itself before it fetches, and a person with the secret can do the same. A server
+accepts each of the secrets in its file, and answers by the one that the client uses:
 
 1. client -> server  magic, version, role, node id, id of the server it means, incarnation, nonce, cluster id
 2. server -> client  nonce
@@ -27,6 +28,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import sha256
 from typing import Final
+
+from .node_secrets import Secrets
 
 MAGIC: Final = b"OTTN"
 VERSION: Final = 1
@@ -69,31 +72,33 @@ class NodeCredentials:
     cluster_id: str
     incarnation: bytes
     role: NodeRole = NodeRole.BROKER
-    key: bytes = field(default=b"", repr=False)
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
+    """The first is for dialling, all are accepted."""
 
     @classmethod
     def of(
         cls,
-        secret: bytes,
+        secrets: Secrets,
         cluster_id: str,
         node_id: int,
         incarnation: bytes,
         role: NodeRole = NodeRole.BROKER,
     ) -> NodeCredentials:
-        """Credentials from the cluster secret. `incarnation`: 16 bytes that each process draws anew."""
+        """Credentials from the secrets of the cluster. `incarnation`: 16 bytes that each process draws anew."""
         if len(incarnation) != INCARNATION_BYTES:
             raise ValueError(f"the incarnation has {len(incarnation)} bytes, it must be {INCARNATION_BYTES}")
         if len(cluster_id.encode()) > MAX_CLUSTER_ID_BYTES:
             raise ValueError(f"cluster id is over {MAX_CLUSTER_ID_BYTES} bytes: {cluster_id[:40]!r}...")
-        key = hmac.digest(secret, _KEY_LABEL + cluster_id.encode(), sha256)
-        return cls(node_id, cluster_id, incarnation, role, key)
+        label = _KEY_LABEL + cluster_id.encode()
+        keys = tuple(hmac.digest(secret, label, sha256) for secret in secrets.accepted)
+        return cls(node_id, cluster_id, incarnation, role, keys)
 
 
 class ClientProof:
     """The dialling end. `server_id` is the broker that it means to reach."""
 
     def __init__(self, credentials: NodeCredentials, server_id: int, nonce: bytes) -> None:
-        self._key = credentials.key
+        self._key = credentials.keys[0]
         self._server_id = server_id
         cluster_id = credentials.cluster_id.encode()
         self.claim = (
@@ -163,12 +168,15 @@ class ServerProof:
             self._said = message + self._nonce
             self._over = False
             return self._nonce
-        if not hmac.compare_digest(message, _client_proof(self._credentials.key, self._said)):
+        for key in self._credentials.keys:
+            if hmac.compare_digest(message, _client_proof(key, self._said)):
+                break
+        else:
             raise ProofRefused(
                 f"{_named(self._claimed)}: the proof is wrong. Has it the same cluster.secret.file as this broker?"
             )
         self.peer = self._claimed
-        return _server_proof(self._credentials.key, self._said + message)
+        return _server_proof(key, self._said + message)
 
     def _check_claim(self, message: bytes) -> ProvenNode:
         if not _CLAIM.size <= len(message) <= MAX_MESSAGE_BYTES:

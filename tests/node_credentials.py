@@ -15,6 +15,7 @@ from ottla.protocol.node_proof import (
     NodeCredentials,
     NodeRole,
 )
+from ottla.protocol.node_secrets import Secrets
 from tests.raw_peer import Peer
 
 SECRET = b"what only nodes of the test's cluster know"
@@ -29,13 +30,13 @@ def credentials(
     role: NodeRole = NodeRole.BROKER,
 ) -> NodeCredentials:
     """Of a broker that stands in a test, or of a person."""
-    return NodeCredentials.of(secret, cluster_id, node_id, os.urandom(INCARNATION_BYTES), role)
+    return NodeCredentials.of(Secrets.parse(secret), cluster_id, node_id, os.urandom(INCARNATION_BYTES), role)
 
 
 def credentials_in(directory: Path, node_id: int = NO_NODE) -> NodeCredentials:
     """Of a broker of the cluster that `ottla up` keeps in this folder; without an id, of a person."""
     role = NodeRole.OPERATOR if node_id == NO_NODE else NodeRole.BROKER
-    secret = (directory / "cluster.secret").read_bytes().strip()
+    secret = (directory / "cluster.secret").read_bytes()
     return credentials(node_id, secret=secret, cluster_id=known_layout(directory).cluster_id, role=role)
 
 

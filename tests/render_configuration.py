@@ -49,7 +49,8 @@ Names that are not on this page are kept without effect, as Kafka keeps them for
 
 REQUIRED = """\
 Every node needs `node.id`, `cluster.id`, `cluster.secret.file` (at least 16 bytes, the same on all nodes),
-`controller.quorum.voters` and `log.dirs` (or `log.dir`; for a quorum node also `metadata.log.dir`).
+`controller.quorum.voters` and `log.dirs` (or `log.dir`; for a quorum node also `metadata.log.dir`). Quorum nodes should
+have `quorum.secret.file`, too: [OPERATIONS.md](OPERATIONS.md#two-secrets).
 """
 
 GROUPS = """\

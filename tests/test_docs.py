@@ -132,7 +132,7 @@ def test_keys_without_effect_exist_and_are_in_one_list_only() -> None:
 @pytest.fixture
 def node(tmp_path: Path) -> dict[str, str]:
     secret = tmp_path / "secret"
-    secret.write_text("s" * 32)
+    secret.write_text("0123456789abcdef" * 2)
     return {
         "node.id": "1",
         "cluster.id": "c",
@@ -216,6 +216,8 @@ def yaml_blocks() -> list[str]:
 def test_the_examples_of_files_are_usable(block: str, node: dict[str, str], tmp_path: Path) -> None:
     settings = parse_yaml(block, tmp_path / "example.yaml")
     settings["cluster.secret.file"] = node["cluster.secret.file"]
+    if "quorum.secret.file" in settings:
+        settings["quorum.secret.file"] = node["cluster.secret.file"]
     if settings["process.roles"] == "broker":
         assert check_properties(settings, Scope.BROKER) == []
         BrokerConfig.from_properties(settings)

@@ -1,7 +1,8 @@
-"""What `ottla up` keeps in its folder: ids, ports, the cluster secret, one settings file per node.
+"""What `ottla up` keeps in its folder: ids, ports, the secrets, one settings file per node.
 
 DIR/layout.json        ids and ports; the same in every run on this folder
 DIR/cluster.secret     shared by the nodes, readable by the owner alone
+DIR/quorum.secret      shared by the quorum nodes, likewise
 DIR/config/*.properties    written anew by every run
 DIR/broker-1/, DIR/quorum-101/    the data of each node
 DIR/logs/*.log         log lines of the nodes
@@ -34,6 +35,7 @@ OWN_KEYS = (
     "broker.id",
     "cluster.id",
     "cluster.secret.file",
+    "quorum.secret.file",
     "controller.quorum.voters",
     "log.dirs",
     "log.dir",
@@ -108,6 +110,11 @@ class ClusterLayout:
         return self.directory / "cluster.secret"
 
     @property
+    def quorum_secret_file(self) -> Path:
+        """The file with the secret that quorum nodes prove to know to each other."""
+        return self.directory / "quorum.secret"
+
+    @property
     def cluster_file(self) -> Path:
         """The file that tells scripts about the running cluster."""
         return self.directory / "cluster.json"
@@ -153,16 +160,21 @@ class ClusterLayout:
                 "default.replication.factor": str(replicas),
             }
         else:
-            settings |= {"process.roles": "controller", "listeners": f"CONTROLLER://{HOST}:{member.port}"}
+            settings |= {
+                "process.roles": "controller",
+                "listeners": f"CONTROLLER://{HOST}:{member.port}",
+                "quorum.secret.file": str(self.quorum_secret_file),
+            }
         return {**settings, **overrides}
 
     def write(self, overrides: Mapping[str, str]) -> None:
-        """Write layout, secret (once) and every node's settings with the `overrides`."""
+        """Write layout, secrets (once) and every node's settings with the `overrides`."""
         for name in ("config", "logs", "run"):
             (self.directory / name).mkdir(exist_ok=True)
         write_atomically(self.directory / LAYOUT_FILE, json.dumps(_as_json(self), indent=1) + "\n")
-        if not self.secret_file.exists():
-            write_atomically(self.secret_file, secrets.token_hex(32) + "\n", mode=0o600)
+        for file in (self.secret_file, self.quorum_secret_file):
+            if not file.exists():
+                write_atomically(file, secrets.token_hex(32) + "\n", mode=0o600)
         for member in self.members:
             lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
             write_atomically(self.settings_file(member), "".join(lines))
@@ -189,7 +201,7 @@ class ClusterLayout:
     def remove(self, keep: frozenset[str] = frozenset()) -> None:
         """Delete the cluster with all its data, except for these names, and the folder unless something is left."""
         folders = ["config", "logs", "run", *(member.name for member in self.members)]
-        files = [LAYOUT_FILE, "cluster.secret", "cluster.json", "up.lock"]
+        files = [LAYOUT_FILE, "cluster.secret", "quorum.secret", "cluster.json", "up.lock"]
         for name in folders:
             if name not in keep:
                 shutil.rmtree(self.directory / name, ignore_errors=True)

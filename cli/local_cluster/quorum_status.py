@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from ...protocol.codec import MalformedMessage
 from ...protocol.frames import FrameError
 from ...protocol.handshake import (
+    CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
-    NONCE_BYTES,
     ClientHandshake,
     HandshakeError,
     Identity,
+    LinkSecurity,
     Role,
 )
 from ...protocol.messages.quorum_session import LeaderChanged, decode_session_message
+from ...protocol.node_secrets import Secrets
 from .layout import ClusterLayout, Member
 from .ports import HOST
 
@@ -36,8 +38,8 @@ class QuorumAnswer:
 
 def ask_quorum(layout: ClusterLayout) -> list[QuorumAnswer]:
     """What every quorum node of a local cluster says, in the order of their ids."""
-    secret = layout.secret_file.read_bytes().strip()
-    return [_ask(member, secret, layout.cluster_id) for member in layout.quorum]
+    security = LinkSecurity(Secrets.parse(layout.secret_file.read_bytes()))
+    return [_ask(member, security, layout.cluster_id) for member in layout.quorum]
 
 
 def leader_of(answers: list[QuorumAnswer]) -> int | None:
@@ -46,9 +48,9 @@ def leader_of(answers: list[QuorumAnswer]) -> int | None:
     return max(known, key=lambda answer: answer.term).leader_id if known else None
 
 
-def _ask(member: Member, secret: bytes, cluster_id: str) -> QuorumAnswer:
+def _ask(member: Member, security: LinkSecurity, cluster_id: str) -> QuorumAnswer:
     identity = Identity(NOBODY, os.urandom(DIRECTORY_ID_BYTES), cluster_id)
-    handshake = ClientHandshake(secret, identity, Role.BROKER, os.urandom(NONCE_BYTES))
+    handshake = ClientHandshake(security, identity, Role.BROKER, os.urandom(CHANCE_BYTES))
     try:
         with socket.create_connection((HOST, member.port), TIMEOUT_S) as connection:
             while not handshake.done:

@@ -17,18 +17,20 @@ from ...protocol.node_proof import (
     NodeRole,
     ProofRefused,
 )
+from ...protocol.node_secrets import Secrets
 from ..failures import ConnectionLost
 from .connection import Connection
 
 
 async def prove_operator(connection: Connection, secret: bytes, cluster_id: str, broker_id: int) -> None:
-    """Mark a fresh connection to `broker_id` as that of an operator.
+    """Mark a fresh connection to `broker_id` as that of an operator. `secret`: the content of a node's file, of which
+    the first line counts.
 
     Raises KafkaError: CLUSTER_AUTHORIZATION_FAILED if one end does not hold the secret; RequestTimedOut;
     VersionUnsupported.
     """
     incarnation = os.urandom(INCARNATION_BYTES)
-    own = NodeCredentials.of(secret, cluster_id, NO_NODE, incarnation, NodeRole.OPERATOR)
+    own = NodeCredentials.of(Secrets.parse(secret), cluster_id, NO_NODE, incarnation, NodeRole.OPERATOR)
     proof = ClientProof(own, broker_id, os.urandom(NONCE_BYTES))
     message = proof.claim
     try:

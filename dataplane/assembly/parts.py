@@ -81,7 +81,9 @@ class BrokerParts:
         foundation: Foundation,
         on_lost: Callable[[SessionLost], None],
     ) -> None:
-        credentials = NodeCredentials.of(config.quorum.secret, config.cluster_id, config.node_id, incarnation)
+        credentials = NodeCredentials.of(
+            config.quorum.security.cluster, config.cluster_id, config.node_id, incarnation
+        )
         self._config = config
         self._table = foundation.table
         self.server = foundation.server
@@ -257,7 +259,7 @@ def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: b
     return QuorumSessionConfig(
         broker_id=config.node_id,
         cluster_id=config.cluster_id,
-        secret=config.quorum.secret,
+        security=config.quorum.security,
         voters=config.quorum.voters,
         incarnation=incarnation,
         listeners=tuple(

@@ -44,7 +44,7 @@ def transaction_handlers(
     yield InitProducerIdHandlers(ProducerIds(blocks_from(session, node_id)), session, origins, timeout_max_ms)
     yield AddToTxnHandlers(session, origins, lambda: creator.create([OFFSETS_TOPIC]), offsets_due)
     yield EndTxnHandlers(session, origins, completion_waits, offsets_due)
-    tokens = TransactionTokens(config.quorum.secret, config.cluster_id)
+    tokens = TransactionTokens(config.quorum.security.cluster, config.cluster_id)
     yield SharedTransactionHandlers(session, origins, completion_waits, tokens, timeout_max_ms)
     yield TxnOffsetCommitHandlers(
         groups, replicas, parts.gate, lambda: session.image, wall_ms, config.offset_metadata_max_bytes

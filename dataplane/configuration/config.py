@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
-from ...protocol.handshake import MIN_SECRET_BYTES
+from ...protocol.handshake import LinkSecurity
+from ...protocol.node_secrets import read_secrets
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
@@ -53,7 +54,7 @@ class QuorumConfig:
     """How this broker finds and stays in touch with the metadata quorum."""
 
     voters: Mapping[int, tuple[str, int]]
-    secret: bytes
+    security: LinkSecurity
     session_timeout_ms: int = 3000
     heartbeat_interval_ms: int = 500
     controlled_shutdown_timeout_ms: int = 30_000
@@ -254,18 +255,13 @@ def _quorum(read: _Reader) -> QuorumConfig:
         if not (at and colon and host and name.isdecimal() and port.isdecimal() and 0 < int(port) < 65536):
             raise ConfigError(f"controller.quorum.voters: {entry.strip()!r} is not of the form id@host:port")
         voters[int(name)] = (host.strip("[]"), int(port))
-    path = Path(read.required("cluster.secret.file"))
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"cluster.secret.file: cannot read {path}: {error.strerror}") from None
-    if len(secret) < MIN_SECRET_BYTES:
-        raise ConfigError(
-            f"cluster.secret.file: {path} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
-        )
+    secrets = read_secrets("cluster.secret.file", read.required("cluster.secret.file"))
+    if read.text("quorum.secret.file", "") and "controller" not in read.text("process.roles", "broker"):
+        logger.warning("quorum.secret.file is for quorum nodes alone: keep that secret from brokers")
+    requires_encryption = read.text("cluster.link.encryption", "preferred") == "required"
     return QuorumConfig(
         voters=MappingProxyType(voters),
-        secret=secret,
+        security=LinkSecurity(secrets, requires_encryption=requires_encryption),
         session_timeout_ms=read.number("broker.session.timeout.ms"),
         heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms"),
         controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms"),

@@ -41,7 +41,7 @@ class _Trim(NamedTuple):
 class DeleteRecordsHandlers:
     """Deletes records of the partitions this broker leads.
 
-    ``keep_log_starts`` makes the log start offsets durable, so that deleted records do not come back after a crash of
+    `keep_log_starts` makes the log start offsets durable, so that deleted records do not come back after a crash of
     this broker.
     """
 

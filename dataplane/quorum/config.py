@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...protocol.handshake import LinkSecurity
 from ...protocol.messages.metadata_records import BrokerListener
 
 
@@ -20,7 +21,7 @@ class QuorumSessionConfig:
 
     broker_id: int
     cluster_id: str
-    secret: bytes
+    security: LinkSecurity
     #: every quorum node: id -> (host, port)
     voters: Mapping[int, tuple[str, int]]
     #: 16 bytes, drawn anew by every process

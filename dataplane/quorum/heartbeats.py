@@ -1,10 +1,10 @@
-"""The heartbeat thread: UDP signs of life to every quorum node, and answers to their probes.
+"""The heartbeat thread: UDP signs of life to every quorum node that has a link, and answers to their probes.
 
 A thread of its own, so that a loop kept busy for a moment does not cost the broker its session; each
 heartbeat carries the age of the loop's last turn, so that a loop that hangs does. The quorum's leader answers,
 and each heartbeat tells a node the last answer heard from it: a broker that hears nothing is not alive, however
-well it is heard. The socket stands as long as the process does: when a quorum node is refused there, the process
-is gone.
+well it is heard. Datagrams have the keys of the link to that node: without a link there are none. The socket
+stands as long as the process does: when a quorum node is refused there, the process is gone.
 """
 
 import select
@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 
 from ...protocol.liveness_datagrams import (
@@ -21,6 +22,7 @@ from ...protocol.liveness_datagrams import (
     InvalidDatagram,
     Probe,
     ProbeAnswer,
+    key_id_of,
 )
 
 _DATAGRAMS_PER_TURN_MAX = 64
@@ -30,16 +32,24 @@ _HASTE = 4
 """So many times as often it beats while the answer is overdue, so that a few lost datagrams cost nobody a session."""
 
 
-class HeartbeatThread(threading.Thread):
-    """Sends a heartbeat to every quorum node once per interval until stopped.
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """What the datagrams to and from one quorum node are sealed with: this link's keys, or those of the last one."""
 
-    The event loop writes `broker_epoch`, `metadata_offset`, `loop_turned_at` and, by `answered_over_tcp`, what it
-    heard; this thread only reads that. Each is one reference, replaced whole.
+    node_id: int
+    seal: DatagramSeal
+    is_open: bool
+
+
+class HeartbeatThread(threading.Thread):
+    """Sends a heartbeat to every quorum node that has a link once per interval until stopped.
+
+    The event loop writes `broker_epoch`, `metadata_offset`, `loop_turned_at` and, by methods, what it heard over TCP
+    and which links there are; this thread only reads that. Each is one reference, replaced whole.
     """
 
     def __init__(
         self,
-        seal: DatagramSeal,
         broker_id: int,
         incarnation: bytes,
         local_host: str,
@@ -50,7 +60,6 @@ class HeartbeatThread(threading.Thread):
         self.broker_epoch = -1
         self.metadata_offset = 0
         self.loop_turned_at = time.monotonic()
-        self._seal = seal
         self._broker_id = broker_id
         self._incarnation = incarnation
         self._quorum = dict(quorum)
@@ -59,6 +68,8 @@ class HeartbeatThread(threading.Thread):
         #: node id -> the highest number that it was heard to answer over UDP, written by this thread, and over TCP
         self._answered = dict.fromkeys(self._quorum, 0)
         self._answered_over_tcp = dict.fromkeys(self._quorum, 0)
+        #: by node id, of all that have had a link
+        self._paths: dict[int, _Path] = {}
         self._answer_at: float | None = None
         self._stopping = False
         family = socket.AF_INET6 if ":" in local_host else socket.AF_INET
@@ -69,6 +80,16 @@ class HeartbeatThread(threading.Thread):
         self.port: int = self._socket.getsockname()[1]
         self._waker, self._wakened = socket.socketpair()
         self._waker.setblocking(False)
+
+    def link_opened(self, node_id: int, seal: DatagramSeal) -> None:
+        """There is a link to this node: from now on it gets heartbeats. The seal is this thread's."""
+        self._paths[node_id] = _Path(node_id, seal, is_open=True)
+
+    def link_lost(self, node_id: int) -> None:
+        """This node gets no heartbeats any more. If it asks whether this broker lives, it is still answered."""
+        path = self._paths.get(node_id)
+        if path is not None:
+            self._paths[node_id] = _Path(node_id, path.seal, is_open=False)
 
     def next_number(self) -> int:
         """A number for a heartbeat over TCP; those over UDP have the others. Callable from any thread."""
@@ -133,9 +154,9 @@ class HeartbeatThread(threading.Thread):
     def _beat(self, now: float) -> None:
         number = self.next_number()
         loop_age_ms = max(0, int((now - self.loop_turned_at) * 1000))
-        # A quorum that was never heard to answer may be an older one, which knows the shorter layout only.
-        tells = any(self.answered(node_id) for node_id in self._quorum)
-        for node_id, address in self._quorum.items():
+        for path in list(self._paths.values()):
+            if not path.is_open:
+                continue
             heartbeat = DatagramHeartbeat(
                 self._broker_id,
                 self.broker_epoch,
@@ -143,10 +164,10 @@ class HeartbeatThread(threading.Thread):
                 number,
                 loop_age_ms,
                 self.metadata_offset,
-                self.answered(node_id) if tells else None,
+                self.answered(path.node_id),
             )
             try:
-                self._socket.sendto(self._seal.encode(heartbeat), address)
+                self._socket.sendto(path.seal.encode(heartbeat), self._quorum[path.node_id])
             except OSError:
                 continue  # unreachable or full: the next heartbeat, or TCP, gets through
 
@@ -157,16 +178,19 @@ class HeartbeatThread(threading.Thread):
                 data, sender = self._socket.recvfrom(_DATAGRAM_BYTES_MAX)
             except OSError:
                 return
+            key_id = key_id_of(data)
+            path = next((one for one in list(self._paths.values()) if one.seal.key_id == key_id), None)
+            if path is None:
+                continue
             try:
-                datagram = self._seal.decode(data)
+                datagram = path.seal.decode(data)
             except InvalidDatagram:
                 continue
             if isinstance(datagram, HeartbeatAnswer):
                 self._heard(datagram)
             elif isinstance(datagram, Probe):
-                answer = ProbeAnswer(datagram.nonce, self._broker_id, self._incarnation)
                 try:
-                    self._socket.sendto(self._seal.encode(answer), sender)
+                    self._socket.sendto(path.seal.encode(ProbeAnswer(datagram.nonce)), sender)
                 except OSError:
                     continue
 

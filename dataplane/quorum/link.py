@@ -13,7 +13,7 @@ from typing import Protocol, cast
 from ...network.dialing import connected_socket
 from ...network.tcp_timeout import set_tcp_timeout
 from ...protocol.frames import Channel, FrameError
-from ...protocol.handshake import NONCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
+from ...protocol.handshake import CHANCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
 from .config import QuorumSessionConfig
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,11 @@ class QuorumLink:
     def is_open(self) -> bool:
         """Whether payloads can be sent now."""
         return self._connection is not None
+
+    @property
+    def channel(self) -> Channel | None:
+        """The frames of the present connection, for deriving keys."""
+        return None if self._connection is None else self._connection.channel
 
     @property
     def local_host(self) -> str | None:
@@ -95,10 +100,10 @@ class QuorumLink:
         config = self._config
         connection = _Connection(
             ClientHandshake(
-                config.secret,
+                config.security,
                 Identity(config.broker_id, config.incarnation, config.cluster_id),
                 Role.BROKER,
-                os.urandom(NONCE_BYTES),
+                os.urandom(CHANCE_BYTES),
             ),
             lambda payload: self._user.payload_received(self, payload),
             max(config.session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
@@ -110,6 +115,13 @@ class QuorumLink:
                 await connection.opened
             if connection.peer_id != self.node_id:
                 raise ConnectionError(f"it is node {connection.peer_id}: check controller.quorum.voters")
+            if not connection.encrypted:
+                logger.warning(
+                    "the link to quorum node %d at %s:%d is not encrypted, as that node has an older version",
+                    self.node_id,
+                    host,
+                    port,
+                )
             self._connection = connection
             self._last_problem = ""
             connection.deliver_waiting(lambda: self._user.link_opened(self))
@@ -152,6 +164,14 @@ class _Connection(asyncio.Protocol):
     @property
     def peer_id(self) -> int:
         return self._handshake.peer.node_id
+
+    @property
+    def channel(self) -> Channel:
+        return self._handshake.channel
+
+    @property
+    def encrypted(self) -> bool:
+        return self._handshake.encrypted
 
     @property
     def local_host(self) -> str:

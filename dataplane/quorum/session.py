@@ -96,7 +96,6 @@ class QuorumSession:
         self._followed: QuorumLink | None = None
         self._term = -1
         self._heartbeats = HeartbeatThread(
-            DatagramSeal(config.secret, config.cluster_id),
             config.broker_id,
             config.incarnation,
             config.heartbeat_host,
@@ -232,9 +231,13 @@ class QuorumSession:
 
     def link_opened(self, link: QuorumLink) -> None:
         """The node says by itself whether it leads."""
+        if link.channel is not None:
+            seal = DatagramSeal(link.channel.derive(b"datagrams"), is_broker=True)
+            self._heartbeats.link_opened(link.node_id, seal)
         self._heartbeat_to(link)
 
     def link_lost(self, link: QuorumLink) -> None:
+        self._heartbeats.link_lost(link.node_id)
         if link is self._leader:
             self._leader = None
         if link is self._followed:

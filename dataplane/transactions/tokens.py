@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.node_secrets import Secrets
 
 TRANSACTIONAL_ID_BYTES_MAX: Final = 16 << 10
 """In UTF-8; a longer one gets no token, as that would not fit in a string of the protocol."""
@@ -56,12 +57,14 @@ class JoinableTransaction(NamedTuple):
 class TransactionTokens:
     """Gives out tokens and recognises them; all brokers of a cluster do so alike."""
 
-    def __init__(self, secret: bytes, cluster_id: str) -> None:
-        """`secret`: what all nodes of the cluster share."""
-        self._key = hmac.digest(secret, _KEY_LABEL + cluster_id.encode(), sha256)
+    def __init__(self, secrets: Secrets, cluster_id: str) -> None:
+        """`secrets`: what all nodes of the cluster share."""
+        label = _KEY_LABEL + cluster_id.encode()
+        # The first signs.
+        self._keys = [hmac.digest(secret, label, sha256) for secret in secrets.accepted]
 
     def issue(self, transaction: JoinableTransaction) -> str:
-        """The token of a transaction; always the same one.
+        """The token of a transaction; always the same one while the secret stays.
 
         KafkaError: INVALID_REQUEST if its transactional id is too long for a token.
         """
@@ -74,7 +77,7 @@ class TransactionTokens:
             )
         fixed = _FIXED.pack(transaction.producer_id, transaction.producer_epoch, transaction.number)
         said = _VERSION + b"." + _encoded(fixed + name)
-        return (said + b"." + self._mac(said)).decode()
+        return (said + b"." + _mac(self._keys[0], said)).decode()
 
     def verify(self, token: str) -> JoinableTransaction:
         """What a token stands for.
@@ -89,7 +92,7 @@ class TransactionTokens:
             raise _refused("it does not have three parts with a dot between them")
         if version != _VERSION:
             raise _refused(f"its version is {version.decode()[:20]!r}, known is {_VERSION.decode()!r}")
-        if not hmac.compare_digest(mac, self._mac(said)):
+        if not any(hmac.compare_digest(mac, _mac(key, said)) for key in self._keys):
             raise _refused("it is incomplete, or was not given out by this cluster")
         try:
             data = base64.b64decode(payload + b"=" * (-len(payload) % 4), altchars=b"-_", validate=True)
@@ -99,8 +102,9 @@ class TransactionTokens:
             raise _refused("what it holds cannot be read") from None
         return JoinableTransaction(name, producer_id, producer_epoch, number)
 
-    def _mac(self, said: bytes) -> bytes:
-        return _encoded(hmac.digest(self._key, said, sha256))
+
+def _mac(key: bytes, said: bytes) -> bytes:
+    return _encoded(hmac.digest(key, said, sha256))
 
 
 def _refused(why: str) -> KafkaError:

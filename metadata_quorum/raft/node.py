@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity
+from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity, LinkSecurity
 from ..link import Link, LinkLimits
 from . import failstop, syncobj
 from .core import Core
@@ -47,7 +47,7 @@ class RaftConfig:
     node_id: int
     peers: Mapping[int, tuple[str, int]]
     directory: Path
-    secret: bytes
+    security: LinkSecurity
     cluster_id: str
     machine_factory: str
     """`module:callable` that makes an empty machine: another process makes snapshots with it."""
@@ -102,7 +102,7 @@ class RaftNode:
         """What this node says about itself in handshakes."""
         others = {peer: address for peer, address in config.peers.items() if peer != config.node_id}
         listener = Listener(self._connected, self._disconnected, self._received, self._wake)
-        self._links = PeerLinks(self.identity, config.secret, others, listener, config.times, config.limits)
+        self._links = PeerLinks(self.identity, config.security, others, listener, config.times, config.limits)
         self._recovery: asyncio.Future[Any] | None = None
         self._core: Core | None = None
         self._shell: _Shell | None = None

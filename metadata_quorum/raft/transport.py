@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...protocol.handshake import Identity, Role
+from ...protocol.handshake import Identity, LinkSecurity, Role
 from ..link import Link, LinkLimits, dial
 from .messages import MalformedRaftMessage
 
@@ -47,7 +47,7 @@ class PeerLinks:
     def __init__(
         self,
         identity: Identity,
-        secret: bytes,
+        security: LinkSecurity,
         addresses: Mapping[int, tuple[str, int]],
         listener: Listener,
         times: TransportTimes,
@@ -55,7 +55,7 @@ class PeerLinks:
     ) -> None:
         """`addresses` of the other nodes."""
         self._identity = identity
-        self._secret = secret
+        self._security = security
         self._addresses = addresses
         self._listener = listener
         self._times = times
@@ -150,7 +150,7 @@ class PeerLinks:
                 return await dial(
                     host,
                     port,
-                    secret=self._secret,
+                    security=self._security,
                     identity=self._identity,
                     role=Role.RAFT,
                     choose_handler=lambda link: (

@@ -100,9 +100,18 @@ def test_a_base_port_moves_a_cluster_to_other_ports(tmp_path: Path) -> None:
 
 
 def test_the_secret_is_for_the_owner_alone(tmp_path: Path) -> None:
-    secret = opened(tmp_path).secret_file
-    assert secret.stat().st_mode & 0o777 == 0o600
-    assert len(secret.read_text().strip()) == 64
+    layout = opened(tmp_path)
+    for secret in (layout.secret_file, layout.quorum_secret_file):
+        assert secret.stat().st_mode & 0o777 == 0o600
+        assert len(secret.read_text().strip()) == 64
+    assert layout.secret_file.read_text() != layout.quorum_secret_file.read_text()
+
+
+def test_brokers_are_not_told_where_the_secret_of_the_quorum_is(tmp_path: Path) -> None:
+    layout = opened(tmp_path)
+    for member in layout.members:
+        told = "quorum.secret.file" in layout.settings_file(member).read_text()
+        assert told == (member.role == "quorum")
 
 
 def test_settings_win_over_what_up_chooses(tmp_path: Path) -> None:

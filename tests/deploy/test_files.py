@@ -34,7 +34,7 @@ UNPRIVILEGED = 65534
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
     path = tmp_path / "cluster.secret"
-    path.write_text("s" * 64)
+    path.write_text("0123456789abcdef" * 2)
     path.chmod(0o644)
     return path
 
@@ -44,6 +44,8 @@ def test_nodes_accept_the_annotated_settings(role: str, secret: Path) -> None:
     settings = read_settings(DEPLOY / f"config/{role}.yaml")
     assert check_properties(settings, Scope.QUORUM if role == "quorum" else Scope.BROKER) == []
     settings["cluster.secret.file"] = str(secret)
+    if role == "quorum":
+        settings["quorum.secret.file"] = str(secret)
     config = QuorumNodeConfig if role == "quorum" else BrokerConfig
     assert config.from_properties(settings).cluster_id == "production"
 
@@ -148,7 +150,7 @@ def test_the_entry_point_runs_unprivileged_in_an_empty_folder(
         if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
             folder.chmod(0o755)
     secret = root / "cluster.secret"
-    secret.write_text("s" * 64)
+    secret.write_text("0123456789abcdef" * 2)
     data = [root / "pod-0", root / "pod-1"]
     for folder in data:
         folder.mkdir()

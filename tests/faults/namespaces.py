@@ -316,6 +316,8 @@ def _describe(
         }
         if member.role == "broker":
             own["advertised.listeners"] = own["listeners"]
+        else:
+            own["broker.fence.on.refusal"] = "any"  # nobody forges refusals here
         lines = (f"{k}={v}\n" for k, v in layout.settings(member, own | dict(settings)).items())
         write_atomically(layout.settings_file(member), "".join(lines))
         argv = ["setpriv", "--pdeathsig", "TERM"]  # no `ottla up` ends them with the tests

@@ -13,12 +13,14 @@ from ottla.metadata_quorum.liveness import (
     SessionTracker,
 )
 from ottla.protocol.liveness_datagrams import (
+    Datagram,
     DatagramHeartbeat,
     DatagramSeal,
     HeartbeatAnswer,
     InvalidDatagram,
     Probe,
     ProbeAnswer,
+    key_id_of,
 )
 
 A, B = b"a" * 16, b"b" * 16
@@ -137,39 +139,68 @@ def test_progress_of_the_asked_partitions_only() -> None:
 
 
 DATAGRAMS = [
-    DatagramHeartbeat(3, 2**40, A, 2**50, 17, 2**41),
     DatagramHeartbeat(3, 2**40, A, 2**50, 17, 2**41, 0),
     DatagramHeartbeat(3, 2**40, A, 2**50, 17, 2**41, 2**50 - 1),
     HeartbeatAnswer(101, A, 2**50),
     Probe(B),
-    ProbeAnswer(B, 3, A),
+    ProbeAnswer(B),
 ]
 
 
+def seals(key: bytes = b"s" * 32) -> tuple[DatagramSeal, DatagramSeal]:
+    """The broker's end of a link, and the quorum node's."""
+    return DatagramSeal(key, is_broker=True), DatagramSeal(key, is_broker=False)
+
+
 @pytest.mark.parametrize("datagram", DATAGRAMS)
-def test_datagrams_survive_the_trip_and_nothing_else_does(datagram: DatagramHeartbeat) -> None:
-    seal = DatagramSeal(b"s" * 32, "cluster")
-    data = seal.encode(datagram)
-    assert seal.decode(data) == datagram
+def test_datagrams_survive_the_trip_and_nothing_else_does(datagram: Datagram) -> None:
+    sender, receiver = seals()
+    data = sender.encode(datagram)
+    assert A not in data
+    assert B not in data
     for position in range(len(data)):
         broken = bytearray(data)
         broken[position] ^= 1
         with pytest.raises(InvalidDatagram):
-            seal.decode(bytes(broken))
-    for stranger in (DatagramSeal(b"t" * 32, "cluster"), DatagramSeal(b"s" * 32, "other")):
+            receiver.decode(bytes(broken))
+    for of_another_link in seals(b"t" * 32):
         with pytest.raises(InvalidDatagram):
-            stranger.decode(data)
+            of_another_link.decode(data)
+    with pytest.raises(InvalidDatagram):
+        sender.decode(data)
+    assert receiver.decode(data) == datagram
+
+
+def test_a_datagram_that_comes_again_or_late_is_refused() -> None:
+    sender, receiver = seals()
+    first, second, third = (sender.encode(Probe(B)) for _ in range(3))
+    receiver.decode(first)
+    with pytest.raises(InvalidDatagram, match="later"):
+        receiver.decode(first)
+    receiver.decode(third)
+    with pytest.raises(InvalidDatagram, match="later"):
+        receiver.decode(second)
+
+
+def test_both_ends_know_which_key_a_datagram_needs() -> None:
+    sender, receiver = seals()
+    assert sender.key_id == receiver.key_id == key_id_of(sender.encode(Probe(B)))
+    assert seals(b"t" * 32)[0].key_id != sender.key_id
+    assert key_id_of(b"OtL2") is None
+    assert key_id_of(bytes(100)) is None
 
 
 def test_no_answer_is_longer_than_what_it_answers() -> None:
-    seal = DatagramSeal(b"s" * 32, "cluster")
-    shortest = min(
-        len(seal.encode(DatagramHeartbeat(3, 4, A, 5, 6, 7, answered))) for answered in (None, 0, 2**60)
-    )
-    assert len(seal.encode(HeartbeatAnswer(101, A, 7))) <= shortest
+    sender, receiver = seals()
+    heartbeat = sender.encode(DatagramHeartbeat(3, 4, A, 5, 6, 7, 0))
+    assert len(receiver.encode(HeartbeatAnswer(101, A, 7))) <= len(heartbeat)
+    assert len(sender.encode(ProbeAnswer(B))) <= len(receiver.encode(Probe(B)))
 
 
-@given(st.binary(max_size=100))
-def test_garbage_is_no_datagram(data: bytes) -> None:
+@given(st.binary(max_size=100), st.booleans())
+def test_garbage_is_no_datagram(data: bytes, is_addressed: bool) -> None:
+    sender, receiver = seals()
+    if is_addressed:
+        data = sender.encode(Probe(B))[:20] + data
     with pytest.raises(InvalidDatagram):
-        DatagramSeal(b"s" * 32, "cluster").decode(data)
+        receiver.decode(data)

@@ -14,9 +14,11 @@ from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.server import AddressInUse
+from ottla.protocol.handshake import LinkSecurity
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.quorum_commands import encode_command
 from ottla.protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, InitTransactionalId
+from ottla.protocol.node_secrets import Secrets
 from ottla.protocol.transaction_table import Phase
 
 
@@ -30,7 +32,7 @@ def config(
     return QuorumNodeConfig(
         node_id=node_id,
         cluster_id=cluster_id,
-        secret=b"s" * 32,
+        security=LinkSecurity(Secrets((b"s" * 32,))),
         voters={node_id: ("127.0.0.1", port)},
         directory=folder,
         listen_host="127.0.0.1",

@@ -11,11 +11,14 @@ import uvloop
 
 from ottla.metadata_quorum import server
 from ottla.metadata_quorum.link import Link, LinkLimits, dial
-from ottla.metadata_quorum.server import AddressInUse, QuorumServer
-from ottla.protocol.handshake import Identity, Role
+from ottla.metadata_quorum.server import STRANGERS_PER_ADDRESS_MAX, AddressInUse, QuorumServer
+from ottla.protocol.handshake import CHANCE_BYTES, ClientHandshake, Identity, LinkSecurity, Role
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
+from ottla.protocol.node_secrets import Secrets
+from tests.protocol.version_one import OldClient
 
 SECRET = b"s" * 32
+SECURITY = LinkSecurity(Secrets((SECRET,)))
 SERVER = Identity(101, b"d" * 16, "cluster")
 CLIENT = Identity(1, b"i" * 16, "cluster")
 
@@ -40,14 +43,19 @@ class Recorder:
 class Node:
     """A listening server with recorders behind it."""
 
-    def __init__(self, timeout_ms: int = 3000, strangers_max: int = 256) -> None:
+    def __init__(
+        self,
+        timeout_ms: int = 3000,
+        strangers_max: int = 256,
+        security: LinkSecurity = SECURITY,
+    ) -> None:
         self.brokers, self.peers = Recorder(), Recorder()
         self.heartbeats: list[DatagramHeartbeat] = []
         self.answers = False
         self.server = QuorumServer(
             "127.0.0.1",
             0,
-            SECRET,
+            security,
             SERVER,
             {Role.RAFT: lambda link: self.peers, Role.BROKER: lambda link: self.brokers},
             self._heard,
@@ -70,7 +78,7 @@ class Node:
         return await dial(
             "127.0.0.1",
             self.server.port,
-            secret=secret,
+            security=LinkSecurity(Secrets((secret,))),
             identity=CLIENT,
             role=role,
             choose_handler=lambda _: handler,
@@ -139,22 +147,49 @@ def test_half_open_connections_end_by_themselves() -> None:
     uvloop.run(scenario())
 
 
-def test_a_flood_of_strangers_is_bounded() -> None:
+def strangers(node: Node, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
+    """Connections that say nothing."""
+    port = node.server.port
+    return [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count)]
+
+
+async def ended(connection: socket.socket) -> bool:
+    """Whether the node has ended it, after its hello."""
+    connection.setblocking(False)
+    async with asyncio.timeout(10):
+        try:
+            while await asyncio.get_running_loop().sock_recv(connection, 100):
+                pass
+        except ConnectionResetError:
+            pass
+    return True
+
+
+def test_a_flood_of_strangers_is_bounded_and_ends_the_oldest() -> None:
     async def scenario() -> None:
         async with Node(strangers_max=10) as node:
-            flood = [socket.create_connection(("127.0.0.1", node.server.port)) for _ in range(100)]
-            refused = flood[-1]
-            refused.setblocking(False)
-            async with asyncio.timeout(5):
-                try:
-                    assert await asyncio.get_running_loop().sock_recv(refused, 100) == b""
-                except ConnectionResetError:
-                    pass
-            assert node.server.strangers <= 10
+            flood = strangers(node, 100)
+            assert await ended(flood[0])
+            assert await ended(flood[89])
+            assert node.server.strangers == 10
+            assert (await node.dial(Role.BROKER, Recorder())).ready, "the flood goes on, and a node gets in"
             for connection in flood:
                 connection.close()
             await until(lambda: node.server.strangers == 0)
-            assert (await node.dial(Role.BROKER, Recorder())).ready
+
+    uvloop.run(scenario())
+
+
+def test_one_address_does_not_take_the_place_of_others() -> None:
+    async def scenario() -> None:
+        async with Node() as node:
+            others = strangers(node, 5, "127.84.21.8")
+            flood = strangers(node, 120, "127.84.21.7")
+            assert await ended(flood[69])
+            assert node.server.strangers == 5 + STRANGERS_PER_ADDRESS_MAX
+            for connection in (*others, *flood):
+                connection.close()
+            await until(lambda: node.server.strangers == 0)
 
     uvloop.run(scenario())
 
@@ -167,6 +202,60 @@ def test_a_wrong_secret_is_refused() -> None:
             await until(lambda: node.server.strangers == 0)
 
     uvloop.run(scenario())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_stolen_broker_does_not_vote(version: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It has the cluster's secret, and all else that it needs to pass for quorum node 102."""
+    stolen = LinkSecurity(Secrets((SECRET,)))
+    quorum = LinkSecurity(Secrets((SECRET,)), Secrets((b"q" * 32,)))
+
+    async def scenario() -> None:
+        async with Node(security=quorum) as node:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+            hello = await reader.readexactly(40)
+            if version == 1:
+                asked = OldClient(SECRET, Role.RAFT, b"cluster").answer(hello)
+            else:
+                voter = Identity(102, b"d" * 16, "cluster")
+                asked = ClientHandshake(stolen, voter, Role.RAFT, bytes(CHANCE_BYTES)).receive(hello)
+            writer.write(asked)
+            async with asyncio.timeout(5):
+                assert await reader.read() == b"", "not a word"
+            writer.close()
+            await until(lambda: node.server.strangers == 0)
+            assert (await node.dial(Role.BROKER, Recorder())).ready, "brokers get in as before"
+            assert node.peers.payloads == []
+
+    with caplog.at_level("INFO"):
+        uvloop.run(scenario())
+    assert "claims to be a quorum node and does not hold the secret of this quorum" in caplog.text
+
+
+def test_a_link_without_encryption_is_logged_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(*, required: bool) -> bytes:
+        security = LinkSecurity(Secrets((SECRET,)), requires_encryption=required)
+        async with Node(security=security) as node:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+            old = OldClient(SECRET, Role.BROKER, b"cluster")
+            writer.write(old.answer(await reader.readexactly(40)))
+            async with asyncio.timeout(5):
+                answer = await reader.read(500)
+            if answer:
+                writer.writelines(old.channel(answer).seal(b"heard"))
+                await until(lambda: node.brokers.payloads == [b"heard"])
+            writer.close()
+            await until(lambda: node.server.strangers == 0)
+            return answer
+
+    with caplog.at_level("INFO"):
+        assert uvloop.run(scenario(required=False)) != b""
+        assert "the link with node 2 (BROKER) at 127.0.0.1:" in caplog.text
+        assert "is not encrypted" in caplog.text
+        assert {record.levelname for record in caplog.records} == {"WARNING"}
+        caplog.clear()
+        assert uvloop.run(scenario(required=True)) == b""
+        assert "node 2 (BROKER) speaks version 1" in caplog.text
 
 
 def test_the_end_of_a_session_tells_who_ended_it() -> None:
@@ -187,23 +276,64 @@ def test_the_end_of_a_session_tells_who_ended_it() -> None:
     uvloop.run(scenario())
 
 
+def seal_of(link: Link) -> DatagramSeal:
+    return DatagramSeal(link.channel.derive(b"datagrams"), is_broker=True)
+
+
+def beat(counter: int, *, broker_id: int = 1, incarnation: bytes = b"i" * 16) -> DatagramHeartbeat:
+    return DatagramHeartbeat(broker_id, 2, incarnation, counter, 4, 5, 6)
+
+
 def test_only_authentic_heartbeats_arrive() -> None:
     async def scenario() -> None:
         async with Node() as node:
-            address = ("127.0.0.1", node.server.port)
-            seal = DatagramSeal(SECRET, "cluster")
-            beat = DatagramHeartbeat(1, 2, b"i" * 16, 3, 4, 5)
+            seal = seal_of(await node.dial(Role.BROKER, Recorder()))
+            of_a_peer = seal_of(await node.dial(Role.RAFT, Recorder()))
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
                 for data in (
                     b"",
                     b"x" * 1400,
-                    DatagramSeal(b"t" * 32, "cluster").encode(beat),
+                    DatagramSeal(b"t" * 32, is_broker=True).encode(beat(3)),
+                    of_a_peer.encode(beat(3)),
                     seal.encode(Probe(bytes(16))),
-                    seal.encode(beat),
+                    seal.encode(beat(3, broker_id=2)),
+                    seal.encode(beat(3, incarnation=b"j" * 16)),
+                    seal.encode(beat(4)),
                 ):
-                    sending.sendto(data, address)
+                    sending.sendto(data, ("127.0.0.1", node.server.port))
             await until(lambda: bool(node.heartbeats))
-            assert node.heartbeats == [beat]
+            assert node.heartbeats == [beat(4)]
+
+    uvloop.run(scenario())
+
+
+def test_what_was_recorded_of_an_earlier_link_keeps_nobody_alive() -> None:
+    """A quorum node that restarts knows no counters: they did not stop a recording of heartbeats."""
+
+    async def scenario() -> None:
+        recorded: list[bytes] = []
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
+
+            async def hears_the_recording(node: Node) -> None:
+                for data in recorded:
+                    sending.sendto(data, ("127.0.0.1", node.server.port))
+                link = await node.dial(Role.BROKER, Recorder())
+                sending.sendto(seal_of(link).encode(beat(100)), ("127.0.0.1", node.server.port))
+                await until(lambda: beat(100) in node.heartbeats)
+
+            async with Node() as node:
+                link = await node.dial(Role.BROKER, Recorder())
+                seal = seal_of(link)
+                recorded += [seal.encode(beat(counter)) for counter in (1, 2, 3)]
+                sending.sendto(recorded[0], ("127.0.0.1", node.server.port))
+                await until(lambda: node.heartbeats == [beat(1)])
+                link.close("bye")
+                await until(lambda: node.brokers.reasons != [])
+                await hears_the_recording(node)
+                assert node.heartbeats == [beat(1), beat(100)]
+            async with Node() as restarted:
+                await hears_the_recording(restarted)
+                assert restarted.heartbeats == [beat(100)]
 
     uvloop.run(scenario())
 
@@ -211,20 +341,20 @@ def test_only_authentic_heartbeats_arrive() -> None:
 def test_only_heartbeats_that_are_to_be_answered_are() -> None:
     async def scenario() -> None:
         async with Node() as node:
-            seal = DatagramSeal(SECRET, "cluster")
+            seal = seal_of(await node.dial(Role.BROKER, Recorder()))
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as broker:
                 broker.setblocking(False)
                 broker.connect(("127.0.0.1", node.server.port))
-                broker.send(seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 3, 4, 5)))
+                broker.send(seal.encode(beat(3)))
                 await until(lambda: len(node.heartbeats) == 1)
                 node.answers = True
                 for data in (
                     b"x",
-                    DatagramSeal(b"t" * 32, "cluster").encode(DatagramHeartbeat(1, 2, b"i" * 16, 4, 4, 5)),
+                    DatagramSeal(b"t" * 32, is_broker=True).encode(beat(4)),
                     seal.encode(Probe(bytes(16))),
                     seal.encode(HeartbeatAnswer(101, b"i" * 16, 4)),
-                    seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 6, 4, 5)),
-                    seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, 7, 4, 5, 6)),
+                    seal.encode(beat(6)),
+                    seal.encode(beat(7)),
                 ):
                     broker.send(data)
                 answers = [

@@ -1,23 +1,32 @@
-"""A probe proves death by refusal or by another incarnation, and by nothing else."""
+"""A probe proves death by refusal, and by nothing else."""
 
 import contextlib
 import os
 import resource
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvloop
 
 from ottla.dataplane.quorum.heartbeats import HeartbeatThread
-from ottla.metadata_quorum.probe import ProbeResult, is_refused, probe
+from ottla.metadata_quorum.broker_probes import BrokerProbes
+from ottla.metadata_quorum.probe import ProbeResult, is_own_address, is_refused, probe
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
 
-SEAL = DatagramSeal(b"s" * 32, "cluster")
-A, B = b"a" * 16, b"b" * 16
+A = b"a" * 16
 
 
-def heartbeats(addresses: list[tuple[str, int]] | None = None) -> HeartbeatThread:
-    return HeartbeatThread(SEAL, 1, A, "127.0.0.1", dict(enumerate(addresses or [], 101)), interval_ms=20)
+def seals(key: bytes = b"s" * 32) -> tuple[DatagramSeal, DatagramSeal]:
+    """The broker's end of a link, and the quorum node's."""
+    return DatagramSeal(key, is_broker=True), DatagramSeal(key, is_broker=False)
+
+
+def heartbeats(seal: DatagramSeal, address: tuple[str, int] = ("127.0.0.1", 9)) -> HeartbeatThread:
+    thread = HeartbeatThread(1, A, "127.0.0.1", {101: address}, interval_ms=20)
+    thread.link_opened(101, seal)
+    return thread
 
 
 def test_a_living_broker_answers() -> None:
@@ -25,11 +34,13 @@ def test_a_living_broker_answers() -> None:
 
 
 async def _a_living_broker_answers() -> None:
-    thread = heartbeats()
+    own, asking = seals()
+    thread = heartbeats(own)
     thread.start()
     try:
-        assert await probe(SEAL, "127.0.0.1", thread.port, A) is ProbeResult.ALIVE
-        assert await probe(SEAL, "127.0.0.1", thread.port, B) is ProbeResult.GONE
+        assert await probe(asking, "127.0.0.1", thread.port) is ProbeResult.ALIVE
+        thread.link_lost(101)
+        assert await probe(asking, "127.0.0.1", thread.port) is ProbeResult.ALIVE, "that is when it is asked"
     finally:
         thread.stop()
 
@@ -51,10 +62,11 @@ def test_a_closed_port_is_proof() -> None:
 
 
 async def _a_closed_port_is_proof() -> None:
-    thread = heartbeats()
+    own, asking = seals()
+    thread = heartbeats(own)
     thread.start()
     thread.stop()
-    assert await probe(SEAL, "127.0.0.1", thread.port, A) is ProbeResult.GONE
+    assert await probe(asking, "127.0.0.1", thread.port) is ProbeResult.GONE
 
 
 def test_silence_and_strangers_prove_nothing() -> None:
@@ -64,11 +76,11 @@ def test_silence_and_strangers_prove_nothing() -> None:
 async def _silence_and_strangers_prove_nothing() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        assert await probe(SEAL, *silent.getsockname(), A) is ProbeResult.UNKNOWN
-    stranger = HeartbeatThread(DatagramSeal(b"t" * 32, "cluster"), 1, B, "127.0.0.1", {}, interval_ms=20)
+        assert await probe(seals()[1], *silent.getsockname()) is ProbeResult.UNKNOWN
+    stranger = heartbeats(seals(b"t" * 32)[0])
     stranger.start()
     try:
-        assert await probe(SEAL, "127.0.0.1", stranger.port, A) is ProbeResult.UNKNOWN
+        assert await probe(seals()[1], "127.0.0.1", stranger.port) is ProbeResult.UNKNOWN
     finally:
         stranger.stop()
 
@@ -77,13 +89,14 @@ def test_heartbeats_tell_the_age_of_the_loop_and_rise() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
         node.bind(("127.0.0.1", 0))
         node.settimeout(5)
-        thread = heartbeats([node.getsockname()])
+        own, hearing = seals()
+        thread = heartbeats(own, node.getsockname())
         thread.broker_epoch, thread.metadata_offset = 4, 9
         thread.loop_turned_at -= 1.0
         thread.start()
         try:
-            first = SEAL.decode(node.recv(512))
-            second = SEAL.decode(node.recv(512))
+            first = hearing.decode(node.recv(512))
+            second = hearing.decode(node.recv(512))
         finally:
             thread.stop()
     assert isinstance(first, DatagramHeartbeat)
@@ -94,9 +107,49 @@ def test_heartbeats_tell_the_age_of_the_loop_and_rise() -> None:
 
 
 def test_a_closed_port_of_this_machine_is_refused_without_waiting() -> None:
-    thread = heartbeats()
+    own, asking = seals()
+    thread = heartbeats(own)
     thread.start()
-    assert not is_refused(SEAL, "127.0.0.1", thread.port)
+    assert not is_refused(asking, "127.0.0.1", thread.port)
     thread.stop()
-    assert is_refused(SEAL, "127.0.0.1", thread.port)
-    assert not is_refused(SEAL, "no address", thread.port)
+    assert is_refused(asking, "127.0.0.1", thread.port)
+    assert not is_refused(asking, "no address", thread.port)
+
+
+def test_this_machine_knows_its_own_addresses() -> None:
+    assert is_own_address("127.0.0.1")
+    assert is_own_address("127.84.21.7")
+    for other in ("192.0.2.1", "2001:db8::1", "no address"):
+        assert not is_own_address(other)
+
+
+@pytest.mark.parametrize(
+    ("on_this_machine", "believes_any_refusal", "fenced"),
+    [(True, False, [(1, 7)]), (False, False, []), (False, True, [(1, 7)])],
+)
+def test_a_refusal_is_believed_from_this_machine_or_if_the_operator_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    on_this_machine: bool,
+    believes_any_refusal: bool,
+    fenced: list[tuple[int, int]],
+) -> None:
+    """From elsewhere it comes as ICMP, which anybody can forge who has also cut the session."""
+    monkeypatch.setattr("ottla.metadata_quorum.broker_probes.is_own_address", lambda host: on_this_machine)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+        gone.bind(("127.0.0.1", 0))
+        port = gone.getsockname()[1]
+    told: list[tuple[int, int]] = []
+    duties: Any = SimpleNamespace(active=True, fence=lambda *registration: told.append(registration))
+    broker = SimpleNamespace(fenced=False, incarnation=A, broker_epoch=7)
+    image: Any = SimpleNamespace(brokers={1: broker})
+    session: Any = SimpleNamespace(
+        broker_id=1,
+        incarnation=A,
+        host="127.0.0.1",
+        heartbeat_port=port,
+        link=SimpleNamespace(datagrams=seals()[1]),
+    )
+    probes = BrokerProbes(duties, lambda: image, believes_any_refusal=believes_any_refusal)
+    probes.session_ended(session)
+    assert told == fenced
+    assert probes.under_way == 0

@@ -49,7 +49,7 @@ class RawBroker:
         self.link = await dial(
             "127.0.0.1",
             node.server.port,
-            secret=node.config.secret,
+            security=node.config.security,
             identity=Identity(self.broker_id, INCARNATION, "c"),
             role=Role.BROKER,
             choose_handler=lambda _: self,

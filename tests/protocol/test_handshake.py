@@ -1,21 +1,34 @@
 """Both ends know each other after the handshake, and strangers get nothing, not even an answer."""
 
+import tracemalloc
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.protocol.frames import FrameError
 from ottla.protocol.handshake import (
+    CHANCE_BYTES,
     MAX_MESSAGE_BYTES,
     ClientHandshake,
     HandshakeError,
     Identity,
+    LinkSecurity,
     Role,
     ServerHandshake,
 )
+from ottla.protocol.node_secrets import Secrets
+
+from .version_one import OldClient, OldServer, hello
 
 SECRET = b"a secret of the cluster"
 SERVER = Identity(1, b"s" * 16, "cluster-a")
 CLIENT = Identity(2, b"c" * 16, "cluster-a")
+
+
+def chance(letter: bytes) -> bytes:
+    return letter * CHANCE_BYTES
 
 
 def make(
@@ -26,8 +39,8 @@ def make(
     role: Role = Role.RAFT,
 ) -> tuple[ClientHandshake, ServerHandshake]:
     return (
-        ClientHandshake(client_secret, client, role, b"n" * 32),
-        ServerHandshake(SECRET, server, b"m" * 32),
+        ClientHandshake(LinkSecurity(Secrets((client_secret,))), client, role, chance(b"n")),
+        ServerHandshake(LinkSecurity(Secrets((SECRET,))), server, chance(b"m")),
     )
 
 
@@ -51,13 +64,16 @@ def test_the_channels_speak_to_each_other() -> None:
     run(client, server)
     assert server.channel.feed(b"".join(client.channel.seal(b"to server"))) == [b"to server"]
     assert client.channel.feed(b"".join(server.channel.seal(b"to client"))) == [b"to client"]
+    assert client.encrypted
+    assert server.encrypted
+    assert client.channel.derive(b"datagrams") == server.channel.derive(b"datagrams")
 
 
 def test_every_connection_has_its_own_keys() -> None:
     first_client, first_server = make()
     run(first_client, first_server)
-    second_client = ClientHandshake(SECRET, CLIENT, Role.RAFT, b"o" * 32)
-    second_server = ServerHandshake(SECRET, SERVER, b"p" * 32)
+    second_client = ClientHandshake(LinkSecurity(Secrets((SECRET,))), CLIENT, Role.RAFT, chance(b"o"))
+    second_server = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, chance(b"p"))
     run(second_client, second_server)
     assert first_client.channel.seal(b"x") != second_client.channel.seal(b"x")
 
@@ -92,8 +108,10 @@ def test_a_stranger_gets_no_answer() -> None:
 
 
 def test_a_server_without_the_secret_is_refused() -> None:
-    client = ClientHandshake(b"another secret 123", CLIENT, Role.BROKER, b"n" * 32)
-    impostor = ServerHandshake(SECRET, SERVER, b"m" * 32)
+    client = ClientHandshake(
+        LinkSecurity(Secrets((b"another secret 123",))), CLIENT, Role.BROKER, chance(b"n")
+    )
+    impostor = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, chance(b"m"))
     client.receive(impostor.hello())
     with pytest.raises(HandshakeError, match="secret"):
         client.receive((60).to_bytes(2, "big") + bytes(60))
@@ -116,7 +134,7 @@ def test_a_node_that_does_not_know_its_cluster_learns_it() -> None:
 def test_a_recorded_answer_does_not_open_a_second_connection() -> None:
     client, server = make()
     recorded = client.receive(server.hello())
-    again = ServerHandshake(SECRET, SERVER, b"q" * 32)
+    again = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, chance(b"q"))
     again.hello()
     with pytest.raises(HandshakeError, match="secret"):
         again.receive(recorded)
@@ -160,4 +178,209 @@ def test_another_version_says_so() -> None:
 
 def test_a_short_secret_is_a_configuration_error() -> None:
     with pytest.raises(ValueError, match="at least 16"):
-        ClientHandshake(b"short", CLIENT, Role.RAFT, b"n" * 32)
+        LinkSecurity(Secrets((b"short",)))
+
+
+def test_who_learns_the_secret_later_cannot_read_what_was_recorded() -> None:
+    """The keys depend on chance that neither end has sent."""
+    frames = set()
+    for hidden in (b"1", b"2"):
+        client = ClientHandshake(LinkSecurity(Secrets((SECRET,))), CLIENT, Role.RAFT, b"n" * 32 + hidden * 32)
+        server = ServerHandshake(LinkSecurity(Secrets((SECRET,))), SERVER, b"m" * 32 + b"s" * 32)
+        run(client, server)
+        frames.add(b"".join(client.channel.seal(b"x")))
+    assert len(frames) == 2
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_client_of_an_older_version_is_served_without_encryption(role: Role) -> None:
+    client = OldClient(SECRET, role)
+    _, server = make()
+    channel = client.channel(server.receive(client.answer(server.hello())))
+    assert (server.peer.role, server.peer.node_id, server.encrypted) == (role, 2, False)
+    assert server.channel.feed(b"".join(channel.seal(b"to server"))) == [b"to server"]
+    assert channel.feed(b"".join(server.channel.seal(b"to client"))) == [b"to client"]
+
+
+def test_a_server_of_an_older_version_is_asked_as_before() -> None:
+    client, server = make()[0], OldServer(SECRET)
+    answer = server.answer(client.receive(hello()))
+    assert answer is not None
+    client.receive(answer)
+    assert server.roles == [Role.RAFT]
+    assert not client.encrypted
+    assert server.channel is not None
+    assert client.channel.feed(b"".join(server.channel.seal(b"to client"))) == [b"to client"]
+
+
+def test_where_encryption_is_required_older_versions_are_refused_at_both_ends() -> None:
+    required = LinkSecurity(Secrets((SECRET,)), requires_encryption=True)
+    client = ClientHandshake(required, CLIENT, Role.BROKER, chance(b"n"))
+    with pytest.raises(HandshakeError, match="server speaks version 1 of") as error:
+        client.receive(hello())
+    assert error.value.reply == b""
+    server = ServerHandshake(required, SERVER, chance(b"m"))
+    old = OldClient(SECRET, Role.BROKER)
+    with pytest.raises(HandshakeError, match=r"node 2 \(BROKER\) speaks version 1") as error:
+        server.receive(old.answer(server.hello()))
+    assert error.value.reply == b""
+    client, server = (
+        ClientHandshake(required, CLIENT, Role.BROKER, chance(b"n")),
+        ServerHandshake(required, SERVER, chance(b"m")),
+    )
+    run(client, server)
+    assert client.encrypted
+
+
+def test_nobody_on_the_way_makes_two_new_nodes_speak_the_old_version() -> None:
+    """He takes the mark out of the hello. The client takes the server for an old one, and proves what it was told."""
+    client, server = make()
+    told = bytearray(server.hello())
+    told[-8:] = b"whatever"
+    with pytest.raises(HandshakeError, match="secret"):
+        server.receive(client.receive(bytes(told)))
+    client, server = make()
+    asked = bytearray(client.receive(server.hello()))
+    asked[2] &= 0x7F  # the role as an old client says it
+    del asked[-64:-32]  # without the key
+    asked[:2] = (len(asked) - 2).to_bytes(2, "big")
+    with pytest.raises(HandshakeError, match="secret"):
+        server.receive(bytes(asked))
+
+
+def test_an_altered_key_is_noticed() -> None:
+    client, server = make()
+    asked = bytearray(client.receive(server.hello()))
+    asked[-40] ^= 1
+    with pytest.raises(HandshakeError, match="secret"):
+        server.receive(bytes(asked))
+    client, server = make()
+    answer = bytearray(server.receive(client.receive(server.hello())))
+    answer[-40] ^= 1
+    with pytest.raises(HandshakeError, match="secret"):
+        client.receive(bytes(answer))
+
+
+@given(st.integers(0, 255), st.binary(max_size=120))
+def test_whoever_has_the_secret_may_say_anything_and_gets_an_error(role: int, rest: bytes) -> None:
+    """An authentic message of any role and length: an error of one kind, or a handshake that is done."""
+    old = OldClient(SECRET, role)
+    old._claim = old._claim[:-32] + rest
+    server = make()[1]
+    try:
+        server.receive(old.answer(server.hello()))
+    except HandshakeError:
+        assert not server.done
+
+
+@given(st.data())
+def test_a_changed_byte_anywhere_is_refused(data: st.DataObject) -> None:
+    client, server = make()
+    messages = [server.hello()]
+
+    def altered(message: bytes) -> bytes:
+        changed = bytearray(message)
+        changed[data.draw(st.integers(0, len(message) - 1))] ^= data.draw(st.integers(1, 255))
+        return bytes(changed)
+
+    where = data.draw(st.integers(0, 2))
+    with pytest.raises(HandshakeError):
+        told = altered(messages[0]) if where == 0 else messages[0]
+        asked = client.receive(told)
+        answer = server.receive(altered(asked) if where == 1 else asked)
+        client.receive(altered(answer) if where == 2 else answer)
+        # A longer length makes an end wait: what comes behind is not what it should be.
+        server.receive(bytes(MAX_MESSAGE_BYTES))
+        client.receive(bytes(MAX_MESSAGE_BYTES))
+    assert not client.done
+
+
+@given(st.lists(st.binary(max_size=200), max_size=30))
+def test_what_follows_a_handshake_is_a_frame_or_an_error(pieces: list[bytes]) -> None:
+    client, server = make()
+    run(client, server)
+    for channel in (client.channel, server.channel):
+        try:
+            for piece in pieces:
+                assert channel.feed(piece) == []
+        except FrameError:
+            pass
+
+
+def test_a_stranger_costs_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        server = make()[1]
+        server.hello()
+        with pytest.raises(HandshakeError):
+            for _ in range(1000):
+                server.receive(bytes([1, 0]) + bytes(100))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+def with_quorum_secret() -> tuple[LinkSecurity, LinkSecurity]:
+    """A broker's security, and a quorum node's."""
+    return LinkSecurity(Secrets((SECRET,))), LinkSecurity(
+        Secrets((SECRET,)), Secrets((b"of the quorum alone",))
+    )
+
+
+def test_a_broker_serves_and_is_served_without_the_secret_of_the_quorum() -> None:
+    broker, quorum = with_quorum_secret()
+    client = ClientHandshake(broker, CLIENT, Role.BROKER, chance(b"n"))
+    server = ServerHandshake(quorum, SERVER, chance(b"m"))
+    run(client, server)
+    assert server.peer.role is Role.BROKER
+
+
+def test_quorum_nodes_meet_by_their_own_secret() -> None:
+    _, quorum = with_quorum_secret()
+    client = ClientHandshake(quorum, CLIENT, Role.RAFT, chance(b"n"))
+    server = ServerHandshake(quorum, SERVER, chance(b"m"))
+    run(client, server)
+    assert server.peer.role is Role.RAFT
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_broker_does_not_get_in_as_a_quorum_node(old: bool) -> None:
+    broker, quorum = with_quorum_secret()
+    server = ServerHandshake(quorum, SERVER, chance(b"m"))
+    if old:
+        asked = OldClient(SECRET, Role.RAFT).answer(server.hello())
+    else:
+        asked = ClientHandshake(broker, CLIENT, Role.RAFT, chance(b"n")).receive(server.hello())
+    with pytest.raises(HandshakeError, match=r"claims to be a quorum node .*quorum\.secret\.file") as error:
+        server.receive(asked)
+    assert error.value.reply == b""
+    assert not server.done
+
+
+def test_a_broker_does_not_pass_for_the_server_of_a_quorum_node() -> None:
+    broker, quorum = with_quorum_secret()
+    client = ClientHandshake(quorum, CLIENT, Role.RAFT, chance(b"n"))
+    impostor = ServerHandshake(broker, SERVER, chance(b"m"))
+    with pytest.raises(HandshakeError, match="secret"):
+        impostor.receive(client.receive(impostor.hello()))
+
+
+def test_while_a_secret_is_replaced_old_and_new_nodes_accept_each_other() -> None:
+    old, new = b"the old secret of all", b"the new secret of all"
+    steps = ((old,), (old, new), (new, old), (new,))
+
+    def meets(dialling: tuple[bytes, ...], accepting: tuple[bytes, ...]) -> bool:
+        client = ClientHandshake(LinkSecurity(Secrets(dialling)), CLIENT, Role.BROKER, chance(b"n"))
+        server = ServerHandshake(LinkSecurity(Secrets(accepting)), SERVER, chance(b"m"))
+        try:
+            run(client, server)
+        except HandshakeError:
+            return False
+        return client.channel.feed(b"".join(server.channel.seal(b"x"))) == [b"x"]
+
+    for before, after in pairwise(steps):
+        assert meets(before, after)
+        assert meets(after, before)
+    assert not meets((old,), (new,))
+    assert not meets((new,), (old,))

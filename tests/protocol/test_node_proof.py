@@ -20,6 +20,7 @@ from ottla.protocol.node_proof import (
     ProvenNode,
     ServerProof,
 )
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"a secret of the cluster"
 OTHER_SECRET = b"a secret of another one"
@@ -32,7 +33,7 @@ def node(
     cluster_id: str = "cluster-a",
     role: NodeRole = NodeRole.BROKER,
 ) -> NodeCredentials:
-    return NodeCredentials.of(secret, cluster_id, node_id, b"i" * 16, role)
+    return NodeCredentials.of(Secrets((secret,)), cluster_id, node_id, b"i" * 16, role)
 
 
 def client(own: NodeCredentials, server_id: int, nonce: bytes = b"c" * NONCE_BYTES) -> ClientProof:
@@ -41,6 +42,25 @@ def client(own: NodeCredentials, server_id: int, nonce: bytes = b"c" * NONCE_BYT
 
 def server(own: NodeCredentials, nonce: bytes = b"s" * NONCE_BYTES) -> ServerProof:
     return ServerProof(own, nonce)
+
+
+def test_while_the_secret_is_replaced_old_and_new_nodes_accept_each_other() -> None:
+    def with_lines(node_id: int, *secrets: bytes) -> NodeCredentials:
+        return NodeCredentials.of(Secrets(secrets), "cluster-a", node_id, b"i" * 16)
+
+    before, both = with_lines(2, SECRET), with_lines(1, SECRET, OTHER_SECRET)
+    turned, after = with_lines(3, OTHER_SECRET, SECRET), with_lines(4, OTHER_SECRET)
+    neighbours = ((before, both), (both, turned), (turned, after))
+    for one, other in (*neighbours, *((other, one) for one, other in neighbours)):
+        dialling, accepting = client(one, other.node_id), server(other)
+        proof = dialling.receive(accepting.receive(dialling.claim))
+        dialling.receive(accepting.receive(proof))
+        assert dialling.done
+        assert accepting.peer == ProvenNode(NodeRole.BROKER, one.node_id)
+    dialling, accepting = client(before, 4), server(after)
+    proof = dialling.receive(accepting.receive(dialling.claim))
+    with pytest.raises(ProofRefused, match="the proof is wrong"):
+        accepting.receive(proof)
 
 
 def test_both_ends_learn_who_the_other_is() -> None:
@@ -203,14 +223,14 @@ def test_every_changed_bit_of_what_was_said_is_noticed() -> None:
 
 def test_credentials_do_not_show_the_key() -> None:
     own = node(2)
-    assert repr(own.key) not in repr(own)
+    assert repr(own.keys[0]) not in repr(own)
     assert "key" not in repr(own)
 
 
 def test_impossible_identities_are_refused() -> None:
     with pytest.raises(ValueError, match="incarnation has 3 bytes"):
-        NodeCredentials.of(SECRET, "c", 1, b"abc")
+        NodeCredentials.of(Secrets((SECRET,)), "c", 1, b"abc")
     with pytest.raises(ValueError, match="cluster id is over 128"):
-        NodeCredentials.of(SECRET, "c" * 129, 1, b"i" * 16)
+        NodeCredentials.of(Secrets((SECRET,)), "c" * 129, 1, b"i" * 16)
     with pytest.raises(ValueError, match="nonce has 0 bytes"):
         client(node(2), 1, b"")

@@ -13,7 +13,7 @@ from ottla.protocol.config_keys import ConfigError
 
 def properties(folder: Path, **changes: str) -> dict[str, str]:
     secret = folder / "secret"
-    secret.write_text("s" * 64)
+    secret.write_text("0123456789abcdef" * 2)
     return {
         "node.id": "1",
         "cluster.id": "c",

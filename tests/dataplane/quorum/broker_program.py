@@ -7,6 +7,8 @@ import sys
 import uvloop
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
+from ottla.protocol.handshake import LinkSecurity
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"secret of a test cluster, 32 byte"
 
@@ -21,7 +23,7 @@ async def main() -> None:
         QuorumSessionConfig(
             broker_id=int(sys.argv[1]),
             cluster_id="test-cluster",
-            secret=SECRET,
+            security=LinkSecurity(Secrets((SECRET,))),
             voters=voters,
             incarnation=os.urandom(16),
             listeners=(),

@@ -13,7 +13,9 @@ from typing import Self
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
+from ottla.protocol.handshake import LinkSecurity
 from ottla.protocol.messages.metadata_records import BrokerListener
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"secret of a test cluster, 32 byte"
 CLUSTER_ID = "test-cluster"
@@ -66,7 +68,7 @@ class QuorumAndSessions:
         return QuorumNodeConfig(
             node_id=node_id,
             cluster_id=CLUSTER_ID,
-            secret=SECRET,
+            security=LinkSecurity(Secrets((SECRET,))),
             voters=self.voters,
             directory=self._folder / f"quorum-{node_id}",
             listen_host=host,
@@ -97,7 +99,7 @@ class QuorumAndSessions:
         return QuorumSessionConfig(
             broker_id=broker_id,
             cluster_id=CLUSTER_ID,
-            secret=SECRET,
+            security=LinkSecurity(Secrets((SECRET,))),
             voters=self.voters,
             incarnation=incarnation or os.urandom(16),
             listeners=(BrokerListener(name="PLAINTEXT", host="127.0.0.1", port=9092),),

@@ -18,7 +18,6 @@ from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, H
 
 from .cluster import QuorumAndSessions, until
 
-SEAL = DatagramSeal(b"s" * 32, "cluster")
 INCARNATION = b"i" * 16
 INTERVAL_S = 0.1
 
@@ -28,6 +27,8 @@ class FakeNode:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
+        self.key = bytes([node_id]) * 32
+        self.seal = DatagramSeal(self.key, is_broker=False)
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.socket.settimeout(5)
@@ -35,19 +36,24 @@ class FakeNode:
 
     def next(self) -> DatagramHeartbeat:
         data, self._sender = self.socket.recvfrom(512)
-        heartbeat = SEAL.decode(data)
+        heartbeat = self.seal.decode(data)
         assert isinstance(heartbeat, DatagramHeartbeat)
         return heartbeat
 
-    def answer(self, number: int, *, seal: DatagramSeal = SEAL, incarnation: bytes = INCARNATION) -> None:
-        self.socket.sendto(seal.encode(HeartbeatAnswer(self.node_id, incarnation, number)), self._sender)
+    def answer(
+        self, number: int, *, seal: DatagramSeal | None = None, incarnation: bytes = INCARNATION
+    ) -> None:
+        answer = HeartbeatAnswer(self.node_id, incarnation, number)
+        self.socket.sendto((seal or self.seal).encode(answer), self._sender)
 
 
 @contextmanager
 def beating(nodes: int = 1) -> Iterator[tuple[HeartbeatThread, list[FakeNode]]]:
     quorum = [FakeNode(101 + number) for number in range(nodes)]
     addresses = {node.node_id: node.socket.getsockname() for node in quorum}
-    thread = HeartbeatThread(SEAL, 1, INCARNATION, "127.0.0.1", addresses, interval_ms=int(INTERVAL_S * 1000))
+    thread = HeartbeatThread(1, INCARNATION, "127.0.0.1", addresses, interval_ms=int(INTERVAL_S * 1000))
+    for node in quorum:
+        thread.link_opened(node.node_id, DatagramSeal(node.key, is_broker=True))
     thread.start()
     try:
         yield thread, quorum
@@ -57,10 +63,10 @@ def beating(nodes: int = 1) -> Iterator[tuple[HeartbeatThread, list[FakeNode]]]:
             node.socket.close()
 
 
-def test_nothing_is_told_before_some_node_has_answered_then_each_is_told_its_own() -> None:
+def test_each_node_is_told_its_own_answers() -> None:
     with beating(2) as (_, (one, other)):
         first = one.next()
-        assert first.answered is None
+        assert first.answered == 0
         one.answer(first.counter)
         assert one.next().answered == first.counter
         other.next()
@@ -74,12 +80,27 @@ def test_old_and_foreign_answers_are_not_heard() -> None:
         second = node.next()
         node.answer(first.counter)
         node.answer(second.counter, incarnation=b"j" * 16)
-        node.answer(second.counter, seal=DatagramSeal(b"t" * 32, "cluster"))
+        node.answer(second.counter, seal=DatagramSeal(b"t" * 32, is_broker=False))
         node.node_id = 109
         node.answer(second.counter)
         node.next()
         assert node.next().answered == first.counter
         assert thread.answered(101) == first.counter
+
+
+def test_without_a_link_there_are_no_heartbeats_and_a_new_link_has_new_keys() -> None:
+    with beating(2) as (thread, (one, other)):
+        one.next()
+        thread.link_lost(one.node_id)
+        for _ in range(3):
+            other.next()
+        one.socket.settimeout(3 * INTERVAL_S)
+        with pytest.raises(TimeoutError):
+            while True:  # what was on its way
+                one.next()
+        one.seal = DatagramSeal(b"n" * 32, is_broker=False)
+        thread.link_opened(one.node_id, DatagramSeal(b"n" * 32, is_broker=True))
+        assert one.next().broker_id == 1
 
 
 def test_an_overdue_answer_is_asked_for_more_often_until_it_comes() -> None:
@@ -91,7 +112,7 @@ def test_an_overdue_answer_is_asked_for_more_often_until_it_comes() -> None:
         return sorted(after - before for before, after in pairwise(times))[of // 2]
 
     with beating() as (_, (node,)):
-        assert pause(7) > INTERVAL_S / 2  # an older quorum, which never answered, is not pestered
+        assert pause(7) > INTERVAL_S / 2  # one that never answered is not pestered
         node.answer(node.next().counter)
         node.next()
         node.next()

@@ -33,6 +33,7 @@ from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
 )
+from ottla.protocol.node_secrets import Secrets
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity
@@ -40,7 +41,7 @@ from tests.metadata_quorum.state.transactional import Identity
 from .broker_beside_a_quorum import Beside, beside_a_quorum
 
 TIMEOUT_MAX_MS = 900_000
-TOKENS = TransactionTokens(b"s" * 32, "cluster")
+TOKENS = TransactionTokens(Secrets((b"s" * 32,)), "cluster")
 
 
 class Served(NamedTuple):

@@ -16,8 +16,9 @@ from ottla.dataplane.transactions.tokens import (
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_transactions import JoinTransactionRequest
+from ottla.protocol.node_secrets import Secrets
 
-TOKENS = TransactionTokens(b"s" * 32, "cluster")
+TOKENS = TransactionTokens(Secrets((b"s" * 32,)), "cluster")
 ONE = JoinableTransaction("copy", 7000, 3, 4)
 
 transactions = st.builds(
@@ -84,7 +85,18 @@ def test_a_refusal_says_why(token: str, why: str) -> None:
 def test_another_cluster_refuses_it(other: tuple[str, str]) -> None:
     secret, cluster_id = other
     assert "not given out by this cluster" in refusal(
-        TOKENS.issue(ONE), TransactionTokens(secret.encode(), cluster_id)
+        TOKENS.issue(ONE), TransactionTokens(Secrets((secret.encode(),)), cluster_id)
+    )
+
+
+def test_a_token_outlives_the_replacement_of_the_secret_that_signed_it() -> None:
+    old, new = b"s" * 32, b"t" * 32
+    turned = TransactionTokens(Secrets((new, old)), "cluster")
+    assert turned.verify(TOKENS.issue(ONE)) == ONE
+    assert turned.issue(ONE) != TOKENS.issue(ONE)
+    assert TransactionTokens(Secrets((old, new)), "cluster").verify(turned.issue(ONE)) == ONE
+    assert "not given out by this cluster" in refusal(
+        TOKENS.issue(ONE), TransactionTokens(Secrets((new,)), "cluster")
     )
 
 

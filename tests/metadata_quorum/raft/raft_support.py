@@ -20,7 +20,8 @@ from ottla.metadata_quorum.raft.effects import RoleChange
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
 from ottla.metadata_quorum.raft.settings import Settings
 from ottla.metadata_quorum.raft.transport import PeerLinks, TransportTimes
-from ottla.protocol.handshake import Identity, Role
+from ottla.protocol.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"a secret of the cluster"
 FACTORY = f"{__name__}:Journalist"
@@ -133,7 +134,7 @@ class Quorum:
             node_id=node_id,
             peers={peer: ("127.0.0.1", port) for peer, port in self.ports.items()},
             directory=self.folder(node_id),
-            secret=SECRET,
+            security=LinkSecurity(Secrets((SECRET,))),
             cluster_id="test",
             machine_factory=self._factory,
             settings=self._settings,
@@ -179,7 +180,7 @@ class Quorum:
 
         node = self.nodes.get(node_id)
         identity = node.identity if node is not None else replace(_NOBODY, node_id=node_id)
-        link = server_link(SECRET, identity, choose)
+        link = server_link(LinkSecurity(Secrets((SECRET,))), identity, choose)
         self._links.setdefault(node_id, []).append(link)
         return link
 

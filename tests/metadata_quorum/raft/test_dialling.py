@@ -12,7 +12,8 @@ import pytest
 
 from ottla.metadata_quorum.link import LinkLimits
 from ottla.metadata_quorum.raft.transport import Listener, PeerLinks, TransportTimes
-from ottla.protocol.handshake import Identity
+from ottla.protocol.handshake import Identity, LinkSecurity
+from ottla.protocol.node_secrets import Secrets
 
 from .raft_support import SECRET, until
 
@@ -40,7 +41,7 @@ async def test_a_node_that_does_not_answer_is_dialled_again_and_again(
     with silent_address() as address:
         times = TransportTimes(reconnect_ms=10, connect_ms=50)
         me = Identity(2, b"c" * 16, "c")
-        links = PeerLinks(me, SECRET, {1: address}, nothing, times, LinkLimits())
+        links = PeerLinks(me, LinkSecurity(Secrets((SECRET,))), {1: address}, nothing, times, LinkLimits())
         links.start()
         try:
             await until(lambda: "did not answer within 50 ms" in caplog.text)

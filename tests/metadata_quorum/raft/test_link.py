@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ottla.metadata_quorum.link import Link, LinkHandler, LinkLimits, dial, server_link
-from ottla.protocol.handshake import Identity, Role
+from ottla.protocol.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.node_secrets import Secrets
 
 SECRET = b"a secret of the cluster"
 SERVER = Identity(1, b"s" * 16, "c")
@@ -43,7 +44,7 @@ async def serving(
     links: list[Link] = []
 
     def factory() -> Link:
-        links.append(server_link(SECRET, SERVER, choose, limits or LinkLimits()))
+        links.append(server_link(LinkSecurity(Secrets((SECRET,))), SERVER, choose, limits or LinkLimits()))
         return links[-1]
 
     server = await loop.create_server(factory, "127.0.0.1", 0)
@@ -60,7 +61,7 @@ async def dialled(port: int, handler: LinkHandler, secret: bytes = SECRET) -> Li
     return await dial(
         "127.0.0.1",
         port,
-        secret=secret,
+        security=LinkSecurity(Secrets((secret,))),
         identity=CLIENT,
         role=Role.BROKER,
         choose_handler=lambda link: handler,
@@ -85,6 +86,43 @@ async def test_payloads_in_both_directions_and_the_role() -> None:
         link.close("enough")
         assert "other end closed" in await asyncio.wait_for(server_side.closed, 5)
         assert not link.send(b"too late")
+
+
+async def test_a_listener_on_the_way_hears_nothing() -> None:
+    """Everything passes through a relay that records it, in both directions."""
+    server_side, client_side = Recorder(), Recorder()
+    recorded: list[bytes] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            recorded.append(data)
+            writer.write(data)
+        writer.close()
+
+    def choose(link: Link) -> LinkHandler:
+        server_side.link = link
+        return server_side
+
+    async with serving(choose) as port:
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(pump(reader, back), pump(there, writer))
+
+        way = await asyncio.start_server(relay, "127.0.0.1", 0)
+        async with way:
+            link = await dialled(way.sockets[0].getsockname()[1], client_side)
+            link.send(b"the name of a topic")
+            assert await asyncio.wait_for(server_side.payloads.get(), 5) == b"the name of a topic"
+            assert server_side.link is not None
+            server_side.link.send(b"the answer to that")
+            assert await asyncio.wait_for(client_side.payloads.get(), 5) == b"the answer to that"
+            link.close("enough")
+            await asyncio.wait_for(server_side.closed, 5)
+    heard = b"".join(recorded)
+    assert len(heard) > 200
+    for part in (b"topic", b"answer", SECRET):
+        assert part not in heard
 
 
 async def test_what_is_sent_along_leaves_with_the_next_or_at_the_end_of_the_turn(

@@ -20,7 +20,8 @@ from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.raft.node import RaftNode
 from ottla.metadata_quorum.raft.settings import Settings, Timing
 from ottla.metadata_quorum.raft.transport import TransportTimes
-from ottla.protocol.handshake import Identity, Role
+from ottla.protocol.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.node_secrets import Secrets
 from tests.metadata_quorum.raft.raft_support import SECRET, Journalist, Quorum, Turns, quorum, until
 
 
@@ -194,7 +195,7 @@ async def test_a_second_connection_replaces_a_half_open_one(tmp_path: Path) -> N
         link = await dial(
             "127.0.0.1",
             nodes.ports[leader],
-            secret=SECRET,
+            security=LinkSecurity(Secrets((SECRET,))),
             identity=identity,
             role=Role.RAFT,
             choose_handler=lambda _: Quiet(),
@@ -249,7 +250,7 @@ async def test_a_node_that_is_not_configured_is_not_heard(tmp_path: Path) -> Non
         await dial(
             "127.0.0.1",
             nodes.ports[leader],
-            secret=SECRET,
+            security=LinkSecurity(Secrets((SECRET,))),
             identity=Identity(9, b"9" * 16, "test"),
             role=Role.RAFT,
             choose_handler=lambda _: Watching(),

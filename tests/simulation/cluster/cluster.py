@@ -22,6 +22,7 @@ from tests.simulation.machine.process import Process
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
 SECRET = b"the secret of a simulated cluster"
+QUORUM_SECRET = b"the secret of its quorum nodes alone"
 RAFT_PORT = 9093
 CLIENT_PORT = 9092
 RESTART_AFTER_S = 0.4
@@ -50,6 +51,7 @@ BROKER_SETTINGS = {
 QUORUM_SETTINGS = {
     "broker.session.timeout.ms": "500",
     "metadata.log.max.record.bytes.between.snapshots": "1500",
+    "broker.fence.on.refusal": "any",  # each process has a machine of its own here
 }
 
 
@@ -254,15 +256,18 @@ class SimulatedCluster:
 
     def _node(self, role: str, number: int, address: str, settings: Mapping[str, str]) -> Node:
         node = Node(self.machine, role, number, address, {"node.id": str(number), **settings})
-        secret = f"/simulated/{node.name}/secret"
-        with open(secret, "wb") as file:
-            file.write(SECRET)
-            file.flush()
-            os.fsync(file.fileno())
-        folder = os.open(os.path.dirname(secret), os.O_RDONLY)
+        secrets = {"cluster.secret.file": SECRET}
+        if role == "quorum":
+            secrets["quorum.secret.file"] = QUORUM_SECRET
+        for key, secret in secrets.items():
+            node.settings[key] = f"/simulated/{node.name}/{key}"
+            with open(node.settings[key], "wb") as file:
+                file.write(secret)
+                file.flush()
+                os.fsync(file.fileno())
+        folder = os.open(f"/simulated/{node.name}", os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
-        node.settings["cluster.secret.file"] = secret
         node.settings["process.roles"] = "controller" if role == "quorum" else "broker"
         node.settings["log.dirs"] = node.folder
         scheme, port = ("CONTROLLER", RAFT_PORT) if role == "quorum" else ("PLAINTEXT", CLIENT_PORT)

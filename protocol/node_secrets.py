@@ -1,0 +1,102 @@
+"""The secrets that nodes share, as their files hold them.
+
+A file may hold several lines, while a secret is being replaced: nodes that use the old one and nodes that use the new
+one accept each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from math import log2
+from pathlib import Path
+from typing import Final
+
+from .config_key import ConfigError
+
+MIN_SECRET_BYTES: Final = 16
+MIN_STRENGTH_BITS: Final = 50
+"""By `strength_bits`. What `openssl rand` makes has more, even with 16 bytes; a password that is repeated has less."""
+
+_OF_WORDS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz -_.")
+_BITS_OF_LETTERS: Final = 2
+"""Of a letter within words."""
+_BYTES_LOOKED_AT: Final = 256
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What one file holds. Whoever dials or signs uses `first`; `accepted` has it, too."""
+
+    accepted: tuple[bytes, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.accepted:
+            raise ValueError("there is no secret")
+
+    @property
+    def first(self) -> bytes:
+        """The one to use."""
+        return self.accepted[0]
+
+    @classmethod
+    def parse(cls, content: bytes) -> Secrets:
+        """From the content of a file, one in a line. White space around each does not count. Raises ValueError if
+        nothing else is there.
+        """
+        return cls(tuple(secret for line in content.split(b"\n") if (secret := line.strip())))
+
+
+def read_secrets(key: str, path: str) -> Secrets:
+    """The secrets in the file that `key` names. Raises ConfigError."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{key}: cannot read {path}: {error.strerror}") from None
+    try:
+        secrets = Secrets.parse(content)
+    except ValueError:
+        raise ConfigError(f"{key}: {path} is empty, at least {MIN_SECRET_BYTES} bytes are needed") from None
+    for number, secret in enumerate(secrets.accepted, 1):
+        where = f"line {number} of {path}" if len(secrets.accepted) > 1 else path
+        if len(secret) < MIN_SECRET_BYTES:
+            raise ConfigError(
+                f"{key}: {where} holds {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed"
+            )
+        if strength_bits(secret) < MIN_STRENGTH_BITS:
+            raise ConfigError(
+                f"{key}: {where} can be guessed, as it repeats itself or has few different characters. Whoever records "
+                "one handshake can try guesses. Make a random secret: openssl rand -hex 32"
+            )
+        if could_be_words(secret):
+            logger.warning(
+                "%s: %s could be words, which can be guessed by whoever records one handshake. Replace it by a random "
+                "secret: openssl rand -hex 32",
+                key,
+                where,
+            )
+    return secrets
+
+
+def strength_bits(secret: bytes) -> float:
+    """How many bits a guesser needs at most, by what a secret shows: how often each byte occurs, and whether it
+    repeats itself. Nobody can tell more from one.
+    """
+    seen = secret[:_BYTES_LOOKED_AT]
+    unit = seen[: _period(seen)]
+    return sum(count * log2(len(unit) / count) for count in Counter(unit).values())
+
+
+def could_be_words(secret: bytes) -> bool:
+    """Whether it is so short, and made of letters alone, that a list of words may have it."""
+    return len(secret) * _BITS_OF_LETTERS < MIN_STRENGTH_BITS and _OF_WORDS.issuperset(secret.lower())
+
+
+def _period(secret: bytes) -> int:
+    """The length of the shortest piece that makes the whole when it is repeated, the last time perhaps in part."""
+    return next(
+        length for length in range(1, len(secret) + 1) if secret[length:] == secret[: len(secret) - length]
+    )

@@ -1,0 +1,76 @@
+"""Both secrets of a cluster are replaced under load, as docs/OPERATIONS.md says: nobody notices. The old ones end."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.layout import known_layout
+from ottla.protocol.handshake import (
+    CHANCE_BYTES,
+    DIRECTORY_ID_BYTES,
+    ClientHandshake,
+    Identity,
+    LinkSecurity,
+    Role,
+)
+from ottla.protocol.node_secrets import Secrets
+from tests.cluster import RunningCluster, running_cluster
+from tests.integration.history import SMALL_CLUSTER, Load, make_topic, read_all, wait_identical_replicas
+
+pytestmark = pytest.mark.cluster
+
+PER_SECOND = 300
+
+
+def test_secrets_are_replaced_without_a_stop(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, settings=SMALL_CLUSTER) as cluster:
+        make_topic(cluster.bootstrap, "rotated", 6, min_insync_replicas=2)
+        old = {
+            name: (cluster.directory / name).read_text().strip()
+            for name in ("cluster.secret", "quorum.secret")
+        }
+        new = {name: os.urandom(32).hex() for name in old}
+        # Not one retry is allowed to run out.
+        with Load(cluster.bootstrap, "rotated", PER_SECOND, settings={"message.timeout.ms": 20_000}) as load:
+            for lines in ((old, new), (new, old), (new,)):
+                for name in old:
+                    text = "".join(f"{secrets[name]}\n" for secrets in lines)
+                    (cluster.directory / name).write_text(text)
+                restart_all(cluster, load)
+        assert load.failed == []
+        load.check(read_all(cluster.bootstrap, "rotated"))
+        wait_identical_replicas(cluster, "rotated", 6)
+        for role, name in ((Role.BROKER, "cluster.secret"), (Role.RAFT, "quorum.secret")):
+            assert gets_in(cluster, role, new[name])
+            assert not gets_in(cluster, role, old[name])
+        assert not gets_in(cluster, Role.RAFT, new["cluster.secret"])
+
+
+def restart_all(cluster: RunningCluster, load: Load) -> None:
+    for node in (*cluster.quorum, *cluster.brokers):
+        load.wait_acknowledged(20)
+        node.terminate()
+        load.wait_acknowledged(20)
+        node.restart()
+        if node.role == "broker":
+            cluster.wait_until_in_sync("rotated")
+        else:
+            cluster.wait_until_quorum_agrees()
+
+
+def gets_in(cluster: RunningCluster, role: Role, secret: str) -> bool:
+    """Whether a quorum node answers whoever proves to hold this."""
+    identity = Identity(-1, os.urandom(DIRECTORY_ID_BYTES), known_layout(cluster.directory).cluster_id)
+    security = LinkSecurity(Secrets((secret.encode(),)))
+    handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES))
+    with socket.create_connection(("127.0.0.1", cluster.quorum[0].port), 5) as connection:
+        while not handshake.done:
+            data = connection.recv(1000)
+            if not data:
+                return False
+            connection.sendall(handshake.receive(data))
+    return True
