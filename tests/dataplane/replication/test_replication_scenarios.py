@@ -417,9 +417,11 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_pa
     assert leader.values() == [b"first", b"second"]
 
 
-def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_new_leader(tmp_path: Path) -> None:
+def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_new_leader(
+    tmp_path: Path,
+) -> None:
     """The first comes before the broker has heard that it leads, the second after that."""
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     new_leader = cluster[2]
     with pytest.raises(KafkaError) as refused:
@@ -436,7 +438,7 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_n
 
 def test_a_batch_that_another_leader_has_appended_holds_nothing_back(tmp_path: Path) -> None:
     """It was sent to a follower first, which leads only after it has copied it."""
-    cluster = Cluster(tmp_path)
+    cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     with pytest.raises(KafkaError):
         cluster[2].produce(b"first", producer=(7, 0, 0))
