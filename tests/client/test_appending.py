@@ -281,7 +281,7 @@ def test_where_an_acknowledged_record_stands_is_told_without_a_turn_of_the_loop(
     batch = kind.ResultFields("t", 7)
     delivery = waiting_for(kind, batch, 2, 5)
     batch.base_offset, batch.append_time_ms, batch.is_settled = base_offset, append_time_ms, True
-    stands = delivery._metadata()
+    stands = delivery.metadata_if_acknowledged()
     assert type(stands) is RecordMetadata
     assert stands == expected == tuple(getattr(stands, name) for name in RecordMetadata._fields)
     if kind is IN_C:
@@ -302,7 +302,7 @@ def test_what_was_not_acknowledged_is_waited_for(kind: Any, state: str) -> None:
     batch.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "late") if state == "failed" else None
     delivery = waiting_for(kind, batch, 0, 5)
     delivery._cancelled = state == "cancelled"
-    assert delivery._metadata() is None
+    assert delivery.metadata_if_acknowledged() is None
     for waiting in (awaited(delivery), iter(delivery)):
         waiting.send(None)
         with pytest.raises(StopIteration, match="waited"):
@@ -322,7 +322,7 @@ def test_awaiting_millions_leaves_nothing_behind() -> None:
     asyncio.run(many())
     before = sys.getrefcount(delivery), sys.getrefcount(batch), sys.getrefcount(RecordMetadata)
     asyncio.run(many())
-    stands = delivery._metadata()
+    stands = delivery.metadata_if_acknowledged()
     assert not gc.is_tracked(stands)
     del stands
     assert before == (sys.getrefcount(delivery), sys.getrefcount(batch), sys.getrefcount(RecordMetadata))
