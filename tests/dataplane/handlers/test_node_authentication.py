@@ -156,7 +156,9 @@ async def end_of_epoch_asked_as(client: RawConnection, replica_id: int) -> int:
     return ended.topics[0].partitions[0].error_code
 
 
-async def test_ends_of_epochs_are_told_to_consumers_and_to_proven_brokers(cluster: BrokersOverSockets) -> None:
+async def test_ends_of_epochs_are_told_to_consumers_and_to_proven_brokers(
+    cluster: BrokersOverSockets,
+) -> None:
     async with RawConnection(cluster[LEADER].port) as client:
         for consumer in (-1, -2):
             assert await end_of_epoch_asked_as(client, consumer) == 0

@@ -417,7 +417,9 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_pa
     assert leader.values() == [b"first", b"second"]
 
 
-def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_new_leader(tmp_path: Path) -> None:
+def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_new_leader(
+    tmp_path: Path,
+) -> None:
     """The first comes before the broker has heard that it leads, the second after that."""
     cluster = Cluster(tmp_path)
     cluster.elect(1)
