@@ -13,7 +13,7 @@ TESTED := protocol metadata_quorum dataplane client spark_integration cli testin
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo test test-quick compat faults spark-4.2 lint format clean soak mutants
-.PHONY: lint-types lint-style lint-public lint-imports
+.PHONY: lint-types lint-style lint-public lint-imports quick-tests
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
@@ -53,7 +53,9 @@ test: venv lint
 
 test-quick: venv
 	@case " $(TESTED) " in *" $(PACKAGE) "*) ;; *) echo "PACKAGE must be one of: $(TESTED)" >&2; exit 2 ;; esac
-	MYPYPATH=.typing $(BIN)/mypy -p ottla
+	@$(MAKE) --no-print-directory -j2 lint-types quick-tests
+
+quick-tests:
 	$(BIN)/python -m pytest tests/$(PACKAGE) -n 3 -m 'not (cluster or faults or java or compat)'
 
 compat: venv

@@ -105,7 +105,7 @@ async def test_a_commit_under_a_stale_epoch_is_made_again_under_the_next(
 async def test_what_is_lost_on_the_way_is_said_again_in_full_and_costs_no_partition(
     coordinator: Coordinator, broker: Broker
 ) -> None:
-    async with member(max_poll_interval_ms=77, client_rack="r") as consumer:
+    async with member(max_poll_interval_ms=77_000, client_rack="r") as consumer:
         await assigned(consumer)
         await broker.beaten(lambda beat: beat.topic_partitions is None)
         for failure in (
@@ -117,7 +117,7 @@ async def test_what_is_lost_on_the_way_is_said_again_in_full_and_costs_no_partit
             await broker.beaten(
                 lambda beat: (
                     (beat.member_epoch, beat.rebalance_timeout_ms, beat.rack_id, beat.subscribed_topic_names)
-                    == (1, 77, "r", ["t"])
+                    == (1, 77_000, "r", ["t"])
                     and owned(beat) == [0]
                 )
             )

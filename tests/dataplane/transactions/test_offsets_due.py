@@ -9,6 +9,7 @@ import pytest
 
 from ottla.dataplane.transactions import offsets_due
 from ottla.dataplane.transactions.offsets_due import OffsetsDue
+from tests.dataplane.event_loop import event_loop_policy as event_loop_policy
 
 SILENCE_S = 0.1
 
