@@ -207,9 +207,8 @@ class ProduceHandlers:
         """The answer if the append is enough, and the offset behind the batch. With `max_timestamp` its records were
         validated before.
 
-        Raises:
-            KafkaError: why it is not appended, or REQUEST_TIMED_OUT where that is not certain.
-            TakesLong: its records have to be validated in a thread.
+        Raises KafkaError that tells why it is not appended, with REQUEST_TIMED_OUT where that is not certain. Raises
+        TakesLong if its records have to be validated in a thread.
         """
         end = partition.log.log_end_offset
         try:
