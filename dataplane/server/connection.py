@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ...protocol.node_proof import ProvenNode, ServerProof
+from ...protocol.node_proof import ServerProof
+from ..security.peer_session import PeerSession
 from .buffers import BufferPool
 from .receive_budget import ReceiveBudget
 from .receiving import ReceiveBuffer
@@ -86,21 +87,19 @@ class ClientConnection:
         "closed",
         "half_closed",
         "last_activity",
-        "listener",
-        "node",
         "node_proof",
         "number",
-        "peer_host",
         "peer_port",
+        "session",
         "shortcut",
     )
 
     def __init__(
         self,
         sock: socket.socket,
-        peer: tuple[str, int],
+        session: PeerSession,
+        peer_port: int,
         *,
-        listener: str,
         loop: asyncio.AbstractEventLoop,
         pool: BufferPool,
         budget: ReceiveBudget[ClientConnection],
@@ -116,8 +115,9 @@ class ClientConnection:
         self.number, self.birth = number, birth
         self._socket = sock
         self._fd = sock.fileno()
-        self.peer_host, self.peer_port = peer
-        self.listener = listener
+        # Who the peer is, as far as is known now. Authentication puts another in its place.
+        self.session = session
+        self.peer_port = peer_port
         self._loop = loop
         self._limits = limits
         self._times = times
@@ -137,9 +137,8 @@ class ClientConnection:
         self.closed = False
         # The peer has sent its last byte; replies are still owed.
         self.half_closed = False
-        # What the peer has said to prove that it is a node of the cluster, and which node it has proved to be.
+        # What the peer has said to prove that it is a node of the cluster.
         self.node_proof: ServerProof | None = None
-        self.node: ProvenNode | None = None
         self._false_claim_logged = False
         # Left by a handler: answers a request that repeats the one before, or returns False.
         self.shortcut: Callable[[ClientConnection, memoryview, float], bool] | None = None
@@ -148,11 +147,11 @@ class ClientConnection:
         loop.add_reader(self._fd, self._on_readable)
 
     def __str__(self) -> str:
-        return f"{self.peer_host}:{self.peer_port} on {self.listener}"
+        return f"{self.session.host}:{self.peer_port} on {self.session.listener}"
 
     def is_broker(self, broker_id: int) -> bool:
         """Whether the peer has proved to be this broker; that it was not is logged once."""
-        if self.node is not None and self.node.node_id == broker_id:
+        if self.session.is_broker(broker_id):
             return True
         if not self._false_claim_logged:
             self._false_claim_logged = True

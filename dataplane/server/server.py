@@ -9,7 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
+from ..security.peer_session import PeerSession
+from ..security.principal import ANONYMOUS
 from .buffers import BufferPool
 from .connection import ClientConnection, ConnectionLimits
 from .handler import HandlerTable
@@ -140,10 +143,11 @@ class Server:
                 self._delayed_close(sock, throttle_ms)
                 return
         self._accepted += 1
+        host, port = peer
         connection = ClientConnection(
             sock,
-            peer,
-            listener=listener.name,
+            PeerSession(ANONYMOUS, host, listener.name, SecurityProtocol.PLAINTEXT),
+            port,
             loop=self._loop,
             pool=self.pool,
             budget=self.budget,
@@ -155,15 +159,16 @@ class Server:
             birth=listener.empty_at,
         )
         self.connections[connection] = None
-        self._of_address[peer[0]] += 1
+        self._of_address[host] += 1
 
     def _closed(self, connection: ClientConnection) -> None:
         self.connections.pop(connection, None)
-        left = self._of_address[connection.peer_host] - 1
+        host = connection.session.host
+        left = self._of_address[host] - 1
         if left:
-            self._of_address[connection.peer_host] = left
+            self._of_address[host] = left
         else:
-            del self._of_address[connection.peer_host]
+            del self._of_address[host]
 
     def _delayed_close(self, sock: socket.socket, throttle_ms: int) -> None:
         """A peer that connects too often learns it by waiting, unless too many wait already."""

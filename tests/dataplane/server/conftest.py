@@ -11,6 +11,8 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
+from ottla.dataplane.security.peer_session import PeerSession
+from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server import (
     BufferPool,
     ClientConnection,
@@ -56,8 +58,8 @@ class FrameServer:
         self.connections.add(
             ClientConnection(
                 sock,
-                peer,
-                listener=listener.name,
+                PeerSession(ANONYMOUS, peer[0], listener.name),
+                peer[1],
                 loop=self.loop,
                 pool=self.pool,
                 budget=self.budget,
