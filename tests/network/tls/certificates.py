@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from ottla.network.tls.stores import KeyStore, StoreSource, TrustStore, load_key_store, load_trust_store
+
 PASSWORD, KEY_PASSWORD = "store-secret", "key-secret"
 
 
@@ -113,3 +115,13 @@ def java_trust_store(path: Path, kind: str, *certificates: str, password: str = 
             "-keystore", path, "-storetype", kind, "-storepass", password,
         )  # fmt: skip
     return path
+
+
+def keys_of(issued: Issued) -> KeyStore:
+    return load_key_store(
+        StoreSource("ssl.keystore", certificates="".join(issued.chain), key=issued.key_pem())
+    )
+
+
+def trusting(*pems: str) -> TrustStore:
+    return load_trust_store(StoreSource("ssl.truststore", certificates="".join(pems)))

@@ -19,21 +19,11 @@ from ottla.network.tls.checks import check_server_use, check_validity
 from ottla.network.tls.cipher_suites import TLS13_SUITES, openssl_ciphers
 from ottla.network.tls.contexts import ClientAuth, TlsRules, client_context, server_context
 from ottla.network.tls.failures import TlsUnusable
-from ottla.network.tls.stores import KeyStore, StoreSource, TrustStore, load_key_store, load_trust_store
+from ottla.network.tls.stores import KeyStore
 
-from .certificates import Authority, Issued
+from .certificates import Authority, keys_of, trusting
 
 AUTHORITY, STRANGERS = Authority(), Authority()
-
-
-def keys_of(issued: Issued) -> KeyStore:
-    return load_key_store(
-        StoreSource("ssl.keystore", certificates="".join(issued.chain), key=issued.key_pem())
-    )
-
-
-def trusting(*pems: str) -> TrustStore:
-    return load_trust_store(StoreSource("ssl.truststore", certificates="".join(pems)))
 
 
 OWN = keys_of(AUTHORITY.issue("localhost"))
