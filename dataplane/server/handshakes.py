@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ...network.tls.handshake import TLS_HANDSHAKE, accept_tls, readable
+from ...network.tls.handshake import TLS_HANDSHAKE, accept_tls, readable, reason_of
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import Principal
@@ -126,7 +126,7 @@ class Handshakes:
     async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> ssl.SSLSocket:
         await readable(newcomer.sock)
         _check_first(newcomer.sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
-        return await accept_tls(newcomer.sock, tls.context, self._turn)
+        return await accept_tls(newcomer.sock, tls.accepting, self._turn)
 
     async def _turn(self) -> None:
         """A step may be done."""
@@ -163,10 +163,3 @@ def _check_first(begin: bytes) -> None:
     elif begin[:2] == b"\0\0":
         guess = f"this looks like Kafka's protocol without TLS: {guess} (security.protocol of the client)"
     raise _NoTls(guess)
-
-
-def reason_of(error: ssl.SSLError) -> str:
-    """What OpenSSL says, without the place in its source."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}"
-    return (error.reason or str(error)).lower().replace("_", " ")

@@ -83,3 +83,10 @@ async def _writable(sock: socket.socket) -> None:
 def _wake(ready: asyncio.Future[None]) -> None:
     with suppress(asyncio.InvalidStateError):
         ready.set_result(None)
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """What OpenSSL says, without the place in its source."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is refused: {error.verify_message}"
+    return (error.reason or str(error)).lower().replace("_", " ")

@@ -8,13 +8,15 @@ import random
 import socket
 import ssl
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from ottla.dataplane.security.listener_tls import ListenerTls
-from ottla.dataplane.security.principal_mapping import PrincipalMapping
+from ottla.dataplane.security.tls_loading import load_tls
+from ottla.dataplane.security.tls_settings import TlsSettings
 from ottla.dataplane.server import (
     ClientRequest,
     ConnectionLimits,
@@ -286,7 +288,9 @@ def whole_server(cleanup: ExitStack, tls: ListenerTls | None, **config: int) -> 
 
 
 def listener_tls(auth: ClientAuth = ClientAuth.NONE, rules: str = "DEFAULT") -> ListenerTls:
-    return ListenerTls(server_context(TlsRules(client_auth=auth), OWN, CA), PrincipalMapping(rules))
+    chosen = TlsRules(client_auth=auth)
+    settings = TlsSettings("CLIENTS", chosen, OWN.source, CA.source, rules, "ssl.principal.mapping.rules")
+    return ListenerTls(load_tls(settings, "localhost", datetime.now(UTC)))
 
 
 async def asked(port: int, context: ssl.SSLContext) -> None:
@@ -432,4 +436,4 @@ async def test_a_handshake_that_fails_says_why(cleanup: ExitStack, caplog: pytes
     strangers = keys_of(Authority().issue("client"))
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
         await asked(port, client_context(TlsRules(), strangers, CA))
-    await until(lambda: "its certificate is refused: unable to get local issuer certificate" in caplog.text)
+    await until(lambda: "the certificate is refused: unable to get local issuer certificate" in caplog.text)
