@@ -16,6 +16,7 @@ from .config_table import (
     NOT_IN_EFFECT,
     TOPIC_KEYS,
 )
+from .config_tls import key_of_listener, without_prefix
 from .nearest import nearest
 
 __all__ = [
@@ -35,11 +36,17 @@ __all__ = [
     "check_topic_configs",
     "is_dynamic",
     "looks_secret",
+    "node_key",
     "unknown_key",
 ]
 
 _NAME_MAX = 255
 _SECRET = re.compile(r"password|secret|jaas|credential|private|token|keystore\.key")
+
+
+def node_key(name: str) -> ConfigKey | None:
+    """The key of nodes of this name, also of one listener; None if there is none."""
+    return NODE_KEYS.get(name) or key_of_listener(name, NODE_KEYS)
 
 
 def unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:
@@ -77,7 +84,7 @@ def check_dynamic_broker_config(name: str, value: str) -> str:
 
     A name that is not known is kept without effect, as Kafka keeps it for plugins, unless it looks like a secret:
     nothing would keep that one."""
-    key = NODE_KEYS.get(name)
+    key = node_key(name)
     if key is None:
         if name in IGNORED_NUMBERS and not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", value, re.ASCII):
             raise ConfigError(
@@ -104,7 +111,8 @@ def looks_secret(name: str) -> bool:
 
 def is_dynamic(name: str) -> bool:
     """Whether a broker key can be changed while brokers run: it has an effect, and a change has it at once."""
-    return Scope.DYNAMIC in NODE_KEYS[name].scope and name not in NOT_IN_EFFECT
+    key = node_key(name)
+    return key is not None and Scope.DYNAMIC in key.scope and name not in NOT_IN_EFFECT
 
 
 def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
@@ -114,12 +122,12 @@ def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
         if name in IGNORED_KEYS:
             notes.append(f"{name} has no effect: {IGNORED_KEYS[name]}")
             continue
-        key = NODE_KEYS.get(name)
+        key = node_key(name)
         if key is None:
             raise unknown_key(name, NODE_KEYS)
         key.parse(value)
-        if name in NOT_IN_EFFECT:
-            notes.append(f"{name} has no effect so far: {NOT_IN_EFFECT[name]}")
+        if (bare := without_prefix(name)) in NOT_IN_EFFECT:
+            notes.append(f"{name} has no effect so far: {NOT_IN_EFFECT[bare]}")
         elif not key.scope & scope:
             notes.append(f"{name} has no effect in this role")
     return notes

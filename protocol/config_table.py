@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
+from .config_tls import JAVAS_OWN, TLS_TABLE
 
 _B, _I, _L, _D = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 _LIST, _S = ConfigType.LIST, ConfigType.STRING
@@ -303,6 +304,7 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "it is checked several times per second",
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
+    **JAVAS_OWN,
 }
 """Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""
 
@@ -322,5 +324,5 @@ def _behind(key: ConfigKey) -> ConfigKey:
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
-    **{key.name: key for key in _NODE_TABLE},
+    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE)},
 }

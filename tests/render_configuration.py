@@ -29,12 +29,16 @@ A node reads its settings from the file that `-c` names: YAML, or `key=value` li
 A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and `--set log.segment.bytes=...` overrides both. An
 unknown key or a value of the wrong type ends the start. The message names the nearest key, or what is allowed.
 
+Keys of listeners (`ssl.*`, but for `ssl.handshake.timeout.ms`) may be given for one listener: `listener.name.clients.`
+and the key, with the listener in lower case. That counts before the key alone. In names of variables that begin with
+`KAFKA_LISTENER_NAME_`, two underscores stand for an underscore and three for a dash.
+
 Settings of topics are given when a topic is created (`ottla topic create orders --config min.insync.replicas=2`). Any
 Kafka admin client changes them later (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of
 the first table gives the default.
 
-`python -m tests.render_configuration` makes this page from `protocol/config_table.py` and
-`protocol/config_resources.py`, and a test compares them.
+`python -m tests.render_configuration` makes this page from `protocol/config_table.py`, `protocol/config_tls.py`
+and `protocol/config_resources.py`, and a test compares them.
 
 | sign | means |
 |---|---|

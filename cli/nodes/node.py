@@ -98,12 +98,12 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the node until a signal; 0 after a clean stop."""
-    from ...protocol.config_keys import IGNORED_KEYS, NODE_KEYS
+    from ...protocol.config_keys import IGNORED_KEYS, node_key
 
     logs.configure(arguments.log_level, as_json=arguments.log_json)
     environ = {}
     for name, value in environment_settings(os.environ).items():
-        if name in NODE_KEYS or name in IGNORED_KEYS:
+        if node_key(name) is not None or name in IGNORED_KEYS:
             environ[name] = value
         else:
             logger.warning("%s is no setting: ignored", variable_of(name))
@@ -214,12 +214,14 @@ def plain_failures() -> Iterator[None]:
 
 
 def _curable() -> tuple[type[Exception], ...]:
-    """What a quorum node says about its port and its folder; a broker's are OSErrors."""
+    """What a quorum node says about its port and its folder, and a broker about its certificates; the rest of a
+    broker's are OSErrors."""
     from ...metadata_quorum.raft.disk import CorruptFile
     from ...metadata_quorum.raft.formation import WrongFolder
     from ...metadata_quorum.server import AddressInUse
+    from ...protocol.config_key import ConfigError
 
-    return (CorruptFile, WrongFolder, AddressInUse)
+    return (ConfigError, CorruptFile, WrongFolder, AddressInUse)
 
 
 @contextmanager

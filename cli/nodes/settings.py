@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import yaml
 
 ENVIRONMENT_PREFIX = "KAFKA_"
+LISTENER_VARIABLES = "LISTENER_NAME_"
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -19,14 +21,25 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
     caller.
     """
     return {
-        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
+        _property_of(name.removeprefix(ENVIRONMENT_PREFIX)): value
         for name, value in environ.items()
         if name.startswith(ENVIRONMENT_PREFIX) and name != ENVIRONMENT_PREFIX
     }
 
 
+def _property_of(name: str) -> str:
+    """Names of listeners and of mechanisms have other signs than dots: there, as in Kafka's image, three underscores
+    are a dash and two an underscore."""
+    if not name.startswith(LISTENER_VARIABLES):
+        return name.lower().replace("_", ".")
+    found = {"___": "-", "__": "_", "_": "."}
+    return re.sub("___|__|_", lambda signs: found[signs[0]], name.lower())
+
+
 def variable_of(key: str) -> str:
     """The environment variable of a property: log.segment.bytes is KAFKA_LOG_SEGMENT_BYTES."""
+    if key.startswith(LISTENER_VARIABLES.lower().replace("_", ".")):
+        key = key.replace("_", "__").replace("-", "___")
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from ...protocol.errors import KafkaError
-from ..configuration.config import BrokerConfig
+from ..configuration.config import BrokerConfig, ListenerConfig
 from ..quorum.config import MetadataPosition
 from ..runtime.clocks import wall_ms
+from ..security.listener_tls import ListenerTls
+from ..security.tls_loading import load_tls
+from ..security.tls_settings import TlsSettings
 from ..server import HandlerTable, Server
 from ..storage import metadata_position
 from ..storage.log_store import LogStore
+
+logger = logging.getLogger(__name__)
 
 
 class StorageUnusable(OSError):
@@ -25,6 +33,8 @@ class Foundation:
     table: HandlerTable
     server: Server
     logs: LogStore
+    tls: Mapping[str, ListenerTls]
+    """Of the listeners that have it, by name."""
     reached: MetadataPosition | None
     """How far an earlier process of this broker has followed the metadata; None if that does not count."""
 
@@ -33,18 +43,37 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     """Bind all listeners, then open and recover all logs in a thread.
 
     Raises StorageUnusable if the data folders cannot be used. Raises PortInUse if another process has an address.
+    Raises ConfigError if a key or certificate cannot be used.
     """
+    tls = {
+        listener.name: _open_tls(listener, listener.tls)
+        for listener in config.listeners
+        if listener.tls is not None
+    }
     table = HandlerTable()
     server = Server(table, config.server)
     try:
         for listener in config.listeners:
-            server.listen(listener.name, listener.host, listener.port)
+            server.listen(
+                listener.name,
+                listener.host,
+                listener.port,
+                listener.security_protocol,
+                tls.get(listener.name),
+            )
         logs = await asyncio.to_thread(_open_logs, config)
         reached = await asyncio.to_thread(_reached, config, logs)
     except BaseException:
         server.close()
         raise
-    return Foundation(table, server, logs, reached)
+    return Foundation(table, server, logs, tls, reached)
+
+
+def _open_tls(listener: ListenerConfig, settings: TlsSettings) -> ListenerTls:
+    loaded = load_tls(settings, listener.advertised_host, datetime.now(UTC))
+    for remark in loaded.remarks:
+        logger.warning("%s", remark)
+    return ListenerTls(loaded)
 
 
 def _open_logs(config: BrokerConfig) -> LogStore:

@@ -99,6 +99,7 @@ class BrokerParts:
         self.settings = BrokerSettings(config.node_id, config.properties, self.image)
         topic_settings = TopicSettingsView(config, self.settings)
         self.logs.cordoned = cordoned_folders(self.settings, config.log_dirs)
+        self.tls = foundation.tls
         self.replicas = self._make_replicas(credentials, topic_settings)
         self.storage_failures = StorageFailures(self.logs, self.replicas, self.image)
         self.moves = FolderMoves(
@@ -145,6 +146,7 @@ class BrokerParts:
 
     def _make_replicas(self, credentials: NodeCredentials, topic_settings: TopicSettingsView) -> Replicas:
         config, replication, session = self._config, self._config.replication, self.session
+        between = self.tls.get(config.inter_broker_listener)
         return Replicas(
             ReplicasConfig(
                 credentials=credentials,
@@ -153,7 +155,11 @@ class BrokerParts:
                 watermark_checkpoint_interval_ms=replication.watermark_checkpoint_interval_ms,
                 watermark_delay_s=config.watermark_delay_s,
                 limits=FetchLimits(replication.fetch_max_bytes, replication.fetch_response_max_bytes),
-                link=LinkSettings(replication.fetch_wait_ms_max, replication.socket_timeout_ms / 1000),
+                link=LinkSettings(
+                    replication.fetch_wait_ms_max,
+                    replication.socket_timeout_ms / 1000,
+                    tls=None if between is None else lambda: between.dialling,
+                ),
             ),
             self.logs,
             session.image,
@@ -267,8 +273,10 @@ def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: b
                 name=told.name,
                 host=told.advertised_host,
                 port=told.advertised_port or bound[told.name],
+                security_protocol=told.security_protocol,
             )
             for told in config.listeners
+            if told.is_advertised
         ),
         previous_broker_epoch=foundation.logs.previous_broker_epoch,
         rack=config.rack,

@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
+from ...protocol.config_tls import listener_of
 from ...protocol.handshake import LinkSecurity
 from ...protocol.node_secrets import read_secrets
+from ...protocol.security_protocol import SecurityProtocol
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
 from ..groups.settings import consumer_limits
 from ..quotas import QuotaWindows
 from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
+from ..security.tls_settings import TlsSettings, tls_settings
 from ..server import ConnectionLimits, ServerConfig
 from ..storage.folder_settings import CORDONED, check_cordoned
 
 logger = logging.getLogger(__name__)
 
+_PROTOCOLS = tuple(SecurityProtocol)
+
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """One listener: where it is bound, and the address that clients are told."""
+    """One listener: where it is bound, the address that clients are told, if any, and how it is secured."""
 
     name: str
     host: str
     port: int
     advertised_host: str
     advertised_port: int
+    is_advertised: bool = True
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: TlsSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class BrokerConfig:
         if "broker" not in roles:
             raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
         listeners = _listeners(read)
+        read.text("principal.builder.class", "")  # of which there is one value
         log_dirs = _log_dirs(read)
         check_cordoned(read.text(CORDONED, ""), log_dirs)
         return cls(
@@ -152,10 +161,10 @@ class _Reader:
     """Typed access to text; errors say what was wrong and what is allowed."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._properties = properties
+        self.properties = properties
 
     def text(self, key: str, default: str) -> str:
-        return self._properties.get(key, "").strip() or default
+        return self.properties.get(key, "").strip() or default
 
     def required(self, key: str) -> str:
         value = self.text(key, "")
@@ -200,35 +209,98 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
     }
     if not bound:
         raise ConfigError("listeners names no listener for clients")
+    _check_apart(bound)
     told = read.text("advertised.listeners", "")
-    advertised = read.addresses("advertised.listeners", told) if told else {}
+    advertised = read.addresses("advertised.listeners", told) if told else bound
     unknown = sorted(set(advertised) - set(bound))
     if unknown:
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners {sorted(bound)}")
-    protocols = read.text("listener.security.protocol.map", "")
-    for entry in protocols.split(",") if protocols else ():
-        name, _, protocol = entry.strip().partition(":")
-        if name in bound and protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"listener.security.protocol.map: {entry.strip()!r}: only PLAINTEXT is supported"
-            )
+    protocols = _security_protocols(read, bound)
+    _check_prefixes(read.properties, [*bound, *controllers])
     return tuple(
-        ListenerConfig(name, host, port, *_advertised(advertised.get(name), host, port))
+        ListenerConfig(
+            name,
+            host,
+            port,
+            *_told(advertised.get(name, (host, port))),
+            name in advertised,
+            protocols[name],
+            tls_settings(read.properties, name) if protocols[name].has_tls else None,
+        )
         for name, (host, port) in bound.items()
     )
 
 
-def _advertised(told: tuple[str, int] | None, host: str, port: int) -> tuple[str, int]:
-    if told is not None:
-        return told
+def _told(address: tuple[str, int]) -> tuple[str, int]:
+    host, port = address
     return ("localhost" if host in ("", "0.0.0.0", "::") else host), port
 
 
+def _check_apart(bound: Mapping[str, tuple[str, int]]) -> None:
+    """Raises ConfigError for two listeners at one address, and for names that differ only in their case."""
+    by_address: dict[tuple[str, int], str] = {}
+    by_name: dict[str, str] = {}
+    for name, address in bound.items():
+        if address[1] and address in by_address:
+            raise ConfigError(
+                f"listeners: {by_address[address]} and {name} have the same address {address[0]}:{address[1]}"
+            )
+        by_address[address] = name
+        if name.lower() in by_name:
+            raise ConfigError(
+                f"listeners: {by_name[name.lower()]} and {name} have the same name in lower case"
+            )
+        by_name[name.lower()] = name
+
+
+def _security_protocols(read: _Reader, names: Iterable[str]) -> dict[str, SecurityProtocol]:
+    """By listener; a listener that the map does not have is named like its protocol."""
+    key = "listener.security.protocol.map"
+    told: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, read.text(key, "").split(","))):
+        name, colon, protocol = entry.partition(":")
+        if not (name and colon) or protocol not in _PROTOCOLS:
+            raise ConfigError(
+                f"{key}: {entry!r} is not of the form NAME:protocol, with {', '.join(_PROTOCOLS)}"
+            )
+        if name in told:
+            raise ConfigError(f"{key}: the listener {name} stands there twice")
+        told[name] = protocol
+    found = {name: told.get(name, name) for name in names}
+    for name, protocol in found.items():
+        if protocol not in _PROTOCOLS:
+            raise ConfigError(
+                f"{key}: it has no protocol for the listener {name}; there are {', '.join(_PROTOCOLS)}"
+            )
+        if SecurityProtocol(protocol).has_sasl:
+            raise ConfigError(
+                f"{key}: the listener {name} has {protocol}: SASL is not supported yet, only PLAINTEXT and SSL are"
+            )
+    return {name: SecurityProtocol(protocol) for name, protocol in found.items()}
+
+
+def _check_prefixes(properties: Mapping[str, str], listeners: Iterable[str]) -> None:
+    """Raises ConfigError for a key of a listener that there is not: what it is meant to secure would be open."""
+    known = {name.lower() for name in listeners}
+    for key in properties:
+        listener = listener_of(key)
+        if listener is not None and listener not in known:
+            raise ConfigError(
+                f"{key}: there is no listener {listener!r}; in lower case there are {sorted(known)}"
+            )
+
+
 def _inter_broker_listener(read: _Reader, listeners: tuple[ListenerConfig, ...]) -> str:
-    names = [listener.name for listener in listeners]
-    chosen = read.text("inter.broker.listener.name", "PLAINTEXT" if "PLAINTEXT" in names else names[0])
+    names = [listener.name for listener in listeners if listener.is_advertised]
+    key, chosen = "inter.broker.listener.name", read.text("inter.broker.listener.name", "")
+    protocol = read.text("security.inter.broker.protocol", "")
+    if chosen and protocol:
+        raise ConfigError(f"{key} and security.inter.broker.protocol are both given: only one of them may be")
+    if protocol:
+        key, chosen = "security.inter.broker.protocol", protocol
+    chosen = chosen or ("PLAINTEXT" if "PLAINTEXT" in names else names[0])
     if chosen not in names:
-        raise ConfigError(f"inter.broker.listener.name is {chosen!r}: the listeners are {names}")
+        raise ConfigError(f"{key} is {chosen!r}: the advertised listeners are {names}")
     return chosen
 
 
@@ -280,6 +352,8 @@ def _server(read: _Reader) -> ServerConfig:
         connections_max_idle_ms=idle_ms if idle_ms > 0 else LONG_MAX,
         backlog=read.number("socket.listen.backlog.size"),
         # The largest request must fit, and its buffer is a power of two.
+        handshake_timeout_ms=read.number("ssl.handshake.timeout.ms"),
+        max_handshakes=read.number("max.unauthenticated.connections"),
         receive_budget_bytes=max(budget if budget > 0 else defaults.receive_budget_bytes, 2 * request_max),
         quota_windows=QuotaWindows(
             samples=read.number("quota.window.num"),

@@ -2,12 +2,14 @@
 
 A consumer of one partition sends the same bytes over and over, except the correlation id and the offset. So the
 connection keeps the other bytes of its last such request, the replica, and the encoded answer with gaps. A matching
-request is answered without decoding or encoding a message. That needs enough records at once, no session, no quota and
-no error. Every other request takes the long way through the handler, which knows all rules.
+request is answered without decoding or encoding a message. That needs enough records at once, no fetch session, no
+quota, no error, and the peer as it was: one that has authenticated itself anew, or has to, goes the long way. So does
+every other request: the handler knows all rules.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ..log import LogSlice
     from ..quotas import ClientQuotas
     from ..replication.replica.partition import Partition
+    from ..security.peer_session import PeerSession
     from ..server.connection import ClientConnection
     from .cold_reads import ColdReads
     from .sessions import SessionPartition
@@ -52,7 +55,8 @@ class Repeat:
 
     __slots__ = (
         "_after", "_answers", "_at", "_before", "_client_id", "_committed", "_end", "_flexible", "_head", "_kind",
-        "_leader_epoch", "_max_bytes", "_middle", "_min_bytes", "_replica", "_size", "_tail", "_version",
+        "_leader_epoch", "_max_bytes", "_middle", "_min_bytes", "_replica", "_session", "_size", "_tail", "_until",
+        "_version",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +65,8 @@ class Repeat:
     ) -> None:  # fmt: skip
         version = request.api_version
         self._answers = answers
+        self._session = session = request.session
+        self._until = math.inf if session.expires_at is None else session.expires_at
         self._size = len(frame)
         self._at, self._end = at, at + _OFFSET.size
         self._kind = bytes(frame[:4])
@@ -75,9 +81,9 @@ class Repeat:
         self._flexible = version >= _FIRST_FLEXIBLE
         self._head, self._middle, self._tail = _pattern(version, message, wanted)
 
-    def is_about(self, replica: Partition) -> bool:
-        """Whether this answers from `replica`."""
-        return self._replica is replica
+    def is_of(self, session: PeerSession, replica: Partition) -> bool:
+        """Whether this answers the peer of `session` from `replica`."""
+        return self._session is session and self._replica is replica
 
     def is_like(self, frame: memoryview) -> bool:
         """Whether `frame` is this request at some offset."""
@@ -90,6 +96,8 @@ class Repeat:
 
     def __call__(self, connection: ClientConnection, frame: memoryview, now: float) -> bool:
         """False if the frame has to go the long way."""
+        if connection.session is not self._session or now >= self._until:
+            return False
         if not self.is_like(frame) or self._answers.metered:
             return False
         replica = self._replica
@@ -155,7 +163,7 @@ class FetchRepeats:
         if frame is None or version < _FIRST_WITH_ZSTD or wanted.part.last_fetched_epoch >= 0:
             return
         known = request.connection.shortcut
-        if isinstance(known, Repeat) and known.is_about(replica) and known.is_like(frame):
+        if isinstance(known, Repeat) and known.is_of(request.session, replica) and known.is_like(frame):
             return
         at = _offset_position(frame, version, wanted)
         if at is not None:

@@ -1,12 +1,13 @@
 """Fetch sessions of clients (KIP-227): the broker remembers between fetches what a consumer reads.
 
-Pure: time and randomness come in as arguments. Three rules:
+Pure: time and randomness come in as arguments. Four rules:
 
 - A request names only partitions that are new or whose position changed; an answer holds only partitions with
   news: records, an error, a moved high watermark or log start offset, a divergence, a replica to read from.
 - A session keeps the set of its *active* partitions, those that may have news. A partition without any leaves it
   and is put back by its replica, which wakes its readers when something moves. So a fetch costs what is
   active, however large the session is.
+- A session belongs to the principal that opened it. To others there is none of its id.
 - A partition whose records were sent goes to the end of the active ones: when the bytes of an answer run out,
   the others come first next time.
 
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..security.principal import Principal
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
@@ -121,11 +123,12 @@ class FetchSession:
     """The partitions that a client fetches. Invariant: a partition that is not active is watched."""
 
     __slots__ = (
-        "active", "by_id", "cached_size", "created_ms", "epoch", "id", "isolation_level", "last_used_ms", "parked",
-        "partitions",
+        "active", "by_id", "cached_size", "created_ms", "epoch", "id", "isolation_level", "last_used_ms", "owner",
+        "parked", "partitions",
     )  # fmt: skip
 
-    def __init__(self, *, by_id: bool) -> None:
+    def __init__(self, owner: Principal, *, by_id: bool) -> None:
+        self.owner = owner
         self.id = NO_SESSION_ID
         # Of the next request.
         self.epoch = next_epoch(FIRST_EPOCH)
@@ -222,14 +225,14 @@ class FetchSessionCache:
         """Of all sessions together."""
         return sum(map(len, self._sessions.values()))
 
-    def get(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
-        """The session that an incremental request goes on with.
+    def get(self, session_id: int, epoch: int, owner: Principal, *, by_id: bool) -> FetchSession:
+        """The session that an incremental request of `owner` goes on with.
 
         KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR if
         the session names topics the other way.
         """
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.owner != owner:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
         if session.epoch != epoch:
             raise KafkaError(
@@ -260,6 +263,12 @@ class FetchSessionCache:
         session.created_ms = now_ms
         self._touch(session, now_ms)
         return True
+
+    def give_up(self, session_id: int, owner: Principal) -> None:
+        """End a session, if `owner` has one of this id."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.owner == owner:
+            self.close(session_id)
 
     def close(self, session_id: int) -> None:
         """End a session, if there is one of this id."""

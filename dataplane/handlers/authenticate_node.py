@@ -1,7 +1,7 @@
 """AuthenticateNode (0), Ottla's own: a node proves once for a connection that it holds the cluster secret.
 
-Listeners do not authenticate clients yet, so only this proof tells a broker from a client. Handlers ask
-`ClientConnection.node` and `ClientConnection.is_broker`.
+Only this proof tells a broker from a client. The connection gets the session of a node, and handlers ask
+`PeerSession.node` and `ClientConnection.is_broker`.
 """
 
 from __future__ import annotations
@@ -41,5 +41,6 @@ class AuthenticateNodeHandlers:
             )
             request.close_connection()
             return None
-        connection.node = proof.peer
+        if proof.peer is not None:
+            connection.session = connection.session.of_node(proof.peer)
         return AuthenticateNodeResponse(auth_bytes=answer)

@@ -29,7 +29,7 @@ from ..fetching.reading import ClientFetch, FetchReader, Round
 from ..fetching.repeats import FetchRepeats
 from ..fetching.replica_selection import Selector
 from ..fetching.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
-from ..quotas import ANONYMOUS, ClientQuotas
+from ..quotas import ClientQuotas
 from ..replication.fetch_codec import encode_answer, fetch_of
 from ..replication.fetch_values import SessionAnswer
 from ..replication.replicas.replicas import Replicas
@@ -116,7 +116,7 @@ class FetchHandlers:
             self._follower(request, message, replica_id, state.replica_epoch)
             return None
         fetch = self._in_session(request, message)
-        if self._quotas.consumer is not None:
+        if self._quotas.consumer is not None and request.session.is_metered:
             self._keep_to_window(request, message)
         if is_long(fetch):
             self._read_in_time_slices(fetch)
@@ -155,21 +155,21 @@ class FetchHandlers:
     def _in_session(self, request: ClientRequest, message: FetchRequest) -> ClientFetch:
         """The session that the request opens, goes on with, or does without."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
-        session_id, epoch = message.session_id, message.session_epoch
+        session_id, epoch, owner = message.session_id, message.session_epoch, request.session.principal
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             if session_id != NO_SESSION_ID:
-                self.sessions.close(session_id)
-            session = FetchSession(by_id=by_id)
+                self.sessions.give_up(session_id, owner)
+            session = FetchSession(owner, by_id=by_id)
             session.update(message.topics)
             session.isolate(message.isolation_level)
             return ClientFetch(request, message, session, wants_session=epoch == FIRST_EPOCH)
-        session = self.sessions.get(session_id, epoch, by_id=by_id)
+        session = self.sessions.get(session_id, epoch, owner, by_id=by_id)
         session.update(message.topics, message.forgotten_topics_data)
         session.isolate(message.isolation_level)
         self.sessions.proceed(session, _now_ms(request))
         if not session.partitions:
             self.sessions.close(session_id)
-            return ClientFetch(request, message, FetchSession(by_id=by_id))
+            return ClientFetch(request, message, FetchSession(owner, by_id=by_id))
         return ClientFetch(request, message, session, incremental=True)
 
     def _waiting_of(self, connection: ClientConnection) -> dict[_ParkedFetch | LongFetch, None]:
@@ -252,16 +252,16 @@ class FetchHandlers:
     def _keep_to_window(self, request: ClientRequest, message: FetchRequest) -> None:
         """Ask for no more than the quota lets through in one window."""
         assert self._quotas.consumer is not None
-        most = self._quotas.consumer.most_in_window(ANONYMOUS, request.client_id)
+        most = self._quotas.consumer.most_in_window(request.session.user, request.client_id)
         if most is not None:
             message.max_bytes = min(message.max_bytes, int(most))
             message.min_bytes = min(message.min_bytes, message.max_bytes)
 
     def _is_throttled(self, request: ClientRequest, size: int) -> bool:
         quota = self._quotas.consumer
-        if quota is not None and not request.throttle_ms:
+        if quota is not None and request.session.is_metered and not request.throttle_ms:
             now_ms = asyncio.get_running_loop().time() * 1000
-            request.throttle(quota.admit(ANONYMOUS, request.client_id, size, now_ms))
+            request.throttle(quota.admit(request.session.user, request.client_id, size, now_ms))
         return request.throttle_ms > 0
 
     def expire_at(self, fetch: ClientFetch, parked: _ParkedFetch) -> Parked:

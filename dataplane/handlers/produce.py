@@ -41,7 +41,7 @@ from ..producing.deferred_batches import (
     in_version,
 )
 from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
-from ..quotas import ANONYMOUS, ClientQuotas
+from ..quotas import ClientQuotas
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..server.handler import ClientRequest, as_kafka_error, handles
@@ -164,9 +164,9 @@ class ProduceHandlers:
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             )
         quota = self._quotas.producer
-        if quota is not None:
+        if quota is not None and request.session.is_metered:
             size, now_ms = request.connection.frame_bytes, request.received_at * 1000
-            request.throttle(quota.charge(ANONYMOUS, request.client_id, size, now_ms))
+            request.throttle(quota.charge(request.session.user, request.client_id, size, now_ms))
         if deferred:
             rest = Deferred(self, self._transactional, request, message, response, waiting, failed)
             rest.run(deferred, validation)

@@ -31,7 +31,7 @@ from ...protocol.messages.topics import (
 from ...protocol.schema import ZERO_UUID
 from ..cluster.topic_creation import TopicDefaults
 from ..quorum.access import Quorum
-from ..quotas import ANONYMOUS, ClientQuotas
+from ..quotas import ClientQuotas
 from ..runtime.time_slices import in_time_slices, pieces
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.config_view import ConfigView, EffectiveSetting
@@ -112,10 +112,10 @@ class TopicHandlers:
     def _charge(self, request: ClientRequest, partitions: int, *, strict: bool) -> KafkaError | None:
         """Charge the client for partitions it has created or deleted; why it may not, if it may not."""
         quota = self._quotas.mutations
-        if quota is None:
+        if quota is None or not request.session.is_metered:
             return None
-        now_ms = request.received_at * 1000
-        throttle_ms = quota.charge(ANONYMOUS, request.client_id, max(0, partitions), now_ms, strict=strict)
+        user, now_ms = request.session.user, request.received_at * 1000
+        throttle_ms = quota.charge(user, request.client_id, max(0, partitions), now_ms, strict=strict)
         request.throttle(throttle_ms)
         return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED) if strict and throttle_ms else None
 

@@ -94,7 +94,7 @@ class WriteTxnMarkersHandlers:
 
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
         """
-        if request.connection.node is None:
+        if request.session.node is None:
             logger.info(
                 "refusing WriteTxnMarkers of %s, which has not proved to be a node of this cluster: "
                 "`ottla txn abort` ends transactions",

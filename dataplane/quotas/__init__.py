@@ -4,14 +4,13 @@
 quota. The rule: while nobody has a quota of a kind, its attribute of `ClientQuotas` is None, and nothing is measured.
 """
 
-from .client_quotas import ANONYMOUS, ClientQuotas
+from .client_quotas import ClientQuotas
 from .limits import Limit, QuotaLimits
 from .meter import RequestMeter, Stepwise
 from .rate_quota import MutationQuota, RateQuota
 from .windows import MutationTokens, QuotaWindows, Rate
 
 __all__ = [
-    "ANONYMOUS",
     "ClientQuotas",
     "Limit",
     "MutationQuota",

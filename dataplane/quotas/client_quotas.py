@@ -9,9 +9,6 @@ from .limits import QuotaLimits
 from .rate_quota import MutationQuota, RateQuota
 from .windows import QuotaWindows
 
-ANONYMOUS = "ANONYMOUS"
-"""The user of every client that did not say who it is."""
-
 
 class ClientQuotas:
     """Each attribute is None while nobody has a quota of its kind: nothing is looked up or measured then."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ...protocol.node_proof import ProvenNode, ServerProof
+from ...protocol.node_proof import ServerProof
+from ..security.peer_session import PeerSession
 from .buffers import BufferPool
 from .receive_budget import ReceiveBudget
 from .receiving import ReceiveBuffer
 from .request_times import RequestTimes
-from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, SendQueue, release
+from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, release
+from .wires import Wire
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,9 @@ _FRAMES = 32
 # Answers to requests that came together leave together up to this; more is sent while the processor's caches hold
 # it.
 _CORKED_BYTES = 32 * 1024
+_TLS_BEGINS = b"\x16\x03"
+# What TLS says before it hangs up: a fatal alert, handshake_failure.
+_HANDSHAKE_FAILURE = b"\x15\x03\x01\x00\x02\x02\x28"
 _CLOSE: tuple[Part, ...] = (b"close",)
 
 
@@ -76,6 +81,7 @@ class ClientConnection:
         "_on_closed",
         "_on_frame",
         "_out",
+        "_readiness",
         "_reading",
         "_received",
         "_requests",
@@ -86,21 +92,19 @@ class ClientConnection:
         "closed",
         "half_closed",
         "last_activity",
-        "listener",
-        "node",
         "node_proof",
         "number",
-        "peer_host",
         "peer_port",
+        "session",
         "shortcut",
     )
 
     def __init__(
         self,
-        sock: socket.socket,
-        peer: tuple[str, int],
+        wire: Wire,
+        session: PeerSession,
+        peer_port: int,
         *,
-        listener: str,
         loop: asyncio.AbstractEventLoop,
         pool: BufferPool,
         budget: ReceiveBudget[ClientConnection],
@@ -114,10 +118,11 @@ class ClientConnection:
         """`number` rises from connection to connection of this process; `birth` is where the broker's image of the
         metadata stood at some moment before the peer connected."""
         self.number, self.birth = number, birth
-        self._socket = sock
-        self._fd = sock.fileno()
-        self.peer_host, self.peer_port = peer
-        self.listener = listener
+        self._socket, self._readiness = wire.socket, wire.readiness
+        self._fd = wire.socket.fileno()
+        # Who the peer is, as far as is known now. Authentication puts another in its place.
+        self.session = session
+        self.peer_port = peer_port
         self._loop = loop
         self._limits = limits
         self._times = times
@@ -128,7 +133,7 @@ class ClientConnection:
         # Unanswered requests, and answered ones behind them, in the order they came.
         self._requests: deque[OwedReply] = deque()
         # Answers that no unanswered request comes before.
-        self._out = SendQueue(sock)
+        self._out = wire.out
         self._corked = self._writing = self._has_turn = False
         # The last frame is still being read, in the buffer.
         self._held = False
@@ -137,22 +142,21 @@ class ClientConnection:
         self.closed = False
         # The peer has sent its last byte; replies are still owed.
         self.half_closed = False
-        # What the peer has said to prove that it is a node of the cluster, and which node it has proved to be.
+        # What the peer has said to prove that it is a node of the cluster.
         self.node_proof: ServerProof | None = None
-        self.node: ProvenNode | None = None
         self._false_claim_logged = False
         # Left by a handler: answers a request that repeats the one before, or returns False.
         self.shortcut: Callable[[ClientConnection, memoryview, float], bool] | None = None
         self.last_activity = loop.time()
         self._reading = True
-        loop.add_reader(self._fd, self._on_readable)
+        self._readiness.add_reader(self._fd, self._on_readable)
 
     def __str__(self) -> str:
-        return f"{self.peer_host}:{self.peer_port} on {self.listener}"
+        return f"{self.session.host}:{self.peer_port} on {self.session.listener}"
 
     def has_proved_to_be(self, broker_id: int) -> bool:
         """Whether the peer is this broker."""
-        return self.node is not None and self.node.node_id == broker_id
+        return self.session.is_broker(broker_id)
 
     def is_broker(self, broker_id: int) -> bool:
         """`has_proved_to_be`, for what is refused otherwise: that it was not is logged once."""
@@ -298,8 +302,11 @@ class ClientConnection:
         buffer = self._received
         start = bytes(buffer.view[buffer.start : buffer.start + 4])
         guess = ""
-        if start[:2] == b"\x16\x03":
+        if start[:2] == _TLS_BEGINS and not self.session.security_protocol.has_tls:
             guess = " (this looks like TLS, which this listener does not speak)"
+            # So that the client speaks of a failed handshake, and not of an answer of 352 million bytes.
+            with suppress(OSError):
+                self._socket.send(_HANDSHAKE_FAILURE)
         elif start in (b"GET ", b"POST", b"HEAD", b"PUT "):
             guess = " (this looks like HTTP)"
         logger.warning(
@@ -333,7 +340,7 @@ class ClientConnection:
         elif not self._received.waits:
             if not self._reading:
                 self._reading = True
-                self._loop.add_reader(self._fd, self._on_readable)
+                self._readiness.add_reader(self._fd, self._on_readable)
                 if self._received.grant is not None:
                     self._received.grant.resume()
             if self._holds_frame():
@@ -348,7 +355,7 @@ class ClientConnection:
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
-            self._loop.remove_reader(self._fd)
+            self._readiness.remove_reader(self._fd)
 
     def mute(self, for_ms: int) -> None:
         """Read and handle nothing for so long, or longer if it is muted already; answers are sent."""
@@ -432,10 +439,10 @@ class ClientConnection:
         if out.parts:
             if not self._writing:
                 self._writing = True
-                self._loop.add_writer(self._fd, self._on_writable)
+                self._readiness.add_writer(self._fd, self._on_writable)
         elif self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._readiness.remove_writer(self._fd)
 
     def _on_writable(self) -> None:
         self._send()
@@ -461,7 +468,7 @@ class ClientConnection:
             self._muted[0].cancel()
         self._stop_reading()
         if self._writing:
-            self._loop.remove_writer(self._fd)
+            self._readiness.remove_writer(self._fd)
         self._socket.close()
         self._received.give_back()
         for request in self._requests:

@@ -182,6 +182,7 @@ class ClientRequest:
         "meter",
         "parts",
         "received_at",
+        "session",
         "throttle_ms",
         "timed_as",
     )
@@ -196,6 +197,8 @@ class ClientRequest:
         received_at: float,
     ) -> None:
         self.connection = connection
+        # Who has sent it; that the peer authenticates itself anew later changes nothing.
+        self.session = connection.session
         self.api_key = api_key
         # Its bytes, only while its plain handler is called.
         self.frame: memoryview | None = None
@@ -221,13 +224,13 @@ class ClientRequest:
 
     @property
     def client_host(self) -> str:
-        """The peer's address as the socket knows it."""
-        return self.connection.peer_host
+        """The peer's address."""
+        return self.session.host
 
     @property
     def listener(self) -> str:
         """The name of the listener that the client connected to."""
-        return self.connection.listener
+        return self.session.listener
 
     def throttle(self, for_ms: int) -> None:
         """The client went over a quota: it is told so, and its connection is not read for so long (KIP-219)."""

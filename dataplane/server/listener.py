@@ -8,6 +8,8 @@ import logging
 import socket
 from collections.abc import Callable
 
+from ..security.peer_session import normalized_host
+
 logger = logging.getLogger(__name__)
 
 _ACCEPTS_PER_WAKE_UP = 64
@@ -82,7 +84,7 @@ class ListeningSocket:
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._accept(self, sock, (address[0], address[1]))
+            self._accept(self, sock, (normalized_host(address[0]), address[1]))
 
     def _pause(self) -> None:
         self._loop.remove_reader(self._socket.fileno())

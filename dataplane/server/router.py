@@ -13,7 +13,7 @@ from ...protocol.codec import MalformedMessage, decode, decode_at_most, decode_s
 from ...protocol.errors import KafkaError
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
-from ..quotas import ANONYMOUS, ClientQuotas, RequestMeter, Stepwise
+from ..quotas import ClientQuotas, RequestMeter, Stepwise
 from .connection import ClientConnection
 from .handler import ClientRequest, Handler, HandlerTable, as_kafka_error
 from .long_requests import (
@@ -72,8 +72,8 @@ class Router:
             _close_unreadable(connection, handler, api_version, error)
             return
         request = ClientRequest(connection, api_key, api_version, correlation_id, client_id, now)
-        if quota is not None:
-            request.meter = RequestMeter(quota, ANONYMOUS, client_id, started_s, perf_counter)
+        if quota is not None and request.session.is_metered:
+            request.meter = RequestMeter(quota, request.session.user, client_id, started_s, perf_counter)
         connection.expect(request)
         if message is None:
             connection.hold()

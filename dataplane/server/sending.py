@@ -9,6 +9,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
+from ...network.tls.transport import RECORD_BYTES, TlsTransport
+from .buffers import Buffer, BufferPool
+
 
 class SliceLike(Protocol):
     """A byte range of a file that is sent from the page cache."""
@@ -30,8 +33,10 @@ IN_MEMORY = (bytes, bytearray, memoryview)
 SLICE_COST_BYTES = 256
 """What a queued slice is counted as against the limit of queued bytes."""
 
-# What one connection may send per wake-up before the others have their turn.
+# What one connection may send per wake-up before the others have their turn; less where it has to be encrypted.
 _SEND_BYTES = 4 * 1024 * 1024
+_ENCRYPT_BYTES = 512 * 1024
+_GATHERED_BYTES = 4 * RECORD_BYTES
 _PARTS_PER_SEND = 64
 
 
@@ -49,6 +54,9 @@ class SendQueue:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._begin()
+
+    def _begin(self) -> None:
         self.parts: deque[Part] = deque()
         # How much of the first part was sent.
         self._sent = 0
@@ -135,3 +143,91 @@ class SendQueue:
         release(self.parts)
         self.parts.clear()
         self.occupied_bytes = 0
+
+
+class TlsSendQueue(SendQueue):
+    """The same into TLS, which takes neither several parts nor a file: small parts are joined and slices are read, up
+    to four records at a time.
+
+    What was handed to OpenSSL and not taken has to come again as it was. So a chunk stays until all of it is taken.
+    """
+
+    __slots__ = ("_buffer", "_chunk", "_pool", "_transport")
+
+    def __init__(self, transport: TlsTransport, pool: BufferPool) -> None:
+        self._transport = transport
+        self._pool = pool
+        # Invariant: the chunk is what follows what was sent, and a part of the buffer or of the first part.
+        self._chunk = memoryview(b"")
+        self._buffer: Buffer | None = None
+        self._begin()
+
+    def send(self) -> int:
+        """Send what the transport takes, up to one connection's turn; returns how many bytes that was.
+
+        Raises OSError if the connection is broken or a slice cannot be read.
+        """
+        left = _ENCRYPT_BYTES
+        try:
+            while self.parts and left > 0:
+                left -= self._send_some()
+        except (BlockingIOError, InterruptedError):
+            pass
+        if not self._chunk:
+            self._give_back()
+        return _ENCRYPT_BYTES - left
+
+    def _send_some(self) -> int:
+        if not self._chunk:
+            self._chunk = self._gathered()
+        sent = self._transport.send(self._chunk) if self._chunk else 0
+        self._chunk = self._chunk[sent:]
+        self._mark_sent(sent)
+        return sent
+
+    def _gathered(self) -> memoryview:
+        """What is sent next; nothing if the first part is empty."""
+        parts, head = self.parts, self.parts[0]
+        if isinstance(head, IN_MEMORY) and (len(parts) == 1 or len(head) - self._sent >= RECORD_BYTES):
+            return memoryview(head)[self._sent :]
+        if self._buffer is None:
+            self._buffer = self._pool.acquire(_GATHERED_BYTES)
+        space = memoryview(self._buffer)[:_GATHERED_BYTES]
+        filled, skipped = 0, self._sent
+        for part in parts:
+            if isinstance(part, IN_MEMORY):
+                piece = memoryview(part)[skipped : skipped + _GATHERED_BYTES - filled]
+                wanted = read = len(piece)
+                space[filled : filled + read] = piece
+            else:
+                wanted = min(part.size - skipped, _GATHERED_BYTES - filled)
+                read = _read_slice(part, skipped, space[filled : filled + wanted]) if wanted else 0
+            filled += read
+            if read < wanted or filled == _GATHERED_BYTES:
+                break
+            skipped = 0
+        return space[:filled]
+
+    def _give_back(self) -> None:
+        self._chunk = memoryview(b"")
+        if self._buffer is not None:
+            self._pool.release(self._buffer)
+            self._buffer = None
+
+    def drop(self) -> None:
+        """The connection is closed: nothing more is sent."""
+        self._give_back()
+        super().drop()
+
+
+def _read_slice(part: SliceLike, skipped: int, space: memoryview) -> int:
+    """Raises OSError."""
+    try:
+        read = os.preadv(part.fileno(), [space], part.position + skipped)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            part.failed(error)
+        raise
+    if read == 0:
+        raise OSError("the file ends before the slice that was to be sent")
+    return read

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
+from ..security.listener_tls import ListenerTls
+from ..security.peer_session import PeerSession
+from ..security.principal import ANONYMOUS, Principal
 from .buffers import BufferPool
 from .connection import ClientConnection, ConnectionLimits
 from .handler import HandlerTable
+from .handshakes import Handshakes, Newcomer
 from .hang_ups import tell_hang_ups
 from .listener import ListeningSocket
 from .preparation import prepare_codecs
@@ -20,6 +26,7 @@ from .purgatory import Purgatory
 from .receive_budget import ReceiveBudget
 from .request_times import RequestTimes
 from .router import Router
+from .wires import Wire, plain_wire, tls_wire
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +48,9 @@ class ServerConfig:
     # Memory for frames that have begun to arrive, over all connections.
     receive_budget_bytes: int = 256 * 1024 * 1024
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    handshake_timeout_ms: int = 10_000
+    # Over it, the address with most of them loses its oldest.
+    max_handshakes: int = 1000
 
 
 class Server:
@@ -64,6 +74,9 @@ class Server:
         self.quotas = ClientQuotas(self.config.quota_windows)
         self.router = Router(table, self._loop, self.quotas)
         self.listeners: list[ListeningSocket] = []
+        self.handshakes = Handshakes(
+            self.config.handshake_timeout_ms / 1000, self.config.max_handshakes, self._shaken, self._left
+        )
         #: in the order in which they came
         self.connections: dict[ClientConnection, None] = {}
         #: connections of each address
@@ -79,13 +92,25 @@ class Server:
         self._refused = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def listen(self, name: str, host: str, port: int) -> ListeningSocket:
+    def listen(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        tls: ListenerTls | None = None,
+    ) -> ListeningSocket:
         """Bind an address without accepting yet; the listener tells the port. Raises PortInUse or OSError."""
+
+        def accept(listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
+            session = PeerSession(ANONYMOUS, peer[0], name, security_protocol)
+            self._accept(Newcomer(sock, session, peer[1], listener.empty_at), tls)
+
         listener = ListeningSocket(
             name,
             host,
             port,
-            self._accept,
+            accept,
             backlog=self.config.backlog,
             loop=self._loop,
             position=lambda: self.metadata_offset(),
@@ -118,6 +143,7 @@ class Server:
             self._timer.cancel()
         if self._preparing is not None:
             self._preparing.cancel()
+        self.handshakes.close()
         self.router.close()
         self.purgatory.close()
         for connection in list(self.connections):
@@ -125,25 +151,37 @@ class Server:
         for sock in list(self._waiting_to_close):
             self._close_waiting(sock)
 
-    def _accept(self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _accept(self, newcomer: Newcomer, tls: ListenerTls | None) -> None:
+        host = newcomer.session.host
         if (
-            len(self.connections) >= self.max_connections
-            or self._of_address[peer[0]] >= self.max_connections_per_ip
+            len(self.connections) + len(self.handshakes) >= self.max_connections
+            or self._of_address[host] >= self.max_connections_per_ip
         ):
             self._refused += 1
-            sock.close()
+            newcomer.sock.close()
             return
         quota = self.quotas.connections
         if quota is not None:
-            throttle_ms = quota.admit_address(peer[0], 1, self._loop.time() * 1000)
+            throttle_ms = quota.admit_address(host, 1, self._loop.time() * 1000)
             if throttle_ms:
-                self._delayed_close(sock, throttle_ms)
+                self._delayed_close(newcomer.sock, throttle_ms)
                 return
+        self._of_address[host] += 1
+        if tls is None:
+            self._serve(plain_wire(newcomer.sock, self._loop), newcomer, newcomer.session)
+        else:
+            self.handshakes.begin(newcomer, tls)
+
+    def _shaken(self, newcomer: Newcomer, sock: ssl.SSLSocket, principal: Principal) -> None:
+        wire = tls_wire(sock, self._loop, self.pool)
+        self._serve(wire, newcomer, replace(newcomer.session, principal=principal))
+
+    def _serve(self, wire: Wire, newcomer: Newcomer, session: PeerSession) -> None:
         self._accepted += 1
         connection = ClientConnection(
-            sock,
-            peer,
-            listener=listener.name,
+            wire,
+            session,
+            newcomer.port,
             loop=self._loop,
             pool=self.pool,
             budget=self.budget,
@@ -152,18 +190,20 @@ class Server:
             on_frame=self.router.dispatch,
             on_closed=self._closed,
             number=self._accepted,
-            birth=listener.empty_at,
+            birth=newcomer.birth,
         )
         self.connections[connection] = None
-        self._of_address[peer[0]] += 1
 
     def _closed(self, connection: ClientConnection) -> None:
         self.connections.pop(connection, None)
-        left = self._of_address[connection.peer_host] - 1
+        self._left(connection.session.host)
+
+    def _left(self, host: str) -> None:
+        left = self._of_address[host] - 1
         if left:
-            self._of_address[connection.peer_host] = left
+            self._of_address[host] = left
         else:
-            del self._of_address[connection.peer_host]
+            del self._of_address[host]
 
     def _delayed_close(self, sock: socket.socket, throttle_ms: int) -> None:
         """A peer that connects too often learns it by waiting, unless too many wait already."""

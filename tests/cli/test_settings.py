@@ -102,3 +102,20 @@ def test_an_override_without_a_value_is_a_usage_error() -> None:
 def test_variables_and_properties_have_one_name_each() -> None:
     assert variable_of("log.segment.bytes") == "KAFKA_LOG_SEGMENT_BYTES"
     assert environment_settings({variable_of("log.segment.bytes"): "1"}) == {"log.segment.bytes": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("KAFKA_LISTENER_NAME_CLIENTS_SSL_CLIENT_AUTH", "listener.name.clients.ssl.client.auth"),
+        ("KAFKA_LISTENER_NAME_MY__CLIENTS_SSL_CLIENT_AUTH", "listener.name.my_clients.ssl.client.auth"),
+        (
+            "KAFKA_LISTENER_NAME_A_SCRAM___SHA___256_SASL_JAAS_CONFIG",
+            "listener.name.a.scram-sha-256.sasl.jaas.config",
+        ),
+        ("KAFKA_SSL_CLIENT_AUTH", "ssl.client.auth"),
+    ],
+)
+def test_names_of_listeners_in_variables(variable: str, key: str) -> None:
+    assert environment_settings({variable: "x"}) == {key: "x"}
+    assert variable_of(key) == variable

@@ -11,12 +11,15 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....network.dialing import connected_socket
 from ....network.tcp_timeout import set_tcp_timeout
+from ....network.tls.handshake import dial_tls, reason_of
+from ....network.tls.transport import TlsTransport
 from ....protocol.messages.headers import decode_response, encode_request
 from ....protocol.messages.node_authentication import AuthenticateNodeRequest
 from ....protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
@@ -34,7 +37,7 @@ _BUFFER_KEPT_BYTES = 4 * 1024 * 1024
 _READS_PER_WAKEUP = 16
 _PROOF_ANSWER_BYTES_MAX = 1024
 # A broker that stops may close a connection that it has just taken; one that refuses does so every time.
-_FAILED_PROOFS_UNTIL_WARNING = 3
+_FAILURES_UNTIL_WARNING = 3
 # Why a leader ends a session (our registration is not in its image yet) takes a moment to pass.
 _NEW_SESSION_AFTER_S = 0.01
 
@@ -43,7 +46,8 @@ _NEW_SESSION_AFTER_S = 0.01
 class LinkSettings:
     """Timing of the connections between brokers: replica.fetch.wait.max.ms, replica.socket.timeout.ms, how long the
     other machine may acknowledge nothing, attempts to connect included, and between what bounds reconnecting waits.
-    A first batch may exceed the answer's size limit, up to `frame_max_bytes`."""
+    A first batch may exceed the answer's size limit, up to `frame_max_bytes`. `tls` gives the context of each new
+    connection, where the listener between brokers has TLS."""
 
     fetch_wait_max_ms: int = 500
     socket_timeout_s: float = 30.0
@@ -51,6 +55,7 @@ class LinkSettings:
     reconnect_first_s: float = 0.002
     reconnect_max_s: float = 0.5
     frame_max_bytes: int = 128 * 1024 * 1024
+    tls: Callable[[], ssl.SSLContext] | None = None
 
 
 class LeaderLink:
@@ -72,13 +77,15 @@ class LeaderLink:
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
-        self._socket: socket.socket | None = None
+        # With TLS the transport is both.
+        self._socket: socket.socket | TlsTransport | None = None
+        self._readiness: asyncio.AbstractEventLoop | TlsTransport = self._loop
         self._connected = False
         # The exchange of proofs while it is under way: None as soon as the peer has proved itself, too. This broker
         # may fetch once it has sent its own proof.
         self._proof: ClientProof | None = None
         self._may_fetch = False
-        self._failed_proofs = 0
+        self._failed_proofs = self._failed_handshakes = 0
         self._connecting: asyncio.Task[None] | None = None
         self._reconnect_timer: asyncio.TimerHandle | None = None
         self._delay_s = settings.reconnect_first_s
@@ -140,18 +147,36 @@ class LeaderLink:
                 min(self._settings.socket_timeout_s, self._settings.unacknowledged_s_max)
             ):
                 sock = await connected_socket(*endpoint, self._prepare)
+                wire = sock if self._settings.tls is None else await self._with_tls(sock, endpoint[0])
         except (OSError, TimeoutError) as error:
             logger.debug("cannot connect to broker %d: %s", self.peer_id, error)
+            if isinstance(error, ssl.SSLError):
+                self._note_failed_handshake(endpoint, error)
             self._connecting = None
             self._reconnect_later()
             return
         self._connecting = None
-        self._socket = sock
+        self._socket = wire
+        self._readiness = wire if isinstance(wire, TlsTransport) else self._loop
         self._connected = True
+        self._failed_handshakes = 0
         self._end = 0
-        self._loop.add_reader(sock.fileno(), self._readable)
+        self._readiness.add_reader(wire.fileno(), self._readable)
         self._proof = ClientProof(self._credentials, self.peer_id, os.urandom(NONCE_BYTES))
         self._say(self._proof.claim)
+
+    async def _with_tls(self, sock: socket.socket, host: str) -> TlsTransport:
+        assert self._settings.tls is not None
+        return TlsTransport(await dial_tls(sock, self._settings.tls(), host), self._loop)
+
+    def _note_failed_handshake(self, endpoint: tuple[str, int] | None, error: ssl.SSLError) -> None:
+        self._failed_handshakes += 1
+        if self._failed_handshakes == _FAILURES_UNTIL_WARNING:
+            host, port = endpoint or ("nowhere", 0)
+            logger.warning(
+                "broker %d cannot be followed: the TLS handshake with %s:%d fails: %s", self.peer_id, host, port,
+                reason_of(error),
+            )  # fmt: skip
 
     def _prepare(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -174,8 +199,8 @@ class LeaderLink:
         logger.info("connection to broker %d lost: %s", self.peer_id, reason)
         if self._proof is not None and not timed_out:
             self._note_failed_proof(reason)
-        self._loop.remove_reader(sock.fileno())
-        self._loop.remove_writer(sock.fileno())
+        self._readiness.remove_reader(sock.fileno())
+        self._readiness.remove_writer(sock.fileno())
         sock.close()
         self._connected = self._may_fetch = False
         self._proof = None
@@ -226,7 +251,7 @@ class LeaderLink:
 
     def _note_failed_proof(self, reason: object) -> None:
         self._failed_proofs += 1
-        if self._failed_proofs == _FAILED_PROOFS_UNTIL_WARNING:
+        if self._failed_proofs == _FAILURES_UNTIL_WARNING:
             logger.warning(
                 "broker %d cannot be followed, since its connections end before both ends have proved to be nodes of "
                 "cluster %r: %s. Is its cluster.secret.file the same as here, and its version? Its log says more",
@@ -267,7 +292,7 @@ class LeaderLink:
             return
         if sent < len(frame):
             self._unsent += frame[sent:]
-            self._loop.add_writer(self._socket.fileno(), self._writable)
+            self._readiness.add_writer(self._socket.fileno(), self._writable)
 
     def _writable(self) -> None:
         assert self._socket is not None
@@ -280,7 +305,7 @@ class LeaderLink:
             return
         del self._unsent[:sent]
         if not self._unsent:
-            self._loop.remove_writer(self._socket.fileno())
+            self._readiness.remove_writer(self._socket.fileno())
 
     # Answers
 

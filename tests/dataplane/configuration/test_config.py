@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,102 @@ def test_followers_hear_sooner_of_the_high_watermark_where_they_are_read(tmp_pat
 def test_mistakes_are_named(tmp_path: Path, changes: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         BrokerConfig.from_properties(properties(tmp_path, **changes))
+
+
+PLAIN_AND_TLS = "PLAINTEXT://127.0.0.1:9092,CLIENTS://127.0.0.1:9093"
+MAP = "PLAINTEXT:PLAINTEXT,CLIENTS:SSL,SSL:SSL"
+
+
+def secured(folder: Path, **changes: str) -> dict[str, str]:
+    own = {
+        "listeners": PLAIN_AND_TLS,
+        "listener.security.protocol.map": MAP,
+        "ssl.keystore.location": "/keys/own.p12",
+        "ssl.keystore.password": "secret",
+    }
+    return properties(folder) | own | {name.replace("__", "."): value for name, value in changes.items()}
+
+
+def test_listeners_with_and_without_tls(tmp_path: Path) -> None:
+    given = {"listener__name__clients__ssl__keystore__location": "/keys/clients.pem"}
+    config = BrokerConfig.from_properties(secured(tmp_path, **given))
+    plain, clients = config.listeners
+    assert (plain.security_protocol, plain.tls) == ("PLAINTEXT", None)
+    assert clients.security_protocol == "SSL"
+    assert clients.tls is not None
+    assert clients.tls.keys.path == Path("/keys/clients.pem"), (
+        "a key of the listener counts before the bare one"
+    )
+    assert clients.tls.keys.password == "secret"
+    assert clients.tls.rules.protocols == ("TLSv1.2", "TLSv1.3")
+    assert config.inter_broker_listener == "PLAINTEXT"
+    assert "secret" not in repr(config.listeners)
+
+
+def test_only_what_is_advertised_is_told(tmp_path: Path) -> None:
+    told = {"advertised__listeners": "CLIENTS://public.example.com:443"}
+    config = BrokerConfig.from_properties(secured(tmp_path, **told))
+    assert [one.is_advertised for one in config.listeners] == [False, True]
+    assert config.inter_broker_listener == "CLIENTS"
+    shared = "PLAINTEXT://balancer:443,CLIENTS://balancer:443"
+    assert len(BrokerConfig.from_properties(secured(tmp_path, advertised__listeners=shared)).listeners) == 2
+
+
+def test_a_listener_may_be_bound_twice_for_both_families(tmp_path: Path) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:9092,CLIENTS://[::1]:9092"
+    assert len(BrokerConfig.from_properties(secured(tmp_path, listeners=listeners)).listeners) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"listeners": "A://h:1,A://h:2"}, "the listener A stands there twice"),
+        ({"listeners": "SSL://h:1,ssl://h:2"}, "SSL and ssl have the same name in lower case"),
+        ({"listeners": "PLAINTEXT://h:9092,CLIENTS://h:9092"}, "have the same address h:9092"),
+        ({"listeners": "OTHER://h:1"}, "has no protocol for the listener OTHER; there are PLAINTEXT, SSL,"),
+        (
+            {"listener__security__protocol__map": "CLIENTS:TLS"},
+            "'CLIENTS:TLS' is not of the form NAME:protocol",
+        ),
+        ({"listener__security__protocol__map": "A:SSL,A:SSL"}, "the listener A stands there twice"),
+        ({"listener__security__protocol__map": "CLIENTS:SASL_SSL"}, "SASL is not supported yet"),
+        ({"advertised__listeners": "OTHER://h:1"}, "OTHER is not among the listeners"),
+        ({"inter__broker__listener__name": "X"}, "inter.broker.listener.name is 'X'"),
+        (
+            {"inter__broker__listener__name": "CLIENTS", "security__inter__broker__protocol": "SSL"},
+            "both given",
+        ),
+        ({"security__inter__broker__protocol": "SSL"}, "security.inter.broker.protocol is 'SSL'"),
+        (
+            {"advertised__listeners": "CLIENTS://h:1", "inter__broker__listener__name": "PLAINTEXT"},
+            "the advertised listeners are",
+        ),
+        (
+            {"ssl__keystore__location": ""},
+            "CLIENTS speaks TLS and has no certificate: give listener.name.clients.ssl",
+        ),
+        ({"ssl__keystore__key": "x", "ssl__keystore__certificate__chain": "y"}, "are both given"),
+        ({"ssl__keystore__location": "", "ssl__keystore__key": "x"}, "go together"),
+        ({"ssl__truststore__location": "a", "ssl__truststore__certificates": "b"}, "are both given"),
+        ({"ssl__keystore__type": "BKS"}, "one of JKS, PKCS12, PEM"),
+        ({"ssl__client__auth": "maybe"}, "one of none, requested, required"),
+        ({"listener__name__clients__ssl__client__auth": "maybe"}, "listener.name.clients.ssl.client.auth"),
+        ({"ssl__enabled__protocols": "TLSv1.1,TLSv1.2"}, "any of TLSv1.2, TLSv1.3"),
+        ({"ssl__enabled__protocols": "TLSv1.3", "ssl__protocol": "TLSv1.2"}, "has nothing as old"),
+        ({"ssl__endpoint__identification__algorithm": "ldaps"}, "must be https, or empty"),
+        ({"principal__builder__class": "com.example.Mine"}, "principal.builder.class"),
+        ({"listener__name__other__ssl__client__auth": "none"}, "there is no listener 'other'"),
+        ({"listener__name__clients__num__partitions": "3"}, "Unknown configuration"),
+    ],
+)
+def test_mistakes_about_listeners_are_named(tmp_path: Path, changes: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        BrokerConfig.from_properties(secured(tmp_path, **changes))
+
+
+def test_names_that_are_not_checked_are_remarked(tmp_path: Path) -> None:
+    config = BrokerConfig.from_properties(secured(tmp_path, ssl__endpoint__identification__algorithm=""))
+    tls = config.listeners[1].tls
+    assert tls is not None
+    assert not tls.rules.checks_names
+    assert "brokers do not check whose certificate" in tls.remarks[0]

@@ -14,6 +14,8 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replica.settings import ReplicationSettings, TopicSettings
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.runtime.clocks import wall_ms
+from ottla.dataplane.security.peer_session import PeerSession
+from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server.connection import ClientConnection
 from ottla.dataplane.server.handler import ClientRequest, HandlerTable
 from ottla.dataplane.server.purgatory import Purgatory
@@ -48,12 +50,11 @@ LISTENER = "PLAINTEXT"
 class Wire:
     """What handlers need of a connection; the answers stay here."""
 
-    peer_host = "127.0.0.1"
-    listener = LISTENER
     closed = False
-    shortcut = None
+    shortcut: Callable[[ClientConnection, memoryview, float], bool] | None = None
 
     def __init__(self) -> None:
+        self.session = PeerSession(ANONYMOUS, "127.0.0.1", LISTENER)
         self.answers: list[bytes] = []
         self.arrived = asyncio.Event()
         self.on_close: list[Callable[[], None]] = []
@@ -184,13 +185,14 @@ class Consumer:
     def __init__(self, shelf: Shelf, version: int = 18, rack: str = "") -> None:
         self.shelf, self.version, self.rack = shelf, version, rack
         self.wire = Wire()
+        self.frame = memoryview(b"")
 
     def send(self, topics: Sequence[FetchTopic] = (), **fields: Any) -> None:
         fields = {"max_wait_ms": 0, "min_bytes": 1, "session_epoch": -1, "rack_id": self.rack} | fields
         message = FetchRequest(topics=list(topics), **fields)
-        frame = encode_request(message, self.version, 7, "test")
+        self.frame = memoryview(encode_request(message, self.version, 7, "test"))[4:]
         self.wire.arrived.clear()
-        self.shelf.router.dispatch(cast(ClientConnection, self.wire), memoryview(frame)[4:])
+        self.shelf.router.dispatch(cast(ClientConnection, self.wire), self.frame)
 
     def take(self) -> FetchResponse:
         """The oldest answer."""

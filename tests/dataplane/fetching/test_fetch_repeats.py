@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from ottla.dataplane.security.principal import USER, Principal
+from ottla.dataplane.server.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
 
 from .consumers import OTHER_ID, OWN_ID, Consumer, Shelf, parts_of, wanted
@@ -57,6 +61,36 @@ async def test_what_does_not_fit_goes_the_long_way(tmp_path: Path) -> None:
     assert error() == ErrorCode.OFFSET_OUT_OF_RANGE, "a follower with this log start"
     shelf.delete(ID)
     assert error() == ErrorCode.UNKNOWN_TOPIC_ID
+    await shelf.close()
+
+
+async def test_who_authenticates_anew_or_has_to_goes_the_long_way(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.create("t", ID, 1)
+    shelf.append("t")
+    consumer = Consumer(shelf)
+    wire, frames = consumer.wire, []
+
+    def taken() -> bool:
+        """Whether the short cut takes the frame that it was made from."""
+        answer(consumer, 0)
+        frames.append(consumer.frame)
+        shortcut = wire.shortcut
+        assert shortcut is not None
+        return shortcut(cast(ClientConnection, wire), frames[-1], asyncio.get_running_loop().time())
+
+    assert taken()
+    wire.session = replace(wire.session, principal=Principal(USER, "ann"))
+    before = wire.shortcut
+    assert taken()
+    assert wire.shortcut is not before, "the long way has left another"
+    wire.session = replace(wire.session)
+    assert not before(cast(ClientConnection, wire), frames[-1], 0.0), "not even for the same principal"
+    now = asyncio.get_running_loop().time()
+    wire.session = replace(wire.session, expires_at=now - 1)
+    assert not taken()
+    wire.session = replace(wire.session, expires_at=now + 1000)
+    assert taken()
     await shelf.close()
 
 

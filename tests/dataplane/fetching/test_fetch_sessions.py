@@ -6,6 +6,7 @@ import asyncio
 import random
 import tempfile
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ottla.dataplane.fetching.sessions import (
     next_epoch,
 )
 from ottla.dataplane.handlers.fetch import FetchSettings
+from ottla.dataplane.security.principal import ANONYMOUS, USER, Principal
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -239,6 +241,24 @@ def test_the_rules_of_epochs_and_ids() -> None:
     assert next_epoch(MAX_SESSION_ID) == 1
 
 
+def test_only_who_opened_a_session_goes_on_with_it_or_closes_it() -> None:
+    async def body(shelf: Shelf) -> None:
+        owner, other = Consumer(shelf, 18), Consumer(shelf, 18)
+        other.wire.session = replace(other.wire.session, principal=Principal(USER, "ann"))
+        topics = [wanted(ID, (0, 0))]
+        session_id = owner.fetch(topics, session_epoch=0).session_id
+        stolen = other.fetch(session_id=session_id, session_epoch=1)
+        assert (stolen.error_code, stolen.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+        for epoch in (-1, 0):
+            assert other.fetch(topics, session_id=session_id, session_epoch=epoch).error_code == 0
+        assert owner.fetch(session_id=session_id, session_epoch=1).session_id == session_id
+        # On another connection, too, as Kafka's clients do when they reconnect.
+        again = Consumer(shelf, 18).fetch(session_id=session_id, session_epoch=2)
+        assert again.session_id == session_id
+
+    run(body)
+
+
 def test_what_becomes_of_deleted_topics() -> None:
     async def body(shelf: Shelf) -> None:
         consumer = Consumer(shelf)
@@ -285,7 +305,7 @@ def test_a_second_request_of_a_session_supersedes_the_parked_one() -> None:
 
 
 def session_of(size: int) -> FetchSession:
-    session = FetchSession(by_id=True)
+    session = FetchSession(ANONYMOUS, by_id=True)
     session.update([FetchTopic(topic_id=ID, partitions=[FetchPartition(partition=i) for i in range(size)])])
     return session
 
@@ -353,4 +373,4 @@ def test_a_cache_without_slots_declines() -> None:
 
 def test_errors_of_the_cache_say_what_is_wrong() -> None:
     with pytest.raises(KafkaError, match="no fetch session 5"):
-        FetchSessionCache(1, random.Random(1)).get(5, 1, by_id=True)
+        FetchSessionCache(1, random.Random(1)).get(5, 1, ANONYMOUS, by_id=True)

@@ -7,11 +7,13 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.dataplane.security.principal import USER, Principal
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -23,6 +25,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.node_proof import (
     NONCE_BYTES,
     PROOF_BYTES,
@@ -31,7 +34,7 @@ from ottla.protocol.node_proof import (
     ServerProof,
 )
 from tests.dataplane.replication.brokers_over_sockets import BrokersOverSockets, RawConnection, running, until
-from tests.dataplane.replication.harness import TOPIC_ID
+from tests.dataplane.replication.harness import TOPIC_ID, batch
 from tests.node_credentials import credentials
 
 LEADER, OTHER = 1, 3
@@ -137,6 +140,48 @@ async def test_only_proven_replicas_are_free_of_quotas(cluster: BrokersOverSocke
             assert (await fetch(broker, POSING_AS)).throttle_time_ms == 0
         await fetch(stranger, POSING_AS)
         assert (await fetch(stranger, POSING_AS)).throttle_time_ms > 0
+
+
+async def test_quotas_ask_who_the_peer_is(cluster: BrokersOverSockets) -> None:
+    leader = cluster[LEADER]
+    limits = {f"{kind}_byte_rate": 1.0 for kind in ("producer", "consumer")} | {"request_percentage": 0.001}
+
+    async def throttle_ms(user: str | None, ask: Callable[[RawConnection], Awaitable[Any]]) -> int:
+        """On a connection of its own: one that is throttled is not read for a while."""
+        async with RawConnection(leader.port) as client:
+            if user is None:
+                await prove(client, credentials(POSING_AS))
+            else:
+                await client.fetch(9)
+                connection = list(leader.server.connections)[-1]
+                connection.session = replace(connection.session, principal=Principal(USER, user))
+            told: int = (await ask(client)).throttle_time_ms
+            return told
+
+    async def throttled(user: str | None) -> list[bool]:
+        """Whether Produce and Fetch are."""
+        return [await throttle_ms(user, ask) > 0 for ask in (produce_answer, fetch_answer)]
+
+    for quota, expected in zip(limits, ([True, False], [False, True], [True, True]), strict=True):
+        leader.server.quotas.changed({(("user", "ann"),): {quota: limits[quota]}})
+        await throttled("ann")
+        assert await throttled("ann") == expected, quota
+        assert await throttled("bob") == [False, False]
+        leader.server.quotas.changed({(("user", None),): {quota: limits[quota]}})
+        assert await throttled(None) == [False, False], "whoever has proved to be a node is free of all"
+        leader.server.quotas.changed({})
+
+
+async def fetch_answer(client: RawConnection) -> Any:
+    return await fetch(client, -1, offset=0)
+
+
+async def produce_answer(client: RawConnection) -> Any:
+    data = PartitionProduceData(index=0, records=memoryview(batch(b"more")))
+    message = ProduceRequest(
+        acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+    )
+    return await client.call(message, 9)
 
 
 @pytest.mark.parametrize("replica_id", [-2, -3, -7])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 
 import pytest
 
+from ottla.dataplane.security.peer_session import PeerSession
+from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server import (
     BufferPool,
     ClientConnection,
@@ -19,6 +22,8 @@ from ottla.dataplane.server import (
 )
 from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
+from ottla.dataplane.server.wires import Wire, plain_wire, tls_wire
+from ottla.network.tls.handshake import accept_tls
 from tests.dataplane.event_loop import event_loop_policy as event_loop_policy
 
 
@@ -35,6 +40,7 @@ class FrameServer:
         *,
         limits: ConnectionLimits | None = None,
         budget_bytes: int = 64 * 1024 * 1024,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.pool = BufferPool()
@@ -42,17 +48,32 @@ class FrameServer:
         self.connections: set[ClientConnection] = set()
         self._limits = limits or ConnectionLimits()
         self._on_frame = on_frame
+        self._tls = tls
+        self._shaking: set[asyncio.Task[None]] = set()
         self.listener = ListeningSocket(
             "TEST", "127.0.0.1", 0, self._accept, backlog=512, loop=self.loop, position=lambda: -1
         )
         self.listener.start()
 
     def _accept(self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
+        if self._tls is None:
+            self._serve(plain_wire(sock, self.loop), listener, peer)
+            return
+        task = self.loop.create_task(self._shake_hands(listener, sock, peer, self._tls))
+        self._shaking.add(task)
+        task.add_done_callback(self._shaking.discard)
+
+    async def _shake_hands(
+        self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int], tls: ssl.SSLContext
+    ) -> None:
+        self._serve(tls_wire(await accept_tls(sock, tls), self.loop, self.pool), listener, peer)
+
+    def _serve(self, wire: Wire, listener: ListeningSocket, peer: tuple[str, int]) -> None:
         self.connections.add(
             ClientConnection(
-                sock,
-                peer,
-                listener=listener.name,
+                wire,
+                PeerSession(ANONYMOUS, peer[0], listener.name),
+                peer[1],
                 loop=self.loop,
                 pool=self.pool,
                 budget=self.budget,
@@ -70,8 +91,10 @@ class FrameServer:
         connection.expect(request)
         self._on_frame(request, body)
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.listener.port)
+    async def connect(
+        self, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.listener.port, ssl=tls)
 
     def close(self) -> None:
         self.listener.close()

@@ -114,6 +114,18 @@ async def test_addresses_that_connect_too_often_are_turned_away(cleanup: ExitSta
     assert await is_served()
 
 
+async def test_an_ipv4_peer_has_one_address_also_on_a_socket_for_both_families(cleanup: ExitStack) -> None:
+    server, _ = serve(cleanup)
+    port = server.listen("BOTH", "::ffff:127.0.0.1", 0).port
+    server.listeners[-1].start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(encode_request(HeartbeatRequest(generation_id=0), 4, 1, None))
+    await read_frame(reader)
+    (connection,) = server.connections
+    assert (connection.session.host, connection.session.listener) == ("127.0.0.1", "BOTH")
+    writer.close()
+
+
 @pytest.mark.parametrize("most", [1, 2])
 async def test_connections_of_one_address_are_bounded(cleanup: ExitStack, most: int) -> None:
     server, port = serve(cleanup)

@@ -11,6 +11,8 @@ import pytest
 
 from ottla.dataplane.handlers import write_txn_markers
 from ottla.dataplane.handlers.write_txn_markers import WriteTxnMarkersHandlers
+from ottla.dataplane.security.peer_session import PeerSession
+from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.transactions import (
@@ -67,8 +69,8 @@ async def abort(
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
         coordinator_epoch=coordinator_epoch,
     )
-    connection = SimpleNamespace(node=ProvenNode(NodeRole.OPERATOR, NO_NODE))
-    request = cast(ClientRequest, SimpleNamespace(api_version=1, connection=connection))
+    session = PeerSession(ANONYMOUS, "127.0.0.1", "PLAINTEXT").of_node(ProvenNode(NodeRole.OPERATOR, NO_NODE))
+    request = cast(ClientRequest, SimpleNamespace(api_version=1, session=session))
     answer = await handlers.write(request, WriteTxnMarkersRequest(markers=[marker]))
     (result,) = answer.markers
     assert (result.producer_id, result.topics[0].name) == (who[0], topic)

@@ -1,0 +1,32 @@
+"""The TLS of one listener: what new connections begin with, and whom their certificates name."""
+
+from __future__ import annotations
+
+import ssl
+
+from .distinguished_names import subject_name
+from .principal import ANONYMOUS, USER, Principal
+from .tls_loading import LoadedTls
+
+
+class ListenerTls:
+    """Established connections keep what they began with, whatever is put in the place of `loaded`."""
+
+    def __init__(self, loaded: LoadedTls) -> None:
+        self.loaded = loaded
+
+    @property
+    def accepting(self) -> ssl.SSLContext:
+        """For connections that come in."""
+        return self.loaded.accepting
+
+    @property
+    def dialling(self) -> ssl.SSLContext:
+        """For connections to this listener of other brokers."""
+        return self.loaded.dialling
+
+    def principal_of(self, certificate: bytes | None) -> Principal:
+        """Whom a certificate in DER names. Raises NoMatchingRule, and ValueError for a subject that cannot be read."""
+        if certificate is None:
+            return ANONYMOUS
+        return Principal(USER, self.loaded.mapping.name_of(subject_name(certificate)))

@@ -1,0 +1,54 @@
+"""Reads the stores of a listener, checks them, and makes contexts of them."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...network.tls.checks import check_server_use, check_validity
+from ...network.tls.contexts import client_context, server_context
+from ...network.tls.failures import TlsUnusable
+from ...network.tls.stores import KeyStore, TrustStore, load_key_store, load_trust_store
+from ...protocol.config_key import ConfigError
+from .principal_mapping import PrincipalMapping
+from .tls_settings import TlsSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTls:
+    """Contexts for connections that are accepted, and for those that this broker dials, and what they were made of."""
+
+    settings: TlsSettings
+    keys: KeyStore
+    trusted: TrustStore | None
+    accepting: ssl.SSLContext
+    dialling: ssl.SSLContext
+    mapping: PrincipalMapping
+    remarks: tuple[str, ...]
+
+
+def load_tls(settings: TlsSettings, advertised_host: str, now: datetime) -> LoadedTls:
+    """Read, check and make. `advertised_host`: what clients are told. Raises ConfigError that names option, file and
+    cause."""
+    try:
+        keys = load_key_store(settings.keys)
+        trusted = None if settings.trusted is None else load_trust_store(settings.trusted)
+        remarks = (
+            *settings.remarks,
+            *keys.remarks,
+            *(trusted.remarks if trusted else ()),
+            *check_validity(keys, now),
+            *check_server_use(keys, advertised_host),
+        )
+        return LoadedTls(
+            settings,
+            keys,
+            trusted,
+            server_context(settings.rules, keys, trusted),
+            client_context(settings.rules, keys, trusted),
+            PrincipalMapping(settings.mapping_rules, settings.mapping_option),
+            remarks,
+        )
+    except (TlsUnusable, ValueError) as error:
+        raise ConfigError(str(error)) from None

@@ -1,0 +1,174 @@
+"""The TLS of one listener, from Kafka's keys: `listener.name.NAME.KEY` counts before `KEY`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...network.tls.contexts import PROTOCOLS, ClientAuth, TlsRules
+from ...network.tls.stores import StoreSource, StoreType
+from ...protocol.config_key import ConfigError
+from ...protocol.config_keys import NODE_KEYS
+from ...protocol.config_tls import LISTENER_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """What a listener's contexts are made of."""
+
+    listener: str
+    rules: TlsRules
+    keys: StoreSource
+    trusted: StoreSource | None
+    mapping_rules: str
+    mapping_option: str
+    allows_name_changes: bool = False
+    allows_alternative_name_changes: bool = False
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All that it is read from."""
+        paths = (self.keys.path, self.trusted.path if self.trusted else None, self.rules.crl)
+        return tuple(path for path in paths if path is not None)
+
+
+def tls_settings(properties: Mapping[str, str], listener: str) -> TlsSettings:
+    """Read the keys of a listener whose security protocol has TLS. Raises ConfigError."""
+    keys = _Keys(properties, listener)
+    rules, remarks = _rules(keys)
+    mapping_option, mapping = keys.given("ssl.principal.mapping.rules")
+    return TlsSettings(
+        listener=listener,
+        rules=rules,
+        keys=_key_store(keys),
+        trusted=_trust_store(keys),
+        mapping_rules=mapping or "DEFAULT",
+        mapping_option=mapping_option,
+        allows_name_changes=keys.value("ssl.allow.dn.changes")[1] is True,
+        allows_alternative_name_changes=keys.value("ssl.allow.san.changes")[1] is True,
+        remarks=remarks,
+    )
+
+
+class _Keys:
+    def __init__(self, properties: Mapping[str, str], listener: str) -> None:
+        self._properties = properties
+        self.listener = listener
+        self._prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+
+    def given(self, key: str) -> tuple[str, str | None]:
+        """The name under which a key is given, and its text; the bare name and None if it is not."""
+        for name in (self._prefix + key, key):
+            text = self._properties.get(name)
+            if text is not None:
+                return name, text.strip()
+        return key, None
+
+    def own_name(self, key: str) -> str:
+        """The key as it would be given for this listener alone."""
+        return self._prefix + key
+
+    def text(self, key: str) -> str | None:
+        """None if it is not given, or empty."""
+        return self.given(key)[1] or None
+
+    def value(self, key: str) -> tuple[str, object]:
+        """The name under which it is given, and the value or default. Raises ConfigError."""
+        name, text = self.given(key)
+        declared = NODE_KEYS[key]
+        if not text:
+            text = declared.default or ""
+        return name, declared.parse(text)
+
+
+def _rules(keys: _Keys) -> tuple[TlsRules, tuple[str, ...]]:
+    protocols_option, enabled = keys.value("ssl.enabled.protocols")
+    newest_option, newest = keys.value("ssl.protocol")
+    assert isinstance(enabled, list)
+    versions = list(PROTOCOLS)
+    spoken = tuple(
+        one for one in versions if one in enabled and versions.index(one) <= versions.index(str(newest))
+    )
+    if not spoken:
+        raise ConfigError(
+            f"{newest_option} is {newest}, and {protocols_option} has nothing as old: {', '.join(enabled) or 'nothing'}"
+        )
+    suites_option, suites = keys.given("ssl.cipher.suites")
+    crl_option, crl = keys.given("ssl.crl.location")
+    identification_option, identification = keys.given("ssl.endpoint.identification.algorithm")
+    remarks: tuple[str, ...] = ()
+    if identification is not None and identification.lower() not in ("https", ""):
+        raise ConfigError(f"{identification_option} is {identification!r}: it must be https, or empty")
+    if identification == "":
+        remarks = (
+            f"{identification_option} is empty: brokers do not check whose certificate they are shown",
+        )
+    rules = TlsRules(
+        protocols=spoken,
+        cipher_suites=tuple(filter(None, map(str.strip, (suites or "").split(",")))),
+        client_auth=ClientAuth(keys.value("ssl.client.auth")[1]),
+        checks_names=identification != "",
+        crl=Path(crl) if crl else None,
+        protocols_option=protocols_option,
+        suites_option=suites_option,
+        crl_option=crl_option,
+    )
+    return rules, remarks
+
+
+def _key_store(keys: _Keys) -> StoreSource:
+    location_option, location = keys.given("ssl.keystore.location")
+    key_option, key = keys.given("ssl.keystore.key")
+    chain_option, chain = keys.given("ssl.keystore.certificate.chain")
+    _check_alone(location_option, location, key_option, key)
+    _check_alone(location_option, location, chain_option, chain)
+    if bool(key) != bool(chain):
+        raise ConfigError(f"{key_option} and {chain_option} go together, and one of them is not given")
+    if not (location or key):
+        raise ConfigError(
+            f"the listener {keys.listener} speaks TLS and has no certificate: give "
+            f"{keys.own_name('ssl.keystore.location')}, or ssl.keystore.location for all listeners"
+        )
+    return StoreSource(
+        option=location_option if location else chain_option,
+        path=Path(location) if location else None,
+        declared=_declared(keys, "ssl.keystore.type"),
+        password=keys.text("ssl.keystore.password"),
+        password_option=keys.given("ssl.keystore.password")[0],
+        key_password=keys.text("ssl.key.password"),
+        key_password_option=keys.given("ssl.key.password")[0],
+        certificates=chain or "",
+        key=key or "",
+        key_option=key_option,
+    )
+
+
+def _trust_store(keys: _Keys) -> StoreSource | None:
+    location_option, location = keys.given("ssl.truststore.location")
+    text_option, text = keys.given("ssl.truststore.certificates")
+    _check_alone(location_option, location, text_option, text)
+    if not (location or text):
+        return None
+    return StoreSource(
+        option=location_option if location else text_option,
+        path=Path(location) if location else None,
+        declared=_declared(keys, "ssl.truststore.type"),
+        password=keys.text("ssl.truststore.password"),
+        password_option=keys.given("ssl.truststore.password")[0],
+        certificates=text or "",
+    )
+
+
+def _check_alone(location_option: str, location: str | None, option: str, text: str | None) -> None:
+    if location and text:
+        raise ConfigError(
+            f"{location_option} and {option} are both given: a store is either a file or PEM text"
+        )
+
+
+def _declared(keys: _Keys, key: str) -> StoreType | None:
+    """None if it is not given: then nothing is said about what the file is."""
+    text = keys.text(key)
+    return StoreType(text) if text else None

@@ -1,0 +1,165 @@
+"""TLS handshakes of peers that have connected, until they are connections or gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ...network.tls.handshake import TLS_HANDSHAKE, accept_tls, readable, reason_of
+from ..security.listener_tls import ListenerTls
+from ..security.peer_session import PeerSession
+from ..security.principal import Principal
+from ..security.principal_mapping import NoMatchingRule
+
+logger = logging.getLogger(__name__)
+
+STEPS_PER_TURN: Final = 8
+"""A step may take the processor a millisecond (RSA): the loop has other work, too."""
+_PEEKED_BYTES: Final = 8
+_HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ")
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A peer that was accepted. `birth` is where the broker's image stood before it connected."""
+
+    sock: socket.socket
+    session: PeerSession
+    port: int
+    birth: int
+
+    def __str__(self) -> str:
+        return f"{self.session.host}:{self.port} on {self.session.listener}"
+
+
+class _NoTls(Exception):
+    """What came first is no handshake; the text guesses what it is."""
+
+
+class Handshakes:
+    """All that are under way. Whoever takes too long is cut off, and so is the oldest of whoever begins too many."""
+
+    def __init__(
+        self,
+        timeout_s: float,
+        most: int,
+        done: Callable[[Newcomer, ssl.SSLSocket, Principal], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """`done` is called with the principal of the peer's certificate, or `failed` with its address."""
+        self._timeout_s = timeout_s
+        self._most = most
+        self._done = done
+        self._failed = failed
+        self._running: dict[asyncio.Task[None], Newcomer] = {}
+        # Steps of this turn of the loop, and who waits for the next.
+        self._steps = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.failures = 0
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def begin(self, newcomer: Newcomer, tls: ListenerTls) -> None:
+        """Shake hands with the peer."""
+        if len(self._running) >= self._most:
+            self._cut_off_one()
+        task = asyncio.get_running_loop().create_task(
+            self._run(newcomer, tls), name=f"handshake with {newcomer}"
+        )
+        self._running[task] = newcomer
+        task.add_done_callback(self._ended)
+
+    def close(self) -> None:
+        """End them all."""
+        for task in self._running:
+            task.cancel()
+
+    def _cut_off_one(self) -> None:
+        """The oldest of the address that has most."""
+        ((host, _),) = Counter(one.session.host for one in self._running.values()).most_common(1)
+        next(task for task, one in self._running.items() if one.session.host == host).cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        newcomer = self._running.pop(task)
+        if task.cancelled():
+            # It may not have begun.
+            newcomer.sock.close()
+            self._failed(newcomer.session.host)
+
+    async def _run(self, newcomer: Newcomer, tls: ListenerTls) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                sock = await self._shake(newcomer, tls)
+        except _NoTls as error:
+            logger.warning("closing the connection of %s: %s", newcomer, error)
+        except TimeoutError:
+            logger.info(
+                "closing the connection of %s: no TLS handshake within %g s (ssl.handshake.timeout.ms)",
+                newcomer, self._timeout_s,
+            )  # fmt: skip
+        except ssl.SSLError as error:
+            logger.warning("the TLS handshake with %s failed: %s", newcomer, reason_of(error))
+        except OSError as error:
+            logger.info("%s has hung up during the TLS handshake: %s", newcomer, error)
+        else:
+            try:
+                principal = tls.principal_of(sock.getpeercert(binary_form=True))
+            except (NoMatchingRule, ValueError) as error:
+                logger.warning(
+                    "closing the connection of %s: its certificate names no principal: %s", newcomer, error
+                )
+                sock.close()
+            else:
+                self._done(newcomer, sock, principal)
+                return
+        self.failures += 1
+        newcomer.sock.close()
+        self._failed(newcomer.session.host)
+
+    async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> ssl.SSLSocket:
+        await readable(newcomer.sock)
+        _check_first(newcomer.sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
+        return await accept_tls(newcomer.sock, tls.accepting, self._turn)
+
+    async def _turn(self) -> None:
+        """A step may be done."""
+        if self._steps < STEPS_PER_TURN:
+            self._count()
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        await waiting
+
+    def _count(self) -> None:
+        if self._steps == 0:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._steps += 1
+
+    def _next_turn(self) -> None:
+        self._steps = 0
+        while self._waiting and self._steps < STEPS_PER_TURN:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                self._count()
+
+
+def _check_first(begin: bytes) -> None:
+    """Raises _NoTls for what is something else, and OSError if nothing came."""
+    if not begin:
+        raise ConnectionResetError("it has sent nothing")
+    if begin[0] == TLS_HANDSHAKE:
+        return
+    guess = "it does not speak TLS, which this listener does"
+    if begin[:4] in _HTTP:
+        guess = f"this looks like HTTP: {guess}"
+    elif begin[:2] == b"\0\0":
+        guess = f"this looks like Kafka's protocol without TLS: {guess} (security.protocol of the client)"
+    raise _NoTls(guess)

@@ -1,0 +1,49 @@
+"""What a connection receives from, sends into, and waits for: a socket of its own, or TLS on top of one."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from ...network.tls.transport import EventLoop, TlsTransport
+from .buffers import BufferPool
+from .sending import SendQueue, TlsSendQueue
+
+
+class StreamSocket(Protocol):
+    """A connected socket that does not block."""
+
+    def fileno(self) -> int: ...
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+    def send(self, data: bytes, /) -> int: ...
+    def close(self) -> None: ...
+
+
+class Readiness(Protocol):
+    """Calls back when a descriptor can be read or written; an event loop does."""
+
+    def add_reader(self, fd: int, callback: Callable[[], object], /) -> object: ...
+    def remove_reader(self, fd: int, /) -> object: ...
+    def add_writer(self, fd: int, callback: Callable[[], object], /) -> object: ...
+    def remove_writer(self, fd: int, /) -> object: ...
+
+
+class Wire(NamedTuple):
+    """The three together."""
+
+    socket: StreamSocket
+    readiness: Readiness
+    out: SendQueue
+
+
+def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
+    """The socket as it is."""
+    return Wire(sock, loop, SendQueue(sock))
+
+
+def tls_wire(sock: ssl.SSLSocket, loop: EventLoop, pool: BufferPool) -> Wire:
+    """A socket whose handshake is done."""
+    transport = TlsTransport(sock, loop)
+    return Wire(transport, transport, TlsSendQueue(transport, pool))

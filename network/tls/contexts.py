@@ -1,0 +1,156 @@
+"""Contexts of OpenSSL, made of stores that were read and of settings that were checked."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from .cipher_suites import openssl_ciphers
+from .failures import TlsUnusable
+from .stores import KeyStore, TrustStore
+
+PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+"""The versions that are spoken, by Kafka's names, the older first."""
+
+
+class ClientAuth(Enum):
+    """Whether a server asks its clients for certificates, by Kafka's names."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+_VERIFY = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRules:
+    """What both ends may agree on, and which options said so."""
+
+    protocols: tuple[str, ...] = tuple(PROTOCOLS)
+    cipher_suites: tuple[str, ...] = ()
+    client_auth: ClientAuth = ClientAuth.NONE
+    checks_names: bool = True
+    """A client compares the name that it dials with the server's certificate."""
+    crl: Path | None = None
+    protocols_option: str = "ssl.enabled.protocols"
+    suites_option: str = "ssl.cipher.suites"
+    crl_option: str = "ssl.crl.location"
+
+
+def server_context(rules: TlsRules, keys: KeyStore, trusted: TrustStore | None) -> ssl.SSLContext:
+    """For accepted connections. Without a trust store no client certificate is believed. Raises TlsUnusable."""
+    context = _context(ssl.PROTOCOL_TLS_SERVER, rules)
+    context.verify_mode = _VERIFY[rules.client_auth]
+    # Whoever resumes a session is not checked anew: a certificate might have been revoked since.
+    if rules.client_auth is not ClientAuth.NONE:
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
+    _trust(context, trusted)
+    _revoke(context, rules)
+    _load_keys(context, keys)
+    return context
+
+
+def client_context(rules: TlsRules, keys: KeyStore | None, trusted: TrustStore | None) -> ssl.SSLContext:
+    """For connections that are dialled. Without a trust store the system's certificates are believed. Raises
+    TlsUnusable."""
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, rules)
+    context.check_hostname = rules.checks_names
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _trust(context, trusted)
+    _revoke(context, rules)
+    if keys is not None:
+        _load_keys(context, keys)
+    return context
+
+
+def _context(protocol: ssl._SSLMethod, rules: TlsRules) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    named = [name for name in PROTOCOLS if name in rules.protocols]
+    if not named:
+        raise TlsUnusable(f"{rules.protocols_option}: names none of {', '.join(PROTOCOLS)}")
+    context.minimum_version, context.maximum_version = PROTOCOLS[named[0]], PROTOCOLS[named[-1]]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    # Who ends a connection without saying so in TLS has been cut off, maybe by somebody else.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    if rules.cipher_suites:
+        ciphers = openssl_ciphers(
+            rules.cipher_suites,
+            rules.suites_option,
+            with_tls12="TLSv1.2" in named,
+            with_tls13="TLSv1.3" in named,
+        )
+        if ciphers is not None:
+            _set_ciphers(context, ciphers, rules)
+    return context
+
+
+def _set_ciphers(context: ssl.SSLContext, ciphers: str, rules: TlsRules) -> None:
+    for one in ciphers.split(":"):
+        try:
+            context.set_ciphers(one)  # which ignores those among others that it does not know
+        except ssl.SSLError:
+            raise TlsUnusable(f"{rules.suites_option}: this OpenSSL has no {one}") from None
+    context.set_ciphers(ciphers)
+
+
+def _trust(context: ssl.SSLContext, trusted: TrustStore | None) -> None:
+    # As in Java, each certificate of a trust store is believed by itself, also where it is not a root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if trusted is not None:
+        context.load_verify_locations(cadata=_pem(trusted.certificates))
+
+
+def _revoke(context: ssl.SSLContext, rules: TlsRules) -> None:
+    if rules.crl is None:
+        return
+    try:
+        context.load_verify_locations(cafile=str(rules.crl))
+    except OSError as error:
+        raise TlsUnusable(
+            f"{rules.crl_option}: {rules.crl}: cannot be read as revocation lists in PEM: {error}"
+        ) from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _load_keys(context: ssl.SSLContext, keys: KeyStore) -> None:
+    plain = keys.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        with _in_memory(plain + _pem(keys.chain).encode()) as path:
+            context.load_cert_chain(path)
+    except ssl.SSLError as error:
+        raise TlsUnusable(
+            f"{keys.source}: OpenSSL refuses the key or its chain: {error.reason or error}"
+        ) from None
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """The path of a file that is on no disk: OpenSSL is given paths only, and keys here are decrypted."""
+    descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _pem(certificates: Sequence[x509.Certificate]) -> str:
+    return "".join(one.public_bytes(Encoding.PEM).decode() for one in certificates)

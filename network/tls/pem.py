@@ -1,0 +1,86 @@
+"""Keys and certificates in PEM text.
+
+Line breaks do not matter, so that a whole block may stand in one line of a properties file, as Kafka's may.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
+
+from .failures import TlsUnusable
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
+_KEYS = ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY")
+
+
+class PemBlock(NamedTuple):
+    """What stands between BEGIN and END."""
+
+    label: str
+    body: str
+    whole: str
+
+
+def is_pem(data: bytes) -> bool:
+    """Whether the bytes are PEM text."""
+    return b"-----BEGIN " in data
+
+
+def blocks(text: str) -> Iterator[PemBlock]:
+    """The blocks of a text; what stands between them is commentary."""
+    for found in _BLOCK.finditer(text):
+        yield PemBlock(found[1], found[2], found[0])
+
+
+def certificates(text: str, where: str) -> list[x509.Certificate]:
+    """All certificates of a text, in their order. Raises TlsUnusable."""
+    found = []
+    for block in blocks(text):
+        if block.label in _CERTIFICATES:
+            try:
+                found.append(x509.load_der_x509_certificate(_der(block)))
+            except ValueError as error:
+                number = len(found) + 1
+                raise TlsUnusable(f"{where}: certificate {number} cannot be read: {error}") from None
+    return found
+
+
+def private_key(text: str, password: str | None, where: str, password_option: str) -> PrivateKeyTypes:
+    """The one private key of a text. Raises TlsUnusable."""
+    found = [block for block in blocks(text) if block.label in _KEYS]
+    if len(found) != 1:
+        what = "no private key" if not found else f"{len(found)} private keys, and one is needed"
+        labels = ", ".join(sorted({block.label for block in blocks(text)})) or "nothing in PEM"
+        raise TlsUnusable(f"{where}: {what} (found: {labels}; a key is a block PRIVATE KEY)")
+    (block,) = found
+    encrypted = block.label == "ENCRYPTED PRIVATE KEY" or "ENCRYPTED" in block.body
+    if encrypted and password is None:
+        raise TlsUnusable(f"{where}: the private key is encrypted, and {password_option} is not given")
+    try:
+        if ":" in block.body:  # headers of OpenSSL's older form, which say how the key is encrypted
+            secret = password.encode() if encrypted and password is not None else None
+            return load_pem_private_key(block.whole.encode(), secret)
+        return load_der_private_key(_der(block), password.encode() if encrypted and password else None)
+    except (ValueError, TypeError) as error:
+        hint = f". Is {password_option} right?" if encrypted else ""
+        raise TlsUnusable(f"{where}: the private key cannot be read: {_first_line(error)}{hint}") from None
+
+
+def _der(block: PemBlock) -> bytes:
+    try:
+        return base64.b64decode("".join(block.body.split()), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"its text is no base64: {error}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].split(" (")[0] if str(error) else type(error).__name__

@@ -1,0 +1,57 @@
+"""What a session says of its peer, and how it is replaced."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from ottla.dataplane.security.peer_session import NODE_MECHANISM, PeerSession, normalized_host
+from ottla.dataplane.security.principal import ANONYMOUS, USER, Principal
+from ottla.protocol.node_proof import NO_NODE, NodeRole, ProvenNode
+from ottla.protocol.security_protocol import SecurityProtocol
+
+SESSION = PeerSession(ANONYMOUS, "10.0.0.1", "CLIENTS", SecurityProtocol.SASL_SSL)
+
+
+def test_a_session_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        SESSION.principal = Principal(USER, "ann")  # type: ignore[misc]
+
+
+def test_it_expires_at_its_time() -> None:
+    assert not SESSION.has_expired(1e12)
+    assert [replace(SESSION, expires_at=5.0).has_expired(now) for now in (4.9, 5.0, 6.0)] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_node_is_metered_no_longer_and_is_that_broker_only() -> None:
+    by_token = replace(SESSION, expires_at=5.0, by_token=True, mechanism="SCRAM-SHA-256")
+    assert by_token.is_metered
+    assert not by_token.is_broker(NO_NODE)
+    node = by_token.of_node(ProvenNode(NodeRole.BROKER, 101))
+    assert str(node.principal) == "OttlaNode:101"
+    assert (node.mechanism, node.expires_at, node.by_token) == (NODE_MECHANISM, None, False)
+    assert (node.host, node.listener, node.security_protocol) == ("10.0.0.1", "CLIENTS", "SASL_SSL")
+    assert not node.is_metered
+    assert [node.is_broker(one) for one in (101, 102, NO_NODE)] == [True, False, False]
+    person = SESSION.of_node(ProvenNode(NodeRole.OPERATOR, NO_NODE))
+    assert str(person.principal) == "OttlaNode:operator"
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("::ffff:a00:1", "10.0.0.1"),
+        ("::ffff:0:a00:1", "::ffff:0:a00:1"),
+        ("::1", "::1"),
+        ("fe80::1%lo", "fe80::1%lo"),
+    ],
+)
+def test_an_address_has_one_text(address: str, host: str) -> None:
+    assert normalized_host(address) == host

@@ -1,0 +1,230 @@
+"""Stock clients, brokers among each other, and tools over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiokafka
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.network.tls.certificates import Authority
+
+from .tls_cluster import HOST, TlsCluster, tls_cluster, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+COUNT = 3000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
+    with tls_cluster(tmp_path_factory.mktemp("tls")) as running:
+        yield running
+
+
+def create(settings: dict[str, str], topic: str, partitions: int = 2) -> None:
+    admin = AdminClient(settings)
+    for future in admin.create_topics([NewTopic(topic, partitions, 2)]).values():
+        future.result(30)
+
+
+def produced(settings: dict[str, str], topic: str) -> None:
+    producer = Producer(settings | {"acks": "all", "linger.ms": "20"})
+    failures: list[object] = []
+    for number in range(COUNT):
+        producer.produce(
+            topic,
+            b"%06d" % number * 50,
+            on_delivery=lambda error, _: error is not None and failures.append(error),
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert not failures
+
+
+def consumed(settings: dict[str, str], topic: str, group: str) -> list[bytes]:
+    consumer = Consumer(settings | {"group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    try:
+        while len(found) < COUNT:
+            message = consumer.poll(30)
+            assert message is not None, f"{len(found)} of {COUNT} records"
+            assert message.error() is None
+            found.append((message.value() or b"")[:6])
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return sorted(found)
+
+
+EXPECTED = [b"%06d" % number for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("versions", ["TLSv1.2", "TLSv1.3"])
+def test_confluent_kafka(cluster: TlsCluster, versions: str) -> None:
+    """acks=all: followers fetch over TLS, too."""
+    settings = cluster.client() | cluster.client_files(f"ann-{versions}")
+    settings |= {"ssl.cipher.suites": "ECDHE-ECDSA-AES256-GCM-SHA384"} if versions == "TLSv1.2" else {}
+    topic = f"confluent-{versions}"
+    create(settings, topic)
+    produced(settings, topic)
+    assert consumed(settings, topic, f"group-{versions}") == EXPECTED
+
+
+async def test_aiokafka(cluster: TlsCluster) -> None:
+    create(cluster.client(), "aiokafka")
+    context = ssl.create_default_context(cafile=str(cluster.ca_file))
+    secured = {"bootstrap_servers": cluster.bootstrap(), "security_protocol": "SSL", "ssl_context": context}
+    async with aiokafka.AIOKafkaProducer(acks="all", **secured) as producer:
+        await asyncio.gather(*[await producer.send("aiokafka", b"%06d" % number) for number in range(COUNT)])
+    found = []
+    async with aiokafka.AIOKafkaConsumer(
+        "aiokafka", group_id="aiokafka", auto_offset_reset="earliest", **secured
+    ) as consumer:
+        while len(found) < COUNT:
+            found.append((await asyncio.wait_for(consumer.getone(), 30)).value)
+    assert sorted(found) == EXPECTED
+
+
+@pytest.mark.skipif(not shutil.which("kcat"), reason="kcat is not installed")
+def test_kcat(cluster: TlsCluster) -> None:
+    create(cluster.client(), "kcat")
+    own = [
+        "kcat",
+        "-b",
+        cluster.bootstrap(),
+        "-X",
+        "security.protocol=SSL",
+        "-X",
+        f"ssl.ca.location={cluster.ca_file}",
+    ]
+    lines = "".join(f"{number}\n" for number in range(100))
+    subprocess.run([*own, "-P", "-t", "kcat"], input=lines, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [*own, "-C", "-t", "kcat", "-e", "-q"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert sorted(map(int, done.stdout.split())) == list(range(100))
+
+
+def test_the_plain_listener_goes_on_beside_it(cluster: TlsCluster) -> None:
+    plain = {"bootstrap.servers": cluster.bootstrap("PLAIN")}
+    create(plain, "plain")
+    produced(plain, "plain")
+    assert consumed(plain, "plain", "plain") == EXPECTED
+
+
+def test_clients_are_told_of_the_listener_that_they_came_by(cluster: TlsCluster) -> None:
+    told = AdminClient(cluster.client()).list_topics(timeout=10).brokers
+    assert {broker.port for broker in told.values()} == {
+        broker.ports["CLIENTS"] for broker in cluster.brokers
+    }
+    told = AdminClient({"bootstrap.servers": cluster.bootstrap("PLAIN")}).list_topics(timeout=10).brokers
+    assert {broker.port for broker in told.values()} == {broker.ports["PLAIN"] for broker in cluster.brokers}
+
+
+def test_strangers_are_kept_out_of_the_listener_between_brokers(cluster: TlsCluster, tmp_path: Path) -> None:
+    settings = {"bootstrap.servers": cluster.bootstrap("BROKERS")}
+    with pytest.raises(KafkaException):
+        AdminClient(cluster.client() | settings).list_topics(timeout=3)
+    stranger = TlsCluster(tmp_path, Authority(), cluster.ca_file).client_files("stranger")
+    with pytest.raises(KafkaException):
+        AdminClient(cluster.client() | settings | stranger).list_topics(timeout=3)
+    known = cluster.client() | settings | cluster.client_files("known")
+    assert AdminClient(known).list_topics(timeout=10).brokers
+
+
+def test_a_follower_that_was_away_catches_up_over_tls(cluster: TlsCluster) -> None:
+    create(cluster.client(), "away", 1)
+    cluster.brokers[1].stop(kill=True)
+    producer = Producer(cluster.client() | {"acks": "1"})
+    for number in range(500):
+        producer.produce("away", b"%d" % number * 500)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    cluster.brokers[1].start()
+
+    def in_sync() -> bool:
+        try:
+            topics = AdminClient(cluster.client()).list_topics(timeout=5).topics
+        except KafkaException:
+            return False
+        return all(len(one.isrs) == 2 for topic in topics.values() for one in topic.partitions.values())
+
+    wait_until(in_sync, "the follower")
+
+
+def s_client(cluster: TlsCluster, *options: str, listener: str = "CLIENTS") -> str:
+    port = cluster.brokers[0].ports[listener]
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", f"{HOST}:{port}", "-CAfile", str(cluster.ca_file), *options],
+        input="", capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-tls1_2"], r"New, TLSv1\.2, Cipher is ECDHE"),
+        (["-tls1_3"], r"New, TLSv1\.3, Cipher is TLS_"),
+        (["-tls1", "-cipher", "ALL:@SECLEVEL=0"], r"Cipher is \(NONE\)"),
+        (["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"], r"Cipher is \(NONE\)"),
+        (["-tls1_2", "-cipher", "NULL:aNULL:EXPORT:@SECLEVEL=0"], r"Cipher is \(NONE\)"),
+        (["-tls1_2"], r"Compression: NONE"),
+        (["-verify_return_error", "-verify_hostname", "localhost"], r"Verify return code: 0 \(ok\)"),
+    ],
+)
+def test_what_openssl_can_agree_on(cluster: TlsCluster, options: list[str], expected: str) -> None:
+    assert re.search(expected, s_client(cluster, *options))
+
+
+def test_no_renegotiation(cluster: TlsCluster) -> None:
+    port = cluster.brokers[0].ports["CLIENTS"]
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", f"{HOST}:{port}", "-tls1_2"],
+        input="R\n", capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    assert "RENEGOTIATING" in done.stdout + done.stderr
+    assert "no renegotiation" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"ssl.keystore.location": "/nowhere.pem"},
+            r"ssl\.keystore\.location: /nowhere\.pem: cannot be read",
+        ),
+        (
+            {"listener.name.clients.ssl.truststore.location": "/nowhere"},
+            r"listener\.name\.clients\.ssl\.trust",
+        ),
+        ({"ssl.principal.mapping.rules": "RULE:("}, r"ssl\.principal\.mapping\.rules: 'RULE:\('"),
+        (
+            {"listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:SASL_SSL,BROKERS:SSL"},
+            "SASL is not supported",
+        ),
+    ],
+)
+def test_a_broker_does_not_start_with_what_it_cannot_use(
+    cluster: TlsCluster, tmp_path: Path, changes: dict[str, str], complaint: str
+) -> None:
+    file = tmp_path / "broker.properties"
+    settings = cluster.brokers[0].settings | {"log.dirs": str(tmp_path / "data")} | changes
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.cli.main", "broker", "-c", str(file)],
+        capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert re.search(complaint, done.stderr)
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,185 @@
+"""A cluster of one quorum node and some brokers whose listeners speak TLS, each node a process of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ottla.cli.ports import free_ports
+from tests.network.tls.certificates import Authority
+
+START_S = 60.0
+HOST = "127.0.0.1"
+LISTENERS = ("PLAIN", "CLIENTS", "BROKERS")
+
+
+@dataclass
+class TlsBroker:
+    """One broker: its ports by listener, its settings, and the process."""
+
+    id: int
+    folder: Path
+    ports: dict[str, int]
+    settings: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def key_file(self) -> Path:
+        return self.folder / "own.pem"
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def start(self) -> None:
+        file = self.folder / "broker.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+        self.process = _start("broker", file, self.folder / "log")
+
+    def stop(self, *, kill: bool = False) -> None:
+        assert self.process is not None
+        if kill:
+            self.process.kill()
+        else:
+            self.process.terminate()
+        self.process.wait(45)
+
+
+@dataclass
+class TlsCluster:
+    """The brokers, and the authority that vouches for all."""
+
+    directory: Path
+    authority: Authority
+    ca_file: Path
+    brokers: list[TlsBroker] = field(default_factory=list)
+
+    def bootstrap(self, listener: str = "CLIENTS") -> str:
+        return ",".join(f"{HOST}:{broker.ports[listener]}" for broker in self.brokers)
+
+    def client(self, **settings: str) -> dict[str, str]:
+        """Settings of librdkafka for the listener CLIENTS."""
+        own = {
+            "bootstrap.servers": self.bootstrap(),
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.ca_file),
+        }
+        return own | {name.replace("_", "."): value for name, value in settings.items()}
+
+    def client_files(self, name: str) -> dict[str, str]:
+        """A certificate of a client, as settings of librdkafka."""
+        issued = self.authority.issue("client", common_name=name)
+        chain, key = self.directory / f"{name}.pem", self.directory / f"{name}.key"
+        chain.write_text("".join(issued.chain))
+        key.write_text(issued.key_pem())
+        return {"ssl.certificate.location": str(chain), "ssl.key.location": str(key)}
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_S) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} took too long"
+        time.sleep(0.1)
+
+
+def _start(role: str, file: Path, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ottla.cli.main", role, "-c", str(file), "--log-level", "info"],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
+        )
+
+
+@contextmanager
+def tls_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[TlsCluster]:
+    """Listeners: CLIENTS and BROKERS with TLS, the latter for brokers only, and PLAIN without. Underscores in the names
+    of settings are dots."""
+    authority = Authority()
+    cluster = TlsCluster(directory, authority, authority.trust_file(directory / "ca.pem"))
+    secret = directory / "secret"
+    secret.write_text(secrets.token_hex(32))
+    reserved: list[socket.socket] = []
+    choosing = free_ports(reserved)
+    quorum_port, *ports = (next(choosing) for _ in range(1 + len(LISTENERS) * brokers))
+    choosing.close()
+    common = {
+        "cluster.id": "tls-cluster",
+        "cluster.secret.file": str(secret),
+        "controller.quorum.voters": f"101@{HOST}:{quorum_port}",
+    }
+    quorum = directory / "quorum"
+    quorum.mkdir()
+    file = quorum / "quorum.properties"
+    own = common | {"node.id": "101", "process.roles": "controller", "log.dirs": str(quorum / "data")}
+    own["listeners"] = f"CONTROLLER://{HOST}:{quorum_port}"
+    file.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+    processes = [_start("quorum", file, quorum / "log")]
+    with ExitStack() as stack:
+        stack.callback(_end, cluster, processes)
+        for one in reserved:
+            stack.callback(one.close)
+        for number in range(1, brokers + 1):
+            own = dict(zip(LISTENERS, ports[3 * (number - 1) : 3 * number], strict=True))
+            broker = _broker(cluster, number, own, common)
+            broker.settings |= {name.replace("_", "."): value for name, value in settings.items()}
+            broker.start()
+        wait_until(lambda: brokers_seen(cluster) == brokers, "the start")
+        yield cluster
+
+
+def _broker(cluster: TlsCluster, number: int, ports: dict[str, int], common: dict[str, str]) -> TlsBroker:
+    folder = cluster.directory / f"broker-{number}"
+    folder.mkdir()
+    broker = TlsBroker(number, folder, ports, {})
+    cluster.authority.issue(HOST, "localhost", common_name=f"broker-{number}").pem_file(broker.key_file)
+    broker.settings = common | {
+        "node.id": str(number),
+        "log.dirs": str(folder / "data"),
+        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:SSL,BROKERS:SSL",
+        "inter.broker.listener.name": "BROKERS",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(broker.key_file),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(cluster.ca_file),
+        "ssl.client.auth": "requested",
+        "listener.name.brokers.ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/,DEFAULT",
+        "default.replication.factor": "2",
+        "offsets.topic.replication.factor": "2",
+        "offsets.topic.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    cluster.brokers.append(broker)
+    return broker
+
+
+def brokers_seen(cluster: TlsCluster) -> int:
+    """How many brokers a client of CLIENTS is told of."""
+    try:
+        return len(AdminClient(cluster.client()).list_topics(timeout=2).brokers)
+    except KafkaException:
+        return 0
+
+
+def _end(cluster: TlsCluster, processes: list[subprocess.Popen[bytes]]) -> None:
+    for broker in cluster.brokers:
+        if broker.process is not None and broker.process.poll() is None:
+            broker.process.kill()
+            broker.process.wait()
+    for process in processes:
+        process.kill()
+        process.wait()
