@@ -1,0 +1,151 @@
+"""DescribeUserScramCredentials (0) and AlterUserScramCredentials (0): users and their passwords (KIP-554).
+
+A broker turns what a client hashed into the two keys that logins need, seals them and passes on only that: what is
+worth as much as a password never enters the quorum's log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from ...protocol.cluster_image import ScramKey
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import refusal
+from ...protocol.messages.scram_credentials import (
+    AlteredUser,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    CredentialInfo,
+    CredentialUpsertion,
+    DescribedUser,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from ...protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
+from ...protocol.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
+from ..quorum.access import Quorum
+from ..runtime.time_slices import pieces
+from ..security.sasl.scram import sealed_credential
+from ..security.sealing import Sealer
+from ..server.handler import ClientRequest, handles
+
+# So that one entry of the quorum's log does not hold it up for long.
+_CHANGES_PER_COMMAND = 250
+
+
+def _alter_error(
+    message: AlterUserScramCredentialsRequest, error: KafkaError
+) -> AlterUserScramCredentialsResponse:
+    return AlterUserScramCredentialsResponse(
+        results=[_altered(name, error) for name in sorted(_names(message))]
+    )
+
+
+def _altered(name: str, error: KafkaError | None) -> AlteredUser:
+    if error is None:
+        return AlteredUser(user=name, error_message=None)
+    return AlteredUser(user=name, error_code=error.code, error_message=error.message)
+
+
+def _names(message: AlterUserScramCredentialsRequest) -> set[str]:
+    return {entry.name for entries in (message.deletions, message.upsertions) for entry in entries}
+
+
+class ScramCredentialHandlers:
+    """Shows who can log in by SCRAM, and passes changes to the quorum."""
+
+    def __init__(self, quorum: Quorum, sealer: Sealer) -> None:
+        self._quorum = quorum
+        self._sealer = sealer
+
+    @handles(DescribeUserScramCredentialsRequest, 0, 0)
+    def describe(
+        self, request: ClientRequest, message: DescribeUserScramCredentialsRequest
+    ) -> DescribeUserScramCredentialsResponse:
+        """Mechanisms and iterations of the users named, of all without names."""
+        infos: defaultdict[str, list[CredentialInfo]] = defaultdict(list)
+        for (name, mechanism), credential in sorted(
+            self._quorum.image.scram_credentials.items(), key=lambda item: item[0]
+        ):
+            infos[name].append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
+        asked = [user.name for user in message.users or ()]
+        results = [
+            _described(name, infos.get(name, []), times=asked.count(name))
+            for name in dict.fromkeys(asked or infos)
+        ]
+        return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+    @handles(AlterUserScramCredentialsRequest, 0, 0, on_error=_alter_error)
+    async def alter(
+        self, request: ClientRequest, message: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        """Set and delete passwords. The answer has one result for each user: its first failure, if any."""
+        times = Counter((entry.name, entry.mechanism) for entry in (*message.deletions, *message.upsertions))
+        failures = {
+            name: KafkaError(
+                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+            )
+            for (name, _), count in times.items()
+            if count > 1
+        }
+        changes: list[ScramCredentialChange] = [
+            ScramCredentialChange(name=entry.name, mechanism=entry.mechanism) for entry in message.deletions
+        ]
+        for entry in message.upsertions:
+            try:
+                changes.append(self._sealed(entry))
+            except KafkaError as error:
+                failures.setdefault(entry.name, error)
+        refused = await self._submit([change for change in changes if change.name not in failures])
+        for name, error in refused:
+            failures.setdefault(name, error)
+        return AlterUserScramCredentialsResponse(
+            results=[_altered(name, failures.get(name)) for name in sorted(_names(message))]
+        )
+
+    async def _submit(self, changes: Iterable[ScramCredentialChange]) -> list[tuple[str, KafkaError]]:
+        """The changes that failed, with the names of their users."""
+        failed: list[tuple[str, KafkaError]] = []
+        for some in pieces(list(changes), _CHANGES_PER_COMMAND):
+            outcome = await self._quorum.submit(AlterScramCredentials(changes=list(some)))
+            for change, result in zip(some, outcome.changes, strict=True):
+                error = refusal(result)
+                if error is not None:
+                    failed.append((change.name, error))
+        return failed
+
+    def _sealed(self, entry: CredentialUpsertion) -> ScramCredentialChange:
+        """The change that sets a credential. Raises KafkaError where nothing can be derived; the quorum checks the rest."""
+        mechanism = SCRAM_MECHANISMS_BY_CODE.get(entry.mechanism)
+        if mechanism is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        if not entry.salted_password:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty")
+        key: ScramKey = (entry.name, entry.mechanism)
+        credential = ScramCredential.of_salted_password(
+            mechanism, bytes(entry.salted_password), bytes(entry.salt), entry.iterations
+        )
+        sealed = sealed_credential(self._sealer, key, credential)
+        return ScramCredentialChange(
+            name=entry.name,
+            mechanism=entry.mechanism,
+            salt=sealed.salt,
+            sealed_keys=sealed.sealed_keys,
+            iterations=sealed.iterations,
+        )
+
+
+def _described(name: str, infos: list[CredentialInfo], times: int) -> DescribedUser:
+    if times > 1:
+        error = KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+        )
+    elif not infos:
+        error = KafkaError(
+            ErrorCode.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
+        )
+    else:
+        return DescribedUser(user=name, error_message=None, credential_infos=infos)
+    return DescribedUser(user=name, error_code=error.code, error_message=error.message)
