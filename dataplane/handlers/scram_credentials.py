@@ -69,37 +69,36 @@ class ScramCredentialHandlers:
             self._quorum.image.scram_credentials.items(), key=lambda item: item[0]
         ):
             infos[name].append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
-        asked = [user.name for user in message.users or ()]
-        results = [
-            _described(name, infos.get(name, []), times=asked.count(name))
-            for name in dict.fromkeys(asked or infos)
-        ]
-        return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+        asked = Counter(user.name for user in message.users or ())
+        results = [_described(name, infos.get(name, []), times=asked[name]) for name in asked or infos]
+        return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
     @handles(AlterUserScramCredentialsRequest, 0, 0, on_error=_alter_error)
     async def alter(
         self, request: ClientRequest, message: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        """Set and delete passwords. The answer has one result for each user: its first failure, if any."""
-        times = Counter((entry.name, entry.mechanism) for entry in (*message.deletions, *message.upsertions))
+        """Set and delete passwords: one change for each user, as Kafka has it."""
+        times = Counter(entry.name for entry in (*message.deletions, *message.upsertions))
         failures = {
             name: KafkaError(
                 ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
             )
-            for (name, _), count in times.items()
+            for name, count in times.items()
             if count > 1
         }
         changes: list[ScramCredentialChange] = [
-            ScramCredentialChange(name=entry.name, mechanism=entry.mechanism) for entry in message.deletions
+            ScramCredentialChange(name=entry.name, mechanism=entry.mechanism)
+            for entry in message.deletions
+            if entry.name not in failures
         ]
         for entry in message.upsertions:
+            if entry.name in failures:
+                continue
             try:
                 changes.append(self._sealed(entry))
             except KafkaError as error:
-                failures.setdefault(entry.name, error)
-        refused = await self._submit([change for change in changes if change.name not in failures])
-        for name, error in refused:
-            failures.setdefault(name, error)
+                failures[entry.name] = error
+        failures.update(await self._submit(changes))
         return AlterUserScramCredentialsResponse(
             results=[_altered(name, failures.get(name)) for name in sorted(_names(message))]
         )
@@ -147,5 +146,5 @@ def _described(name: str, infos: list[CredentialInfo], times: int) -> DescribedU
             ErrorCode.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
         )
     else:
-        return DescribedUser(user=name, error_message=None, credential_infos=infos)
+        return DescribedUser(user=name, error_message="", credential_infos=infos)
     return DescribedUser(user=name, error_code=error.code, error_message=error.message)

@@ -40,8 +40,6 @@ def _alter(work: Workspace, change: ScramCredentialChange) -> None:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
         if change.iterations < ITERATIONS_MIN:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-        if not change.salt:
-            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt must not be empty")
         work.emit(
             scram_credential_record(
                 key, SealedCredential(change.salt, change.sealed_keys, change.iterations)
