@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; KIP-84): both ends of a login, and what a server keeps of a user.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; KIP-84): both ends of a login, and what a server keeps.
 
 A server keeps no password, but two keys that follow from it. The client proves that it knows the password, and the
 server that it holds those keys. There is no channel binding. Names are UTF-8 and not prepared further, as with Kafka.
@@ -24,7 +24,7 @@ ITERATIONS_MAX: Final = 16384
 """How often a password may be hashed for a user of a cluster, as Kafka allows."""
 CLIENT_ITERATIONS_MAX: Final = 1_000_000
 """What a client computes on a server's word, at most: a hostile server could ask for hours."""
-TOKEN_AUTH_EXTENSION: Final = "tokenauth"  # noqa: S105 - a name of the protocol
+TOKEN_AUTH_EXTENSION: Final = "tokenauth"
 MESSAGE_BYTES_MAX: Final = 16 * 1024
 
 _ATTRIBUTE = re.compile(r"([A-Za-z]+)=([^,\0]+)")

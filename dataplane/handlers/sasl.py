@@ -13,16 +13,22 @@ from ...protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from ..server.authentications import Authentications
 from ..server.handler import ClientRequest, handles
 
 
 class SaslHandlers:
     """Lets clients renew their logins."""
 
+    def __init__(self, authentications: Authentications) -> None:
+        self._authentications = authentications
+
     @handles(SaslHandshakeRequest, 0, 1)
-    def handshake(self, request: ClientRequest, message: SaslHandshakeRequest) -> SaslHandshakeResponse | None:
+    def handshake(
+        self, request: ClientRequest, message: SaslHandshakeRequest
+    ) -> SaslHandshakeResponse | None:
         """Begin to authenticate anew; ILLEGAL_SASL_STATE without SASL, or sooner than a second after the last."""
-        authentication = request.connection.authentication
+        authentication = self._authentications.of(request.connection)
         if authentication is not None and authentication.renew(request, message):
             return None
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -38,7 +38,7 @@ def _alter_error(
     message: AlterUserScramCredentialsRequest, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
     return AlterUserScramCredentialsResponse(
-        results=[_altered(name, error) for name in sorted(_names(message))]
+        results=[_altered(name, error) for name in sorted({*_names(message)})]
     )
 
 
@@ -48,8 +48,8 @@ def _altered(name: str, error: KafkaError | None) -> AlteredUser:
     return AlteredUser(user=name, error_code=error.code, error_message=error.message)
 
 
-def _names(message: AlterUserScramCredentialsRequest) -> set[str]:
-    return {entry.name for entries in (message.deletions, message.upsertions) for entry in entries}
+def _names(message: AlterUserScramCredentialsRequest) -> list[str]:
+    return [entry.name for entry in message.deletions] + [entry.name for entry in message.upsertions]
 
 
 class ScramCredentialHandlers:
@@ -78,7 +78,7 @@ class ScramCredentialHandlers:
         self, request: ClientRequest, message: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
         """Set and delete passwords: one change for each user, as Kafka has it."""
-        times = Counter(entry.name for entry in (*message.deletions, *message.upsertions))
+        times = Counter(_names(message))
         failures = {
             name: KafkaError(
                 ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
@@ -100,7 +100,7 @@ class ScramCredentialHandlers:
                 failures[entry.name] = error
         failures.update(await self._submit(changes))
         return AlterUserScramCredentialsResponse(
-            results=[_altered(name, failures.get(name)) for name in sorted(_names(message))]
+            results=[_altered(name, failures.get(name)) for name in sorted(times)]
         )
 
     async def _submit(self, changes: Iterable[ScramCredentialChange]) -> list[tuple[str, KafkaError]]:
@@ -115,7 +115,7 @@ class ScramCredentialHandlers:
         return failed
 
     def _sealed(self, entry: CredentialUpsertion) -> ScramCredentialChange:
-        """The change that sets a credential. Raises KafkaError where nothing can be derived; the quorum checks the rest."""
+        """The change that sets a credential; the quorum checks it. Raises KafkaError where nothing can be derived."""
         mechanism = SCRAM_MECHANISMS_BY_CODE.get(entry.mechanism)
         if mechanism is None:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")

@@ -54,7 +54,10 @@ class Sealer:
                 f"a value was sealed under key {sealed[:_KEY_ID_BYTES].hex()}, which follows from no secret in "
                 "cluster.secret.file"
             )
-        nonce, rest = sealed[_KEY_ID_BYTES : _KEY_ID_BYTES + _NONCE_BYTES], sealed[_KEY_ID_BYTES + _NONCE_BYTES :]
+        nonce, rest = (
+            sealed[_KEY_ID_BYTES : _KEY_ID_BYTES + _NONCE_BYTES],
+            sealed[_KEY_ID_BYTES + _NONCE_BYTES :],
+        )
         try:
             return cipher.decrypt(nonce, rest, subject)
         except InvalidTag:

@@ -15,11 +15,11 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode
-from ...protocol.messages.api_versions import ApiVersionsRequest
+from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -37,11 +37,14 @@ logger = logging.getLogger(__name__)
 
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 _SIZE = struct.Struct(">i")
-_HANDSHAKE, _AUTHENTICATE, _API_VERSIONS = 17, 36, 18
-_RequestT = TypeVar("_RequestT", bound=RequestMessage)  # type: ignore[type-arg]
+_HANDSHAKE = SaslHandshakeRequest.api_key
+_AUTHENTICATE = SaslAuthenticateRequest.api_key
+_API_VERSIONS = ApiVersionsRequest.api_key
+_RequestT = TypeVar("_RequestT", bound=RequestMessage[Any])
 
 REAUTHENTICATION_APART_S: Final = 1.0
 """A client may not authenticate itself anew sooner than this."""
+_UNTIL_CLOSED_MS = 3_600_000
 BARE_KEY: Final = -1
 """The API key of a message of a mechanism that comes without a header."""
 
@@ -69,8 +72,8 @@ class AuthenticationSettings:
     """How a listener authenticates its peers."""
 
     mechanisms: Mapping[str, Mechanism]
-    reauthentication_max_ms: int = 0
-    """After so long a client has to authenticate itself anew (connections.max.reauth.ms); 0: never."""
+    reauthentication_max_ms: Mapping[str, int] = field(default_factory=dict)
+    """By mechanism: after so long a client has to authenticate itself anew (connections.max.reauth.ms); 0: never."""
     failure_delay_ms: int = 100
     """How long a connection that failed is kept before it is closed."""
     timeout_ms: int = 10_000
@@ -81,6 +84,7 @@ class AuthenticationSettings:
 
 
 Dispatch = Callable[[ClientConnection, memoryview], None]
+TellVersions = Callable[[ClientRequest, ApiVersionsRequest], ApiVersionsResponse]
 
 
 class ConnectionAuthentication:
@@ -90,35 +94,37 @@ class ConnectionAuthentication:
         self,
         connection: ClientConnection,
         settings: AuthenticationSettings,
+        client_limits: ConnectionLimits,
+        *,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], float],
         dispatch: Dispatch,
-        api_versions: Callable[[ClientRequest, ApiVersionsRequest], object],
+        tell_versions: TellVersions,
+        on_outcome: Callable[[ClientConnection, bool], None],
     ) -> None:
-        """`now_ms`: the wall clock. `dispatch`: where the frames of those who logged in go."""
+        """`client_limits` hold for who has logged in, and `dispatch` gets their frames. `now_ms`: the wall clock.
+        `on_outcome` hears of each login whether it succeeded."""
         self._connection = connection
         self._settings = settings
         self._loop = loop
         self._now_ms = now_ms
         self._dispatch = dispatch
-        self._api_versions = api_versions
+        self._answer_versions = tell_versions
+        self._on_outcome = on_outcome
         self._state = _State.INITIAL
         self._mechanism = ""
         self._login: Login | None = None
         self._task: asyncio.Task[None] | None = None
         self._logged_in_at: float | None = None
-        self._client_limits = connection.limits
+        self._client_limits = client_limits
         self._deadline = loop.call_later(settings.timeout_ms / 1000, self._too_late)
         connection.call_on_close(self._closed)
         self._ask()
 
     def _ask(self) -> None:
         """From now on frames come here, and small ones only: a bare message may be shorter than any request."""
-        limits = ConnectionLimits(
-            request_max_bytes=self._settings.request_max_bytes,
-            request_min_bytes=0,
-            unanswered_requests_max=self._client_limits.unanswered_requests_max,
-            queued_bytes_max=self._client_limits.queued_bytes_max,
+        limits = replace(
+            self._client_limits, request_max_bytes=self._settings.request_max_bytes, request_min_bytes=0
         )
         self._connection.serve(self._on_frame, limits)
 
@@ -131,14 +137,14 @@ class ConnectionAuthentication:
         if len(frame) < _KEY_VERSION_CORRELATION.size:
             self._close(f"a frame of {len(frame)} bytes")
             return
-        api_key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        api_key, version, _ = _KEY_VERSION_CORRELATION.unpack_from(frame)
         try:
             if api_key == _HANDSHAKE and self._state in (_State.INITIAL, _State.VERSIONS_TOLD):
                 self._take_handshake(*self._read(SaslHandshakeRequest, frame, 1))
             elif api_key == _AUTHENTICATE and self._state is _State.TOKENS:
                 self._take_token(*self._read(SaslAuthenticateRequest, frame, 2))
             elif api_key == _API_VERSIONS and self._state is _State.INITIAL and self._logged_in_at is None:
-                self._tell_versions(frame, version, correlation_id)
+                self._tell_versions(frame, version)
             elif api_key == _AUTHENTICATE:
                 self._refuse_out_of_turn(*self._read(SaslAuthenticateRequest, frame, 2))
             else:
@@ -165,13 +171,14 @@ class ConnectionAuthentication:
         self._connection.expect(request)
         return request
 
-    def _tell_versions(self, frame: memoryview, version: int, correlation_id: int) -> None:
+    def _tell_versions(self, frame: memoryview, version: int) -> None:
         """The versions are told once; a client that asked in a version unknown here may ask again."""
-        if version > LAST_API_VERSIONS:
-            self._dispatch(self._connection, frame)
+        last = ApiVersionsRequest.max_version
+        if version > last:
+            self._dispatch(self._connection, frame)  # answers in version 0
             return
-        request, message = self._read(ApiVersionsRequest, frame, LAST_API_VERSIONS)
-        response = self._api_versions(request, message)
+        request, message = self._read(ApiVersionsRequest, frame, last)
+        response = self._answer_versions(request, message)
         if response.error_code == ErrorCode.NONE:
             self._state = _State.VERSIONS_TOLD
         request.reply(response)
@@ -182,7 +189,9 @@ class ConnectionAuthentication:
         chosen = mechanisms.get(message.mechanism)
         if chosen is None:
             response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-            self._fail(f"the mechanism {message.mechanism[:64]!r}, offered are {', '.join(sorted(mechanisms))}")
+            self._fail(
+                f"the mechanism {message.mechanism[:64]!r}, offered are {', '.join(sorted(mechanisms))}"
+            )
             request.reply(response)
             return
         self._mechanism = chosen.name
@@ -198,7 +207,9 @@ class ConnectionAuthentication:
         self._run(request, bytes(message.auth_bytes))
 
     def _take_bare_token(self, frame: memoryview) -> None:
-        self._run(self._expected(BARE_KEY, 0, 0), bytes(frame))
+        request = self._expected(BARE_KEY, 0, 0)
+        request.timed_as = _AUTHENTICATE
+        self._run(request, bytes(frame))
 
     def _run(self, request: ClientRequest, token: bytes) -> None:
         self._connection.hold()
@@ -224,9 +235,10 @@ class ConnectionAuthentication:
     def _checked(self, outcome: LoggedIn | None) -> LoggedIn | None:
         """The outcome of a login; one that renews another is for the same user."""
         before = self._connection.session
-        if outcome is not None and self._logged_in_at is not None:
-            if outcome.user != before.principal.name or self._mechanism != before.mechanism:
-                raise LoginRefused(f"it was {before.principal.name[:64]!r} by {before.mechanism} before")
+        if outcome is None or self._logged_in_at is None:
+            return outcome
+        if (outcome.user, self._mechanism) != (before.principal.name, before.mechanism):
+            raise LoginRefused(f"it was {before.principal.name[:64]!r} by {before.mechanism} before")
         return outcome
 
     def _tell(self, request: ClientRequest, answer: bytes, lifetime_ms: int) -> None:
@@ -255,20 +267,21 @@ class ConnectionAuthentication:
         bounds = []
         if outcome.expires_at_ms is not None:
             bounds.append(max(0, int(outcome.expires_at_ms - self._now_ms())))
-        if self._settings.reauthentication_max_ms > 0:
-            bounds.append(self._settings.reauthentication_max_ms)
+        longest_ms = self._settings.reauthentication_max_ms.get(self._mechanism, 0)
+        if longest_ms > 0:
+            bounds.append(longest_ms)
         return min(bounds, default=None)
 
     def _complete(self, outcome: LoggedIn, lifetime_ms: int | None) -> None:
         now = self._loop.time()
         self._settings.counts.successes += 1
+        self._on_outcome(self._connection, True)
         self._deadline.cancel()
         self._logged_in_at = now
         self._login = None
         self._state = _State.COMPLETE
-        expires_at = None
-        if lifetime_ms is not None:
-            expires_at = now + lifetime_ms / 1000
+        expires_at = None if lifetime_ms is None else now + lifetime_ms / 1000
+        if expires_at is not None:
             self._deadline = self._loop.call_at(expires_at, self._expire)
         self._connection.session = replace(
             self._connection.session,
@@ -277,7 +290,10 @@ class ConnectionAuthentication:
             expires_at=expires_at,
             by_token=outcome.by_token,
         )
-        self._connection.serve(self._dispatch, self._client_limits)
+        if lifetime_ms == 0:
+            self._expire()  # also for what the client has sent along
+        else:
+            self._connection.serve(self._dispatch, self._client_limits)
 
     def renew(self, request: ClientRequest, message: SaslHandshakeRequest) -> bool:
         """Begin to authenticate the peer anew, by its handshake; False if it is not its time."""
@@ -316,14 +332,15 @@ class ConnectionAuthentication:
     def _fail(self, reason: str, *, at_once: bool = False) -> None:
         """The peer is not served; its connection is closed a little later, so that trying often takes time."""
         self._settings.counts.failures += 1
+        self._on_outcome(self._connection, False)
         self._state = _State.ENDED
         logger.info("refusing %s: %s", self._connection, reason)
         if at_once:
             self._connection.close()
             return
-        delay_ms = self._settings.failure_delay_ms
-        self._connection.mute(max(delay_ms, 1))
-        self._loop.call_later(delay_ms / 1000, self._connection.close)
+        self._connection.mute(_UNTIL_CLOSED_MS)
+        self._deadline.cancel()
+        self._deadline = self._loop.call_later(self._settings.failure_delay_ms / 1000, self._connection.close)
 
     def _close(self, reason: str) -> None:
         self._fail(f"it sends {reason}", at_once=True)

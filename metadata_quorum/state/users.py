@@ -41,9 +41,7 @@ def _alter(work: Workspace, change: ScramCredentialChange) -> None:
         if change.iterations < ITERATIONS_MIN:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         work.emit(
-            scram_credential_record(
-                key, SealedCredential(change.salt, change.sealed_keys, change.iterations)
-            )
+            scram_credential_record(key, SealedCredential(change.salt, change.sealed_keys, change.iterations))
         )
     elif key in credentials:
         work.emit(scram_credential_record(key, None))

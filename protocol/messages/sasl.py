@@ -27,7 +27,9 @@ class SaslAuthenticateResponse(Message):
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
     auth_bytes: bytes = bytes_(about="The mechanism's next message from the server.")
-    session_lifetime_ms: int = int64("1+", ignorable=True, about="How long the login holds, in ms; 0 for ever.")
+    session_lifetime_ms: int = int64(
+        "1+", ignorable=True, about="How long the login holds, in ms; 0 for ever."
+    )
 
 
 @request(36, "0-2", flexible="2+", response=SaslAuthenticateResponse)

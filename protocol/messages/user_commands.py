@@ -13,7 +13,9 @@ class ScramCredentialChange(Message):
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="1 SCRAM-SHA-256, 2 SCRAM-SHA-512.")
     salt: bytes = bytes_(about="Random bytes that were hashed with the password.")
-    sealed_keys: bytes = bytes_(about="Stored key and server key, encrypted by a broker; empty deletes the credential.")
+    sealed_keys: bytes = bytes_(
+        about="Stored key and server key, encrypted by a broker; empty deletes the credential."
+    )
     iterations: int = int32(about="How often the password was hashed.")
 
 

@@ -85,7 +85,9 @@ class _Tokens:
         """Letters, digits and `_ . - $` up to anything else."""
         self._skip_blank()
         start = self._at
-        while self._at < len(self._text) and (self._text[self._at].isalnum() or self._text[self._at] in "_.-$"):
+        while self._at < len(self._text) and (
+            self._text[self._at].isalnum() or self._text[self._at] in "_.-$"
+        ):
             self._at += 1
         if start == self._at:
             raise self._missing(expected)

@@ -24,7 +24,7 @@ def test_a_new_secret_opens_what_an_older_one_sealed() -> None:
     both = Sealer([NEW, OLD])
     assert both.open(sealed, b"about") == b"x"
     assert Sealer([NEW]).open(both.seal(b"y", b"about"), b"about") == b"y"
-    with pytest.raises(SealBroken, match="follows from no secret in cluster.secret.file"):
+    with pytest.raises(SealBroken, match="follows from no secret in"):
         Sealer([NEW]).open(sealed, b"about")
 
 

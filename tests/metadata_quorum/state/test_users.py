@@ -56,9 +56,7 @@ def test_mechanisms_of_one_user_are_apart() -> None:
     controller = Controller()
     assert alter(controller, change("ann"), change("ann", SHA_512, 8192)) == [0, 0]
     assert alter(controller, change("ann", keys=DELETED)) == [0]
-    assert controller.image.scram_credentials == {
-        ("ann", SHA_512): SealedCredential(b"salt", b"keys", 8192)
-    }
+    assert controller.image.scram_credentials == {("ann", SHA_512): SealedCredential(b"salt", b"keys", 8192)}
 
 
 def test_users_survive_a_snapshot_and_are_nowhere_in_a_text() -> None:

@@ -10,9 +10,7 @@ from ottla.dataplane.security.sasl.jaas import parse_jaas
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainLogin, PlainMechanism
 
-USERS = ListedUsers(
-    parse_jaas('PlainLoginModule required username="me" password="x" user_ann="secret";')[0]
-)
+USERS = ListedUsers(parse_jaas('PlainLoginModule required username="me" password="x" user_ann="secret";')[0])
 
 
 def log_in(message: bytes) -> PlainLogin:
