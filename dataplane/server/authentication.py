@@ -3,8 +3,8 @@
 Frames of such a connection come here until its peer has logged in, then to the router; they come back here when the
 peer authenticates itself anew, and when its session has expired. So requests of the others pay nothing for it.
 
-Until then only ApiVersions, SaslHandshake and SaslAuthenticate are read. Whatever else comes closes the connection
-unread: its layout is a stranger's word.
+Until then only ApiVersions, SaslHandshake, SaslAuthenticate and AuthenticateNode are read. Whatever else comes closes
+the connection unread: its layout is a stranger's word.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.headers import decode_client_id
+from ...protocol.messages.node_authentication import AuthenticateNodeRequest
 from ...protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -40,6 +41,7 @@ _SIZE = struct.Struct(">i")
 _HANDSHAKE = SaslHandshakeRequest.api_key
 _AUTHENTICATE = SaslAuthenticateRequest.api_key
 _API_VERSIONS = ApiVersionsRequest.api_key
+_NODE = AuthenticateNodeRequest.api_key
 _RequestT = TypeVar("_RequestT", bound=RequestMessage[Any])
 
 REAUTHENTICATION_APART_S: Final = 1.0
@@ -145,6 +147,8 @@ class ConnectionAuthentication:
                 self._take_token(*self._read(SaslAuthenticateRequest, frame, 2))
             elif api_key == _API_VERSIONS and self._state is _State.INITIAL and self._logged_in_at is None:
                 self._tell_versions(frame, version)
+            elif api_key == _NODE and self._state in (_State.INITIAL, _State.VERSIONS_TOLD):
+                self._take_node_proof(frame)
             elif api_key == _AUTHENTICATE:
                 self._refuse_out_of_turn(*self._read(SaslAuthenticateRequest, frame, 2))
             else:
@@ -198,6 +202,16 @@ class ConnectionAuthentication:
         self._login = chosen.begin()
         self._state = _State.TOKENS if request.api_version else _State.BARE_TOKENS
         request.reply(response)
+
+    def _take_node_proof(self, frame: memoryview) -> None:
+        """Nodes need no mechanism: they prove that they hold the cluster secret, to the handler of that API."""
+        self._dispatch(self._connection, frame)
+        if not self._connection.closed and self._connection.session.node is not None:
+            self._settings.counts.successes += 1
+            self._state = _State.COMPLETE
+            self._deadline.cancel()
+            self._on_outcome(self._connection, True)
+            self._connection.serve(self._dispatch, self._client_limits)
 
     def _refuse_out_of_turn(self, request: ClientRequest, _message: SaslAuthenticateRequest) -> None:
         self._fail("a message of a mechanism before it has chosen one")

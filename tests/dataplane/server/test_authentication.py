@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
 from ottla.dataplane.handlers.sasl import SaslHandlers
 from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.security.sasl.jaas import LoginModule
@@ -23,18 +24,22 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.headers import decode_response, request_pieces
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
 from ottla.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from ottla.protocol.node_proof import NONCE_BYTES, ClientProof
 from ottla.protocol.schema import Message, Request
 from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential
 from tests.dataplane.server.conftest import read_frame, until
+from tests.node_credentials import credentials
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 LISTENER = "SASL"
+SERVER_ID = 1
 GOOD, WRONG = b"\0ann\0secret", b"\0ann\0guess"
 USERS = ListedUsers(LoginModule("PlainLoginModule", "required", {"user_ann": "secret", "user_bob": "other"}))
 
@@ -131,6 +136,7 @@ async def server(*, reauthentication_max_ms: int = 0, timeout_ms: int = 10_000) 
     table = HandlerTable(Handlers())
     broker = Server(table)
     table.add(SaslHandlers(broker.authentications))
+    table.add(AuthenticateNodeHandlers(credentials(SERVER_ID)))
     broker.authentication = {
         LISTENER: AuthenticationSettings(
             {mechanism.name: mechanism for mechanism in mechanisms},
@@ -367,6 +373,30 @@ async def test_the_oldest_stranger_makes_room_for_one_more_of_its_address() -> N
         assert await strangers[0].is_closed()
         assert (await strangers[50].log_in()).error_code == ErrorCode.NONE
         assert await logged_in.who() == "User:ann"
+
+
+@pytest.mark.parametrize("secret", [None, b"another secret, which this cluster does not have"])
+async def test_a_node_needs_no_mechanism_but_the_cluster_secret(secret: bytes | None) -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        own = credentials(2) if secret is None else credentials(2, secret=secret)
+        proof = ClientProof(own, SERVER_ID, bytes(NONCE_BYTES))
+        answer = await peer.ask(AuthenticateNodeRequest(auth_bytes=proof.claim), 0)
+        peer.send(AuthenticateNodeRequest(auth_bytes=proof.receive(answer.auth_bytes)), 0)
+        if secret is None:
+            await read_frame(peer.reader)
+            assert await peer.who() == "OttlaNode:2"
+        else:
+            assert await peer.is_closed()
+
+
+async def test_a_node_that_has_proved_nothing_yet_is_served_nothing() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        proof = ClientProof(credentials(2), SERVER_ID, bytes(NONCE_BYTES))
+        await peer.ask(AuthenticateNodeRequest(auth_bytes=proof.claim), 0)
+        peer.send(DescribeClusterRequest(), 0)
+        assert await peer.is_closed()
 
 
 async def test_without_sasl_both_apis_answer_that_it_is_not_their_time() -> None:
