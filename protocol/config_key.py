@@ -109,4 +109,5 @@ class ConfigKey:
             what = self.type.value
             what += f", at least {self.least}" if self.least is not None else ""
             what += f", at most {self.most}" if self.most is not None else ""
-        return ConfigError(f"Invalid value {text!r} for configuration {self.name}: it must be {what}")
+        shown = "(hidden)" if self.type is ConfigType.PASSWORD else repr(text)
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: it must be {what}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
+from .config_security import ONLY_OF_MECHANISMS, key_of_listener
 from .config_table import (
     CLUSTER_WIDE_KEYS,
     IGNORED_AT_START,
@@ -114,9 +115,13 @@ def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
         if name in IGNORED_KEYS:
             notes.append(f"{name} has no effect: {IGNORED_KEYS[name]}")
             continue
-        key = NODE_KEYS.get(name)
+        key = NODE_KEYS.get(name) or key_of_listener(name, NODE_KEYS)
         if key is None:
             raise unknown_key(name, NODE_KEYS)
+        if name in ONLY_OF_MECHANISMS:
+            raise ConfigError(
+                f"{name} has to name its listener and mechanism: listener.name.NAME.MECHANISM.{name}"
+            )
         key.parse(value)
         if name in NOT_IN_EFFECT:
             notes.append(f"{name} has no effect so far: {NOT_IN_EFFECT[name]}")

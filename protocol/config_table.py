@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
+from .config_security import SASL_TABLE
 
 _B, _I, _L, _D = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 _LIST, _S = ConfigType.LIST, ConfigType.STRING
@@ -311,5 +312,5 @@ def _behind(key: ConfigKey) -> ConfigKey:
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
-    **{key.name: key for key in _NODE_TABLE},
+    **{key.name: key for key in (*_NODE_TABLE, *SASL_TABLE)},
 }

@@ -39,7 +39,7 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     server = Server(table, config.server)
     try:
         for listener in config.listeners:
-            server.listen(listener.name, listener.host, listener.port)
+            server.listen(listener.name, listener.host, listener.port, listener.security_protocol)
         logs = await asyncio.to_thread(_open_logs, config)
         reached = await asyncio.to_thread(_reached, config, logs)
     except BaseException:

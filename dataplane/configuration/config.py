@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
+from ...protocol.config_security import listener_of
 from ...protocol.handshake import MIN_SECRET_BYTES
+from ...protocol.security_protocol import SecurityProtocol
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
@@ -19,19 +21,24 @@ from ..quotas import QuotaWindows
 from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
 from ..server import ConnectionLimits, ServerConfig
 from ..storage.folder_settings import CORDONED, check_cordoned
+from .sasl import SaslConfig, sasl_config
 
 logger = logging.getLogger(__name__)
+
+_PROTOCOLS = tuple(SecurityProtocol)
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """One listener: where it is bound, and the address that clients are told."""
+    """One listener: where it is bound, the address that clients are told, and how they prove who they are."""
 
     name: str
     host: str
     port: int
     advertised_host: str
     advertised_port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    sasl: SaslConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,8 @@ class BrokerConfig:
     fenced_linger_ms: int = 9_000
     retention_check_interval_ms: int = 300_000
     verify_bytes_per_second: int = 4_194_304
+    # The connections of a user are closed when the password is changed or deleted.
+    credential_changes_close: bool = True
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
     restored: bool = False
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
@@ -142,6 +151,7 @@ class BrokerConfig:
             fenced_linger_ms=read.number("broker.fenced.linger.ms"),
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
+            credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
             properties=MappingProxyType(dict(properties)),
         )
@@ -151,10 +161,10 @@ class _Reader:
     """Typed access to text; errors say what was wrong and what is allowed."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._properties = properties
+        self.properties = properties
 
     def text(self, key: str, default: str) -> str:
-        return self._properties.get(key, "").strip() or default
+        return self.properties.get(key, "").strip() or default
 
     def required(self, key: str) -> str:
         value = self.text(key, "")
@@ -204,17 +214,54 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
     unknown = sorted(set(advertised) - set(bound))
     if unknown:
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners {sorted(bound)}")
-    protocols = read.text("listener.security.protocol.map", "")
-    for entry in protocols.split(",") if protocols else ():
-        name, _, protocol = entry.strip().partition(":")
-        if name in bound and protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"listener.security.protocol.map: {entry.strip()!r}: only PLAINTEXT is supported"
-            )
+    protocols = _security_protocols(read, bound)
+    _check_prefixes(read.properties, [*bound, *controllers])
     return tuple(
-        ListenerConfig(name, host, port, *_advertised(advertised.get(name), host, port))
+        ListenerConfig(
+            name,
+            host,
+            port,
+            *_advertised(advertised.get(name), host, port),
+            protocols[name],
+            sasl_config(read.properties, name) if protocols[name].has_sasl else None,
+        )
         for name, (host, port) in bound.items()
     )
+
+
+def _security_protocols(read: _Reader, names: Iterable[str]) -> dict[str, SecurityProtocol]:
+    """By listener; a listener that the map does not have is named like its protocol."""
+    key = "listener.security.protocol.map"
+    told: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, read.text(key, "").split(","))):
+        name, colon, protocol = entry.partition(":")
+        if not (name and colon) or protocol not in _PROTOCOLS:
+            raise ConfigError(
+                f"{key}: {entry!r} is not of the form NAME:protocol, with {', '.join(_PROTOCOLS)}"
+            )
+        if name in told:
+            raise ConfigError(f"{key}: the listener {name} stands there twice")
+        told[name] = protocol
+    found = {name: told.get(name, name) for name in names}
+    for name, protocol in found.items():
+        if protocol not in _PROTOCOLS:
+            raise ConfigError(
+                f"{key}: it has no protocol for the listener {name}; there are {', '.join(_PROTOCOLS)}"
+            )
+        if SecurityProtocol(protocol).has_tls:
+            raise ConfigError(f"{key}: the listener {name} has {protocol}: TLS is not supported yet")
+    return {name: SecurityProtocol(protocol) for name, protocol in found.items()}
+
+
+def _check_prefixes(properties: Mapping[str, str], listeners: Iterable[str]) -> None:
+    """Raises ConfigError for a key of a listener that there is not: what it is meant to secure would be open."""
+    known = {name.lower() for name in listeners}
+    for key in properties:
+        listener = listener_of(key)
+        if listener is not None and listener not in known:
+            raise ConfigError(
+                f"{key}: there is no listener {listener!r}; in lower case there are {sorted(known)}"
+            )
 
 
 def _advertised(told: tuple[str, int] | None, host: str, port: int) -> tuple[str, int]:

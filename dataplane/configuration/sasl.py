@@ -113,7 +113,7 @@ class _Listener:
     def _number(self, key: str, mechanism: str | None = None) -> int:
         found, text = self._find(key, mechanism)
         try:
-            value = NODE_KEYS[key].parse(text) if text else NODE_KEYS[key].value
+            value = NODE_KEYS[key].parse(text or NODE_KEYS[key].default or "")
         except ConfigError as error:
             raise ConfigError(f"{found}: {error}") from None
         assert isinstance(value, int), f"{key} is no whole number by its type"

@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Callable
 
+from ...protocol.security_protocol import SecurityProtocol
 from ..security.peer_session import normalized_host
 
 logger = logging.getLogger(__name__)
@@ -34,10 +35,12 @@ class ListeningSocket:
         backlog: int,
         loop: asyncio.AbstractEventLoop,
         position: Callable[[], int],
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
     ) -> None:
         """Bind and listen, without accepting yet; port 0 picks a free one. `position` rises with time. Raises
         PortInUse or OSError."""
         self.name = name
+        self.security_protocol = security_protocol
         self._position = position
         self.empty_at = -1
         """The position when nobody was waiting to be accepted: whoever is accepted afterwards has connected since."""

@@ -91,7 +91,9 @@ class Server:
         self._refused = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def listen(self, name: str, host: str, port: int) -> ListeningSocket:
+    def listen(
+        self, name: str, host: str, port: int, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    ) -> ListeningSocket:
         """Bind an address without accepting yet; the listener tells the port. Raises PortInUse or OSError."""
         listener = ListeningSocket(
             name,
@@ -101,6 +103,7 @@ class Server:
             backlog=self.config.backlog,
             loop=self._loop,
             position=lambda: self.metadata_offset(),
+            security_protocol=protocol,
         )
         self.listeners.append(listener)
         return listener
@@ -155,7 +158,7 @@ class Server:
         host, port = peer
         connection = ClientConnection(
             sock,
-            PeerSession(ANONYMOUS, host, listener.name, SecurityProtocol.PLAINTEXT),
+            PeerSession(ANONYMOUS, host, listener.name, listener.security_protocol),
             port,
             loop=self._loop,
             pool=self.pool,
