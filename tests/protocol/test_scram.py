@@ -19,6 +19,7 @@ from ottla.protocol.scram import (
     ScramRefused,
     ScramServer,
     ScramUser,
+    salted_password,
     unknown_user_credential,
 )
 
@@ -116,6 +117,7 @@ def test_first_messages_that_are_refused(first: bytes, complaint: str) -> None:
     ("before", "after", "complaint"),
     [
         (b"r=rOpr", b"r=xOpr", "another nonce"),
+        (b"k0,p=", b"k1,p=", "another nonce"),
         (b"c=biws", b"c=eSws", "another channel binding"),
         (b"c=biws", b"c=?", "not base64"),
         (b",p=", b",q=", "no proof"),
@@ -129,6 +131,18 @@ def test_final_messages_that_are_refused(before: bytes, after: bytes, complaint:
     # The proof would be wrong, too: what is told is the first thing that is amiss.
     with pytest.raises(ScramRefused, match=complaint):
         broker.receive(final.replace(before, after, 1))
+
+
+def test_a_client_may_repeat_its_part_of_the_nonce_as_older_librdkafka_does() -> None:
+    broker = server()
+    challenge = broker.receive(FIRST)
+    without_proof = f"c=biws,r={CLIENT_NONCE}{CLIENT_NONCE}{SERVER_NONCE}"
+    said = f"n=user,r={CLIENT_NONCE},{challenge.decode()},{without_proof}".encode()
+    key = SCRAM_SHA_256.hmac(salted_password(SCRAM_SHA_256, "pencil", SALT, 4096), b"Client Key")
+    signature = SCRAM_SHA_256.hmac(SCRAM_SHA_256.digest(key), said)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    broker.receive(f"{without_proof},p={proof}".encode())
+    assert broker.done
 
 
 def test_a_recorded_final_message_fits_no_other_login() -> None:
