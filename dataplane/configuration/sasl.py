@@ -17,6 +17,7 @@ from ..security.sasl.jaas import JaasMalformed, LoginModule, parse_jaas
 
 MECHANISMS: Final = (plain.PLAIN, *SCRAM_MECHANISMS)
 VERIFY_BY_LIST, VERIFY_BY_SCRAM = "jaas", "scram"
+_JAAS = "sasl.jaas.config"
 _OPTIONS_OF_SCRAM = frozenset({"username", "password"})
 _MODULES: Final = {plain.PLAIN: plain.MODULE} | dict.fromkeys(SCRAM_MECHANISMS, scram.MODULE)
 
@@ -91,7 +92,7 @@ class _Listener:
 
     def _module(self, mechanism: str) -> LoginModule | None:
         """The JAAS entry of a mechanism, None without one. Raises ConfigError, which shows no value."""
-        key = f"{self._prefix}{mechanism.lower()}.sasl.jaas.config"
+        key = f"{self._prefix}{mechanism.lower()}.{_JAAS}"
         text = self._properties.get(key, "").strip()
         if not text:
             return None

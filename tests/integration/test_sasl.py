@@ -30,7 +30,7 @@ LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 RENEWED_AFTER_MS = 3_000
 USERS = {
     "PLAIN": ("admin", 'admin\'s = "secret"'),
-    "SCRAM-SHA-256": ("ann,=", "ann's secret"),
+    "SCRAM-SHA-256": ("ann", "ann's secret"),
     "SCRAM-SHA-512": ("bob", "bob's secret"),
 }
 SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
