@@ -17,6 +17,7 @@ from .messages.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     Record,
+    ScramCredentialRecord,
     TopicRecord,
     TopicRemovedRecord,
 )
@@ -28,6 +29,9 @@ NO_LEADER = -1
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Whose quotas: (user, client-id or ip, name or None for the default), by type."""
+
+ScramKey = tuple[str, int]
+"""Whose SCRAM credential: the user's name, and the number of the mechanism."""
 
 _K = TypeVar("_K")
 
@@ -82,6 +86,15 @@ class TopicState:
     partitions: dict[int, PartitionState] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SealedCredential:
+    """How a user can log in by SCRAM. The keys are encrypted: only brokers can read them."""
+
+    salt: bytes = field(repr=False)
+    sealed_keys: bytes = field(repr=False)
+    iterations: int
+
+
 class ImageInconsistent(AssertionError):
     """A record does not fit the image, or an invariant is broken: the process must not go on."""
 
@@ -100,6 +113,7 @@ class ClusterImage:
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         #: finalized levels of features, where any was set
         self.features: dict[str, int] = {}
+        self.scram_credentials: dict[ScramKey, SealedCredential] = {}
         #: on a quorum node all, on a broker those that concern its replicas
         self.transactions = TransactionTable()
 
@@ -126,6 +140,8 @@ class ClusterImage:
                 self._limit(record)
             case FeatureLevelRecord():
                 self.features[record.feature] = record.level
+            case ScramCredentialRecord():
+                self._set_credential(record)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
             case _:
@@ -154,6 +170,7 @@ class ClusterImage:
         copy.configs = {key: dict(settings) for key, settings in self.configs.items()}
         copy.client_quotas = dict(self.client_quotas)
         copy.features = dict(self.features)
+        copy.scram_credentials = dict(self.scram_credentials)
         copy.transactions = self.transactions.copy()
         return copy
 
@@ -179,6 +196,12 @@ class ClusterImage:
         if record.values:
             self.client_quotas[entity] = {quota.key: quota.value for quota in record.values}
 
+    def _set_credential(self, record: ScramCredentialRecord) -> None:
+        key = (record.name, record.mechanism)
+        self.scram_credentials.pop(key, None)
+        if record.sealed_keys:
+            self.scram_credentials[key] = SealedCredential(record.salt, record.sealed_keys, record.iterations)
+
     def records(self) -> Iterator[Record]:
         """Records that rebuild this image, in a fixed order; the offset is not among them."""
         if self.cluster_id:
@@ -198,6 +221,8 @@ class ClusterImage:
             yield client_quota_record(entity, self.client_quotas[entity])
         for feature, level in sorted(self.features.items()):
             yield FeatureLevelRecord(feature=feature, level=level)
+        for scram_key, credential in sorted(self.scram_credentials.items(), key=lambda item: item[0]):
+            yield scram_credential_record(scram_key, credential)
         yield from self.transactions.records()
 
     def check(self) -> None:
@@ -257,6 +282,7 @@ class ImageDelta:
     partitions: set[tuple[bytes, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
     client_quotas: bool = False
+    scram_credentials: set[ScramKey] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
 
     @property
@@ -281,6 +307,8 @@ class ImageDelta:
                 self.configs.add((record.resource_type, record.resource_name))
             case ClientQuotaRecord():
                 self.client_quotas = True
+            case ScramCredentialRecord():
+                self.scram_credentials.add((record.name, record.mechanism))
             case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
                 return
             case _:
@@ -293,6 +321,7 @@ class ImageDelta:
         delta.brokers = _differing(before.brokers, after.brokers)
         delta.configs = _differing(before.configs, after.configs)
         delta.client_quotas = before.client_quotas != after.client_quotas
+        delta.scram_credentials = _differing(before.scram_credentials, after.scram_credentials)
         delta.transactions = _differing(before.transactions.by_id, after.transactions.by_id)
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
         delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
@@ -316,6 +345,20 @@ def client_quota_record(entity: QuotaEntity, values: Mapping[str, float]) -> Cli
     return ClientQuotaRecord(
         entity=[QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity],
         values=[QuotaValue(key=key, value=value) for key, value in sorted(values.items())],
+    )
+
+
+def scram_credential_record(key: ScramKey, credential: SealedCredential | None) -> ScramCredentialRecord:
+    """The record that gives a user this credential, or takes it away."""
+    name, mechanism = key
+    if credential is None:
+        return ScramCredentialRecord(name=name, mechanism=mechanism)
+    return ScramCredentialRecord(
+        name=name,
+        mechanism=mechanism,
+        salt=credential.salt,
+        sealed_keys=credential.sealed_keys,
+        iterations=credential.iterations,
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
+from .config_listeners import key_of_listener, without_prefix
+from .config_sasl import ONLY_OF_MECHANISMS
 from .config_table import (
     CLUSTER_WIDE_KEYS,
     IGNORED_AT_START,
@@ -16,7 +18,6 @@ from .config_table import (
     NOT_IN_EFFECT,
     TOPIC_KEYS,
 )
-from .config_tls import key_of_listener, without_prefix
 from .nearest import nearest
 
 __all__ = [
@@ -125,6 +126,10 @@ def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
         key = node_key(name)
         if key is None:
             raise unknown_key(name, NODE_KEYS)
+        if name in ONLY_OF_MECHANISMS:
+            raise ConfigError(
+                f"{name} has to name its listener and mechanism: listener.name.NAME.MECHANISM.{name}"
+            )
         key.parse(value)
         if (bare := without_prefix(name)) in NOT_IN_EFFECT:
             notes.append(f"{name} has no effect so far: {NOT_IN_EFFECT[bare]}")

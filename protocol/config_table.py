@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
+from .config_sasl import SASL_TABLE
 from .config_tls import JAVAS_OWN, TLS_TABLE
 
 _B, _I, _L, _D = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
@@ -324,5 +325,5 @@ def _behind(key: ConfigKey) -> ConfigKey:
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
-    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE)},
+    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE, *SASL_TABLE)},
 }

@@ -9,14 +9,10 @@ Each key of a listener may also be given for one listener, as `listener.name.NAM
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from .config_key import ConfigKey, ConfigType, Scope
 
-LISTENER_PREFIX: Final = "listener.name."
 DEFAULT_PRINCIPAL_BUILDER: Final = (
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 )
@@ -84,25 +80,3 @@ JAVAS_OWN: Final = {
     if name.endswith((".class", ".provider", "manager.algorithm", ".implementation"))
 }
 """Keys without effect, and why."""
-
-_FORM = re.compile(rf"{re.escape(LISTENER_PREFIX)}(?P<listener>[^.]+)\.(?P<key>.+)")
-
-
-def key_of_listener(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None:
-    """The key that `listener.name...` names, under that name; None if there is none of that form."""
-    form = _FORM.fullmatch(name)
-    if form is None or form["key"] not in TLS_KEYS_OF_LISTENERS:
-        return None
-    return replace(keys[form["key"]], name=name)
-
-
-def listener_of(name: str) -> str | None:
-    """The listener, in lower case, that a key with the prefix is for; None for other keys."""
-    form = _FORM.fullmatch(name)
-    return form["listener"] if form is not None else None
-
-
-def without_prefix(name: str) -> str:
-    """The key itself."""
-    form = _FORM.fullmatch(name)
-    return form["key"] if form is not None else name

@@ -30,7 +30,7 @@ class Announcement:
         """Return once the cluster is announced. Raises CommandFailed when it does not come up."""
         deadline = time.monotonic() + START_TIMEOUT_S
         broker = self._layout.brokers[0]
-        while broker.id not in await asyncio.to_thread(brokers_seen_by, broker.port, self._layout.cluster_id):
+        while broker.id not in await asyncio.to_thread(brokers_seen_by, self._layout, broker):
             if time.monotonic() > deadline:
                 raise CommandFailed(f"the broker does not take part after {START_TIMEOUT_S:.0f} s")
             await asyncio.sleep(0.02)

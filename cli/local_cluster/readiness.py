@@ -1,38 +1,68 @@
 """Asks brokers, with plain sockets, which brokers take part: cheap enough to be asked fifty times a
-second.
+second. Whoever asks proves to hold the cluster secret, as listeners may ask for a login.
 """
 
 from __future__ import annotations
 
+import os
 import socket
+from typing import TypeVar
 
 from ...protocol.codec import MalformedMessage
 from ...protocol.messages.cluster import DescribeClusterRequest
 from ...protocol.messages.headers import decode_response, encode_request
+from ...protocol.messages.node_authentication import AuthenticateNodeRequest
+from ...protocol.node_proof import (
+    INCARNATION_BYTES,
+    NO_NODE,
+    NONCE_BYTES,
+    ClientProof,
+    NodeCredentials,
+    NodeRole,
+    ProofRefused,
+)
+from ...protocol.node_secrets import Secrets
+from ...protocol.schema import Message, Request
+from .layout import ClusterLayout, Member
 from .ports import HOST
 
 VERSION = 2
 TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
+_ResponseT = TypeVar("_ResponseT", bound=Message)
 
-def brokers_seen_by(port: int, cluster_id: str) -> set[int]:
-    """The ids that the broker on `port` of this machine names as taking part; none while it does not
-    answer, or if it belongs to another cluster.
+
+def brokers_seen_by(layout: ClusterLayout, broker: Member) -> set[int]:
+    """The ids that this broker names as taking part; none while it does not answer, or if what answers at its port
+    belongs to another cluster.
     """
-    request = encode_request(DescribeClusterRequest(), VERSION, 0, "ottla-up")
     try:
-        with socket.create_connection((HOST, port), TIMEOUT_S) as connection:
-            connection.sendall(request)
-            size = int.from_bytes(_exactly(connection, 4), "big")
-            if size > MAX_ANSWER_BYTES:
-                return set()
-            answer = decode_response(DescribeClusterRequest, _exactly(connection, size), VERSION)[1]
-    except (OSError, MalformedMessage):
-        return set()
-    if answer.cluster_id != cluster_id:
+        with socket.create_connection((HOST, broker.port), TIMEOUT_S) as connection:
+            _prove(connection, broker.id, layout)
+            answer = _ask(connection, DescribeClusterRequest(), VERSION)
+    except (OSError, MalformedMessage, ProofRefused):
         return set()
     return {broker.broker_id for broker in answer.brokers if not broker.is_fenced}
+
+
+def _prove(connection: socket.socket, broker_id: int, layout: ClusterLayout) -> None:
+    secrets, cluster_id = Secrets.parse(layout.secret_file.read_bytes()), layout.cluster_id
+    incarnation = os.urandom(INCARNATION_BYTES)
+    own = NodeCredentials.of(secrets, cluster_id, NO_NODE, incarnation, NodeRole.OPERATOR)
+    proof = ClientProof(own, broker_id, os.urandom(NONCE_BYTES))
+    message = proof.claim
+    while not proof.done:
+        answer = _ask(connection, AuthenticateNodeRequest(auth_bytes=message), 0)
+        message = proof.receive(answer.auth_bytes)
+
+
+def _ask(connection: socket.socket, request: Request[_ResponseT], version: int) -> _ResponseT:
+    connection.sendall(encode_request(request, version, 0, "ottla-up"))
+    size = int.from_bytes(_exactly(connection, 4), "big")
+    if size > MAX_ANSWER_BYTES:
+        raise MalformedMessage(f"an answer of {size} bytes")
+    return decode_response(type(request), _exactly(connection, size), version)[1]
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

@@ -211,9 +211,7 @@ def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
             reason = supervisor.last_words(child.member) or "it left no message"
             end = describe_exit(child.process.returncode)
             raise CommandFailed(f"{child.member.name} died while starting ({end}): {reason}")
-        waiting = [
-            member for member in waiting if not wanted <= brokers_seen_by(member.port, layout.cluster_id)
-        ]
+        waiting = [member for member in waiting if not wanted <= brokers_seen_by(layout, member)]
         if waiting and time.monotonic() > deadline:
             names = ", ".join(member.name for member in waiting)
             words = supervisor.last_words(waiting[0]) or "it left no message"

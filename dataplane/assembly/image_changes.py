@@ -22,6 +22,7 @@ from ..storage.folder_settings import cordoned_folders
 from ..storage.log_cleaner import CleanerSettings, LogCleaner
 from ..storage.log_store import LogStore
 from ..transactions.participant import TransactionParticipant
+from .logins import end_changed_logins
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class ImageChanges:
             self._reconfigure()
         if delta.client_quotas:
             self.server.quotas.changed(image.client_quotas)
+        if delta.scram_credentials and self.config.credential_changes_close:
+            end_changed_logins(delta, self.server.authentications)
         is_first = not self.gate.open
         passed = self.gate.passed(image, delta)
         if passed is None:

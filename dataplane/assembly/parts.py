@@ -43,6 +43,8 @@ from ..handlers.metadata import MetadataHandlers
 from ..handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
 from ..handlers.partition_reassignments import PartitionReassignmentHandlers
 from ..handlers.produce import ProduceHandlers
+from ..handlers.sasl import SaslHandlers
+from ..handlers.scram_credentials import ScramCredentialHandlers
 from ..handlers.settings.config_view import ConfigView
 from ..handlers.topics import TopicHandlers
 from ..handlers.unregister_broker import UnregisterBrokerHandlers
@@ -65,6 +67,7 @@ from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
 from .foundation import Foundation
 from .image_changes import ImageChanges
+from .logins import Logins
 from .storage_failures import StorageFailures
 from .transaction_apis import transaction_handlers
 from .upkeep import Upkeep
@@ -96,6 +99,12 @@ class BrokerParts:
             on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
             on_lost=on_lost,
         )
+        self.logins = Logins(config.quorum.security.cluster, lambda: self.session.image.scram_credentials)
+        self.server.authentication = {
+            listener.name: self.logins.settings(listener.sasl)
+            for listener in config.listeners
+            if listener.sasl is not None
+        }
         self.settings = BrokerSettings(config.node_id, config.properties, self.image)
         topic_settings = TopicSettingsView(config, self.settings)
         self.logs.cordoned = cordoned_folders(self.settings, config.log_dirs)
@@ -194,6 +203,8 @@ class BrokerParts:
         view = ConfigView(session, self.settings)
         for handlers in (
             AuthenticateNodeHandlers(credentials),
+            SaslHandlers(self.server.authentications),
+            ScramCredentialHandlers(session, self.logins.sealer),
             ApiVersionsHandlers(self._table, session, config.node_id),
             MetadataHandlers(session, config.node_id, creator, listed),
             DescribeClusterHandlers(session, config.node_id, listed),

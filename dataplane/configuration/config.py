@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
-from ...protocol.config_tls import listener_of
+from ...protocol.config_listeners import listener_of
 from ...protocol.handshake import LinkSecurity
 from ...protocol.node_secrets import read_secrets
 from ...protocol.security_protocol import SecurityProtocol
@@ -23,6 +23,7 @@ from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATER
 from ..security.tls_settings import TlsSettings, tls_settings
 from ..server import ConnectionLimits, ServerConfig
 from ..storage.folder_settings import CORDONED, check_cordoned
+from .sasl import SaslConfig, sasl_config
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class ListenerConfig:
     is_advertised: bool = True
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsSettings | None = None
+    sasl: SaslConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class BrokerConfig:
     fenced_linger_ms: int = 9_000
     retention_check_interval_ms: int = 300_000
     verify_bytes_per_second: int = 4_194_304
+    # The connections of a user are closed when the password is changed or deleted.
+    credential_changes_close: bool = True
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
     restored: bool = False
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
@@ -152,6 +156,7 @@ class BrokerConfig:
             fenced_linger_ms=read.number("broker.fenced.linger.ms"),
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
+            credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
             properties=MappingProxyType(dict(properties)),
         )
@@ -226,6 +231,7 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
             name in advertised,
             protocols[name],
             tls_settings(read.properties, name) if protocols[name].has_tls else None,
+            sasl_config(read.properties, name) if protocols[name].has_sasl else None,
         )
         for name, (host, port) in bound.items()
     )
@@ -271,10 +277,6 @@ def _security_protocols(read: _Reader, names: Iterable[str]) -> dict[str, Securi
         if protocol not in _PROTOCOLS:
             raise ConfigError(
                 f"{key}: it has no protocol for the listener {name}; there are {', '.join(_PROTOCOLS)}"
-            )
-        if SecurityProtocol(protocol).has_sasl:
-            raise ConfigError(
-                f"{key}: the listener {name} has {protocol}: SASL is not supported yet, only PLAINTEXT and SSL are"
             )
     return {name: SecurityProtocol(protocol) for name, protocol in found.items()}
 

@@ -10,7 +10,7 @@ from ...network.tls.contexts import PROTOCOLS, ClientAuth, TlsRules
 from ...network.tls.stores import StoreSource, StoreType
 from ...protocol.config_key import ConfigError
 from ...protocol.config_keys import NODE_KEYS
-from ...protocol.config_tls import LISTENER_PREFIX
+from ...protocol.config_listeners import LISTENER_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 
 _SIZE = struct.Struct(">i")
-# A request header has at least API key, version and correlation id.
-_SMALLEST_FRAME_BYTES = 8
 # What one connection may do per wake-up before the others have their turn.
 _RECEIVE_BYTES = 512 * 1024
 _FRAMES = 32
@@ -43,6 +41,8 @@ class ConnectionLimits:
     """What one connection may occupy. A connection over a limit is not read until it is under it again."""
 
     request_max_bytes: int = 104_857_600
+    # A request header has at least API key, version and correlation id.
+    request_min_bytes: int = 8
     unanswered_requests_max: int = 128
     queued_bytes_max: int = 1024 * 1024
 
@@ -170,6 +170,17 @@ class ClientConnection:
             )  # fmt: skip
         return False
 
+    def serve(
+        self, on_frame: Callable[[ClientConnection, memoryview], None], limits: ConnectionLimits
+    ) -> None:
+        """From the next frame on hand them to another, under other limits."""
+        self._on_frame = on_frame
+        if self._muted is None:
+            self._limits = limits
+        else:
+            self._muted = (self._muted[0], limits)
+            self._limits = replace(limits, unanswered_requests_max=0)
+
     # What the server's sweep asks.
 
     @property
@@ -244,7 +255,7 @@ class ClientConnection:
         buffer = self._received
         while (held := buffer.end - buffer.start) >= 4 and not self._is_over_limits():
             size: int = _SIZE.unpack_from(buffer.view, buffer.start)[0]
-            if not _SMALLEST_FRAME_BYTES <= size <= self._limits.request_max_bytes:
+            if not self._limits.request_min_bytes <= size <= self._limits.request_max_bytes:
                 self._refuse_size(size)
                 return 0
             if held < 4 + size or most == 0:
@@ -312,7 +323,7 @@ class ClientConnection:
         logger.warning(
             "closing the connection of %s: a request of %d bytes, "
             "allowed are %d to %d (socket.request.max.bytes)%s",
-            self, size, _SMALLEST_FRAME_BYTES, self._limits.request_max_bytes, guess,
+            self, size, self._limits.request_min_bytes, self._limits.request_max_bytes, guess,
         )  # fmt: skip
         self.close()
 
@@ -458,6 +469,14 @@ class ClientConnection:
             self._close_callbacks = [callback]
         else:
             self._close_callbacks.append(callback)
+
+    def close_when_answered(self) -> None:
+        """Read no more, and close once all requests that were read are answered."""
+        self.half_closed = True
+        if not self.closed:
+            if not self._held:
+                self._received.give_back()
+            self._settle()
 
     def close(self) -> None:
         """Close now: what was received and not handled, and what was not sent, is dropped."""

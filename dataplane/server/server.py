@@ -7,17 +7,21 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
+from ..runtime.clocks import wall_ms
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import ANONYMOUS, Principal
+from .authentication import AuthenticationSettings
+from .authentications import Authentications
 from .buffers import BufferPool
 from .connection import ClientConnection, ConnectionLimits
-from .handler import HandlerTable
+from .handler import ClientRequest, HandlerTable
 from .handshakes import Handshakes, Newcomer
 from .hang_ups import tell_hang_ups
 from .listener import ListeningSocket
@@ -73,6 +77,16 @@ class Server:
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
         self.router = Router(table, self._loop, self.quotas)
+        #: how peers log in, by the name of the listener; on those that are not here they need not
+        self.authentication: Mapping[str, AuthenticationSettings] = {}
+        self.authentications = Authentications(
+            self._loop,
+            wall_ms,
+            self.config.limits,
+            self.router.dispatch,
+            self._tell_versions,
+            strangers_max=self.config.max_handshakes,
+        )
         self.listeners: list[ListeningSocket] = []
         self.handshakes = Handshakes(
             self.config.handshake_timeout_ms / 1000, self.config.max_handshakes, self._shaken, self._left
@@ -193,6 +207,15 @@ class Server:
             birth=newcomer.birth,
         )
         self.connections[connection] = None
+        authentication = self.authentication.get(session.listener)
+        if authentication is not None:
+            self.authentications.begin(connection, authentication)
+
+    def _tell_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
+        handler = self._table.get(ApiVersionsRequest.api_key)
+        assert handler is not None, "a server without ApiVersions cannot have listeners that ask for a login"
+        response: ApiVersionsResponse = handler.function(request, message)
+        return response
 
     def _closed(self, connection: ClientConnection) -> None:
         self.connections.pop(connection, None)

@@ -54,6 +54,7 @@ from ...protocol.messages.transaction_commands import (
     ReportMarkers,
     VerifyTransaction,
 )
+from ...protocol.messages.user_commands import AlterScramCredentials
 from ...protocol.schema import Message, bytes_, data, int32, int64
 from . import (
     brokers,
@@ -68,6 +69,7 @@ from . import (
     transaction_decisions,
     transaction_markers,
     transactional_ids,
+    users,
 )
 from .history import History
 from .refusal import message_of
@@ -292,6 +294,7 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     DeleteTransactionalId: transactional_ids.delete,
     FindOrBegin: transaction_decisions.find_or_begin,
     DeclareRestored: restoration.declare,
+    AlterScramCredentials: users.alter_scram_credentials,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

@@ -316,7 +316,8 @@ class LocalCluster:
         assert self._directory is not None
         layout = known_layout(self._directory)
         if node.role == "broker":
-            return brokers <= brokers_seen_by(node.port, layout.cluster_id)
+            member = next(each for each in layout.brokers if each.id == node.id)
+            return brokers <= brokers_seen_by(layout, member)
         answers = {answer.member.id: answer for answer in ask_quorum(layout)}
         return answers[node.id].reachable
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..codec import MalformedMessage, decode, encode_into
-from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uint16, uuid
+from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, int64, string, uint16, uuid
 from .quota_commands import QuotaEntityPart, QuotaValue
 from .transaction_records import (
     CommitIndexRecord,
@@ -127,6 +127,17 @@ class FeatureLevelRecord(Message):
     level: int = int16(about="0: not in force.")
 
 
+@data()
+class ScramCredentialRecord(Message):
+    """How a user can log in by SCRAM."""
+
+    name: str = string(about="Name of the user.")
+    mechanism: int = int8(about="1 SCRAM-SHA-256, 2 SCRAM-SHA-512.")
+    salt: bytes = bytes_(about="Random bytes that were hashed with the password.")
+    sealed_keys: bytes = bytes_(about="Stored key and server key, encrypted; empty: there is no credential.")
+    iterations: int = int32(about="How often the password was hashed.")
+
+
 Record = (
     ClusterRecord
     | BrokerRecord
@@ -138,6 +149,7 @@ Record = (
     | ProducerIdsRecord
     | ClientQuotaRecord
     | FeatureLevelRecord
+    | ScramCredentialRecord
     | TransactionalRecord
 )
 
@@ -158,6 +170,7 @@ _TYPES: dict[int, type[Record]] = {
     14: TransactionalIdRemovedRecord,
     15: WriterPoolRecord,
     16: CommitIndexRecord,
+    19: ScramCredentialRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

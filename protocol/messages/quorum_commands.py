@@ -49,6 +49,7 @@ from .transaction_commands import (
     ReportMarkers,
     VerifyTransaction,
 )
+from .user_commands import AlterScramCredentials
 
 COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     1: RegisterBroker,
@@ -82,6 +83,7 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     33: DeleteTransactionalId,
     34: FindOrBegin,
     35: DeclareRestored,
+    38: AlterScramCredentials,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

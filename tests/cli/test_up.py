@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,8 +186,9 @@ def test_ports_of_another_cluster_are_not_taken_for_ones_own(cluster: RunningClu
     error = ottla("up", "--data", str(tmp_path), "--base-port", str(first), check=False)
     assert "is in use by another program" in error
     assert list(tmp_path.iterdir()) == []
-    assert brokers_seen_by(first, "another-cluster") == set()
-    assert brokers_seen_by(first, known_layout(cluster.directory).cluster_id) == {1, 2, 3}
+    layout = known_layout(cluster.directory)
+    assert brokers_seen_by(replace(layout, cluster_id="another-cluster"), layout.brokers[0]) == set()
+    assert brokers_seen_by(layout, layout.brokers[0]) == {1, 2, 3}
 
 
 def test_a_start_that_fails_leaves_a_new_folder_empty(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
             values=[r.QuotaValue(key="producer_byte_rate", value=5.0)],
         ),
         r.FeatureLevelRecord(feature="group.version", level=0),
+        r.ScramCredentialRecord(name="ann", mechanism=1, salt=b"s", sealed_keys=b"k", iterations=4096),
         t.TransactionRecord(transactional_id="x", producer_id=7, number=1, phase=Phase.ONGOING),
         t.TransactionWriterRecord(
             transactional_id="x",

@@ -1,0 +1,68 @@
+"""How the peers of each listener log in, from a broker's configuration and the users whom the quorum knows."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+
+from ...protocol.cluster_image import ImageDelta, ScramKey, SealedCredential
+from ...protocol.node_secrets import Secrets
+from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
+from ..configuration.sasl import VERIFY_BY_SCRAM, MechanismConfig, SaslConfig
+from ..runtime.clocks import monotonic_ms
+from ..security.peer_session import PeerSession
+from ..security.sasl.login import Mechanism
+from ..security.sasl.plain import PLAIN, ListedUsers, PlainMechanism
+from ..security.sasl.scram import ScramCredentials, ScramLogins
+from ..security.sasl.scram_passwords import ScramPasswords
+from ..security.sealing import Sealer
+from ..server.authentication import AuthenticationSettings
+from ..server.authentications import Authentications
+
+_NODE_KEY_LABEL = b"unknown users\0"
+
+
+class Logins:
+    """The mechanisms of all listeners, and what ends with a credential."""
+
+    def __init__(self, secrets: Secrets, users: Callable[[], Mapping[ScramKey, SealedCredential]]) -> None:
+        """`secrets`: of the cluster. `users`: as the image has them now."""
+        self.sealer = Sealer(secrets.accepted)
+        self._credentials = ScramCredentials(self.sealer, users)
+        self._passwords = ScramPasswords(self._credentials, lambda: monotonic_ms() / 1000)
+        self._unknown_users_key = hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256)
+
+    def settings(self, config: SaslConfig) -> AuthenticationSettings:
+        """For one listener."""
+        mechanisms = [self._mechanism(each) for each in config.mechanisms]
+        return AuthenticationSettings(
+            {mechanism.name: mechanism for mechanism in mechanisms},
+            {each.name: each.reauthentication_max_ms for each in config.mechanisms},
+            config.failure_delay_ms,
+            config.timeout_ms,
+            config.request_max_bytes,
+        )
+
+    def _mechanism(self, config: MechanismConfig) -> Mechanism:
+        if config.name in SCRAM_MECHANISMS:
+            return ScramLogins(SCRAM_MECHANISMS[config.name], self._credentials, self._unknown_users_key)
+        if config.verify == VERIFY_BY_SCRAM:
+            return PlainMechanism(self._passwords.check)
+        assert config.module is not None, "the configuration has been checked"
+        return PlainMechanism(ListedUsers(config.module).check)
+
+
+def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> None:
+    """Close the connections of users whose credential was changed or deleted, once they are answered."""
+    changed = {
+        (name, SCRAM_MECHANISMS_BY_CODE[mechanism].name) for name, mechanism in delta.scram_credentials
+    }
+    users = {name for name, _ in changed}
+
+    def concerns(session: PeerSession) -> bool:
+        by_password = session.mechanism == PLAIN and session.principal.name in users
+        return by_password or (session.principal.name, session.mechanism) in changed
+
+    if changed:
+        authentications.end(concerns, "the credential of its user was changed or deleted")

@@ -1,0 +1,131 @@
+"""How peers of each listener log in, from Kafka's keys.
+
+Of each key the most exact form counts: `listener.name.NAME.MECHANISM.KEY`, then `listener.name.NAME.KEY`, then `KEY`,
+with the listener and the mechanism in lower case. JAAS texts have to name the listener and the mechanism, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...protocol.config_keys import NODE_KEYS, ConfigError
+from ...protocol.scram import SCRAM_MECHANISMS
+from ..security.sasl import plain, scram
+from ..security.sasl.jaas import JaasMalformed, LoginModule, parse_jaas
+
+MECHANISMS: Final = (plain.PLAIN, *SCRAM_MECHANISMS)
+VERIFY_BY_LIST, VERIFY_BY_SCRAM = "jaas", "scram"
+_JAAS = "sasl.jaas.config"
+_OPTIONS_OF_SCRAM = frozenset({"username", "password"})
+_MODULES: Final = {plain.PLAIN: plain.MODULE} | dict.fromkeys(SCRAM_MECHANISMS, scram.MODULE)
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismConfig:
+    """A mechanism that a listener offers."""
+
+    name: str
+    reauthentication_max_ms: int
+    module: LoginModule | None = field(default=None, repr=False)
+    """Its JAAS entry; SCRAM needs none."""
+    verify: str = VERIFY_BY_LIST
+    """Where PLAIN finds passwords: in that entry, or among the users whom the quorum knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslConfig:
+    """How the peers of one listener log in."""
+
+    mechanisms: tuple[MechanismConfig, ...]
+    failure_delay_ms: int
+    timeout_ms: int
+    request_max_bytes: int
+
+
+def sasl_config(properties: Mapping[str, str], listener: str) -> SaslConfig:
+    """The logins of a listener whose security protocol has SASL. Raises ConfigError."""
+    return _Listener(properties, listener).config()
+
+
+class _Listener:
+    """The keys of one listener."""
+
+    def __init__(self, properties: Mapping[str, str], name: str) -> None:
+        self._properties = properties
+        self._name = name
+        self._prefix = f"listener.name.{name.lower()}."
+
+    def config(self) -> SaslConfig:
+        key, text = self._find("sasl.enabled.mechanisms")
+        names = [each.strip() for each in text.split(",") if each.strip()]
+        if not names:
+            raise ConfigError(
+                f"sasl.enabled.mechanisms is missing: the listener {self._name} asks for a login; there are "
+                f"{', '.join(MECHANISMS)}"
+            )
+        unknown = [name for name in names if name not in MECHANISMS]
+        if unknown:
+            raise ConfigError(f"{key}: {unknown[0]!r} is not supported; there are {', '.join(MECHANISMS)}")
+        if len(set(names)) < len(names):
+            raise ConfigError(f"{key}: {text!r} names a mechanism twice")
+        return SaslConfig(
+            tuple(self._mechanism(name) for name in names),
+            failure_delay_ms=self._number("connection.failed.authentication.delay.ms"),
+            timeout_ms=self._number("connection.authentication.timeout.ms"),
+            request_max_bytes=self._number("sasl.server.max.receive.size"),
+        )
+
+    def _mechanism(self, name: str) -> MechanismConfig:
+        module = self._module(name)
+        key, verify = self._find("sasl.plain.verify", name)
+        verify = verify or VERIFY_BY_LIST
+        if verify not in (VERIFY_BY_LIST, VERIFY_BY_SCRAM):
+            raise ConfigError(f"{key} is {verify!r}: allowed are {VERIFY_BY_LIST}, {VERIFY_BY_SCRAM}")
+        if name == plain.PLAIN and verify == VERIFY_BY_LIST and module is None:
+            raise ConfigError(
+                f"{self._prefix}plain.sasl.jaas.config is missing: it lists the users of PLAIN; or set "
+                f"sasl.plain.verify={VERIFY_BY_SCRAM}, which asks the users whom the quorum knows"
+            )
+        return MechanismConfig(name, self._number("connections.max.reauth.ms", name), module, verify)
+
+    def _module(self, mechanism: str) -> LoginModule | None:
+        """The JAAS entry of a mechanism, None without one. Raises ConfigError, which shows no value."""
+        key = f"{self._prefix}{mechanism.lower()}.{_JAAS}"
+        text = self._properties.get(key, "").strip()
+        if not text:
+            return None
+        try:
+            modules = parse_jaas(text)
+        except JaasMalformed as error:
+            raise ConfigError(f"{key}: {error}") from None
+        if len(modules) > 1:
+            raise ConfigError(f"{key} has {len(modules)} login modules, allowed is one")
+        (module,) = modules
+        if module.class_name != _MODULES[mechanism]:
+            raise ConfigError(f"{key} names {module.class_name}: {mechanism} takes {_MODULES[mechanism]}")
+        for option in module.options:
+            known = option in _OPTIONS_OF_SCRAM or (mechanism == plain.PLAIN and option.startswith("user_"))
+            if not known:
+                raise ConfigError(f"{key} has the option {option!r}, which {module.name} does not have")
+        return module
+
+    def _number(self, key: str, mechanism: str | None = None) -> int:
+        found, text = self._find(key, mechanism)
+        try:
+            value = NODE_KEYS[key].parse(text or NODE_KEYS[key].default or "")
+        except ConfigError as error:
+            raise ConfigError(f"{found}: {error}") from None
+        assert isinstance(value, int), f"{key} is no whole number by its type"
+        return value
+
+    def _find(self, key: str, mechanism: str | None = None) -> tuple[str, str]:
+        """The form of the key that counts, and its value; empty if it is not given."""
+        forms = [self._prefix + key, key]
+        if mechanism is not None:
+            forms.insert(0, f"{self._prefix}{mechanism.lower()}.{key}")
+        for form in forms:
+            if text := self._properties.get(form, "").strip():
+                return form, text
+        return key, ""

@@ -1,0 +1,44 @@
+"""SaslHandshake (0-1) and SaslAuthenticate (0-2) of peers that have logged in, or need not (KIP-43, KIP-368).
+
+First logins are no business of handlers: `server.authentication` reads their frames. What comes here is a handshake by
+which a client authenticates itself anew, or a message that is out of place.
+"""
+
+from __future__ import annotations
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from ..server.authentications import Authentications
+from ..server.handler import ClientRequest, handles
+
+
+class SaslHandlers:
+    """Lets clients renew their logins."""
+
+    def __init__(self, authentications: Authentications) -> None:
+        self._authentications = authentications
+
+    @handles(SaslHandshakeRequest, 0, 1)
+    def handshake(
+        self, request: ClientRequest, message: SaslHandshakeRequest
+    ) -> SaslHandshakeResponse | None:
+        """Begin to authenticate anew; ILLEGAL_SASL_STATE without SASL, or sooner than a second after the last."""
+        authentication = self._authentications.of(request.connection)
+        if authentication is not None and authentication.renew(request, message):
+            return None
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+    @handles(SaslAuthenticateRequest, 0, 2)
+    def authenticate(
+        self, request: ClientRequest, message: SaslAuthenticateRequest
+    ) -> SaslAuthenticateResponse:
+        """No handshake came before it."""
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate request received after successful authentication",
+        )

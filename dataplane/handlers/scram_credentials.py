@@ -1,0 +1,150 @@
+"""DescribeUserScramCredentials (0) and AlterUserScramCredentials (0): users and their passwords (KIP-554).
+
+A broker turns what a client hashed into the two keys that logins need, seals them and passes on only that: what is
+worth as much as a password never enters the quorum's log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from ...protocol.cluster_image import ScramKey
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import refusal
+from ...protocol.messages.scram_credentials import (
+    AlteredUser,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    CredentialInfo,
+    CredentialUpsertion,
+    DescribedUser,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from ...protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
+from ...protocol.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
+from ..quorum.access import Quorum
+from ..runtime.time_slices import pieces
+from ..security.sasl.scram import sealed_credential
+from ..security.sealing import Sealer
+from ..server.handler import ClientRequest, handles
+
+# So that one entry of the quorum's log does not hold it up for long.
+_CHANGES_PER_COMMAND = 250
+
+
+def _alter_error(
+    message: AlterUserScramCredentialsRequest, error: KafkaError
+) -> AlterUserScramCredentialsResponse:
+    return AlterUserScramCredentialsResponse(
+        results=[_altered(name, error) for name in sorted({*_names(message)})]
+    )
+
+
+def _altered(name: str, error: KafkaError | None) -> AlteredUser:
+    if error is None:
+        return AlteredUser(user=name, error_message=None)
+    return AlteredUser(user=name, error_code=error.code, error_message=error.message)
+
+
+def _names(message: AlterUserScramCredentialsRequest) -> list[str]:
+    return [entry.name for entry in message.deletions] + [entry.name for entry in message.upsertions]
+
+
+class ScramCredentialHandlers:
+    """Shows who can log in by SCRAM, and passes changes to the quorum."""
+
+    def __init__(self, quorum: Quorum, sealer: Sealer) -> None:
+        self._quorum = quorum
+        self._sealer = sealer
+
+    @handles(DescribeUserScramCredentialsRequest, 0, 0)
+    def describe(
+        self, request: ClientRequest, message: DescribeUserScramCredentialsRequest
+    ) -> DescribeUserScramCredentialsResponse:
+        """Mechanisms and iterations of the users named, of all without names."""
+        infos: defaultdict[str, list[CredentialInfo]] = defaultdict(list)
+        for (name, mechanism), credential in sorted(
+            self._quorum.image.scram_credentials.items(), key=lambda item: item[0]
+        ):
+            infos[name].append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
+        asked = Counter(user.name for user in message.users or ())
+        results = [_described(name, infos.get(name, []), times=asked[name]) for name in asked or infos]
+        return DescribeUserScramCredentialsResponse(error_message="", results=results)
+
+    @handles(AlterUserScramCredentialsRequest, 0, 0, on_error=_alter_error)
+    async def alter(
+        self, request: ClientRequest, message: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        """Set and delete passwords: one change for each user, as Kafka has it."""
+        times = Counter(_names(message))
+        failures = {
+            name: KafkaError(
+                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+            )
+            for name, count in times.items()
+            if count > 1
+        }
+        changes: list[ScramCredentialChange] = [
+            ScramCredentialChange(name=entry.name, mechanism=entry.mechanism)
+            for entry in message.deletions
+            if entry.name not in failures
+        ]
+        for entry in message.upsertions:
+            if entry.name in failures:
+                continue
+            try:
+                changes.append(self._sealed(entry))
+            except KafkaError as error:
+                failures[entry.name] = error
+        failures.update(await self._submit(changes))
+        return AlterUserScramCredentialsResponse(
+            results=[_altered(name, failures.get(name)) for name in sorted(times)]
+        )
+
+    async def _submit(self, changes: Iterable[ScramCredentialChange]) -> list[tuple[str, KafkaError]]:
+        """The changes that failed, with the names of their users."""
+        failed: list[tuple[str, KafkaError]] = []
+        for some in pieces(list(changes), _CHANGES_PER_COMMAND):
+            outcome = await self._quorum.submit(AlterScramCredentials(changes=list(some)))
+            for change, result in zip(some, outcome.changes, strict=True):
+                error = refusal(result)
+                if error is not None:
+                    failed.append((change.name, error))
+        return failed
+
+    def _sealed(self, entry: CredentialUpsertion) -> ScramCredentialChange:
+        """The change that sets a credential; the quorum checks it. Raises KafkaError where nothing can be derived."""
+        mechanism = SCRAM_MECHANISMS_BY_CODE.get(entry.mechanism)
+        if mechanism is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        if not entry.salted_password:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty")
+        key: ScramKey = (entry.name, entry.mechanism)
+        credential = ScramCredential.of_salted_password(
+            mechanism, bytes(entry.salted_password), bytes(entry.salt), entry.iterations
+        )
+        sealed = sealed_credential(self._sealer, key, credential)
+        return ScramCredentialChange(
+            name=entry.name,
+            mechanism=entry.mechanism,
+            salt=sealed.salt,
+            sealed_keys=sealed.sealed_keys,
+            iterations=sealed.iterations,
+        )
+
+
+def _described(name: str, infos: list[CredentialInfo], times: int) -> DescribedUser:
+    if times > 1:
+        error = KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+        )
+    elif not infos:
+        error = KafkaError(
+            ErrorCode.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
+        )
+    else:
+        return DescribedUser(user=name, error_message="", credential_infos=infos)
+    return DescribedUser(user=name, error_code=error.code, error_message=error.message)

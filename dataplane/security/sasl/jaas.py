@@ -1,0 +1,122 @@
+"""JAAS configurations, the text in which Kafka's `sasl.jaas.config` names login modules and their options.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="secret";
+
+Only modules that are known here are accepted, and only their options: an unknown one would be a wish that is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+TEXT_CHARACTERS_MAX: Final = 1024 * 1024
+
+
+class JaasMalformed(ValueError):
+    """The text is no JAAS configuration. The message tells where, and shows no value: it may be a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """One entry: the class of a login module, with its options."""
+
+    class_name: str
+    flag: str
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The class without its package."""
+        return self.class_name.rpartition(".")[2]
+
+
+def parse_jaas(text: str) -> list[LoginModule]:
+    """The entries of a configuration. Raises JaasMalformed."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise JaasMalformed(f"it has {len(text)} characters, allowed are {TEXT_CHARACTERS_MAX}")
+    tokens = _Tokens(text)
+    modules: list[LoginModule] = []
+    while not tokens.at_end():
+        modules.append(_module(tokens))
+    if not modules:
+        raise JaasMalformed("it names no login module")
+    return modules
+
+
+def _module(tokens: _Tokens) -> LoginModule:
+    class_name = tokens.word("the class of a login module")
+    flag = tokens.word("a control flag").lower()
+    if flag not in FLAGS:
+        raise JaasMalformed(f"{class_name} is followed by no control flag; there are {', '.join(FLAGS)}")
+    options: dict[str, str] = {}
+    while not tokens.take(";"):
+        option = tokens.word(f"an option of {class_name} or ';'")
+        if not tokens.take("="):
+            raise JaasMalformed(f"option {option!r} of {class_name} has no '='")
+        if option in options:
+            raise JaasMalformed(f"option {option!r} of {class_name} stands twice")
+        options[option] = tokens.value(f"the value of option {option!r}")
+    return LoginModule(class_name, flag, options)
+
+
+class _Tokens:
+    """The text, read from its start."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def at_end(self) -> bool:
+        self._skip_blank()
+        return self._at >= len(self._text)
+
+    def take(self, symbol: str) -> bool:
+        """Whether `symbol` came next; it is read then."""
+        self._skip_blank()
+        found = self._text.startswith(symbol, self._at)
+        if found:
+            self._at += len(symbol)
+        return found
+
+    def word(self, expected: str) -> str:
+        """Letters, digits and `_ . - $` up to anything else."""
+        self._skip_blank()
+        start = self._at
+        while self._at < len(self._text) and (
+            self._text[self._at].isalnum() or self._text[self._at] in "_.-$"
+        ):
+            self._at += 1
+        if start == self._at:
+            raise self._missing(expected)
+        return self._text[start : self._at]
+
+    def value(self, expected: str) -> str:
+        """A word, or anything between double quotes, in which `\\` makes the next character plain."""
+        if not self.take('"'):
+            return self.word(expected)
+        characters: list[str] = []
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            self._at += 1
+            if character == '"':
+                return "".join(characters)
+            if character == "\\" and self._at < len(self._text):
+                character = _ESCAPES.get(self._text[self._at], self._text[self._at])
+                self._at += 1
+            characters.append(character)
+        raise JaasMalformed(f"{expected} begins with a quote that never ends")
+
+    def _skip_blank(self) -> None:
+        while self._at < len(self._text) and self._text[self._at].isspace():
+            self._at += 1
+
+    def _missing(self, expected: str) -> JaasMalformed:
+        line = self._text.count("\n", 0, self._at) + 1
+        column = self._at - (self._text.rfind("\n", 0, self._at) + 1) + 1
+        return JaasMalformed(f"line {line}, column {column}: {expected} is missing")
+
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}

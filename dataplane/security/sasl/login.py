@@ -1,0 +1,45 @@
+"""What every SASL mechanism of a broker offers: attempts to log in, each a short exchange of messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class LoginRefused(Exception):
+    """An attempt failed. The text is for the broker's log; clients are told nothing but that it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """Who logged in. `expires_at_ms`: until when the credential holds, on the wall clock; None for ever."""
+
+    user: str
+    expires_at_ms: int | None = None
+    by_token: bool = False
+
+
+class Login(Protocol):
+    """One attempt."""
+
+    @property
+    def claimed(self) -> str:
+        """The user that the client claims to be, as far as it is known; for the log."""
+
+    @property
+    def outcome(self) -> LoggedIn | None:
+        """Set once the last message has been answered."""
+
+    async def receive(self, message: bytes) -> bytes:
+        """The answer to the client's next message. Raises LoginRefused."""
+
+
+class Mechanism(Protocol):
+    """A way to log in that a listener offers."""
+
+    @property
+    def name(self) -> str:
+        """As clients name it."""
+
+    def begin(self) -> Login:
+        """A new attempt."""

@@ -1,0 +1,79 @@
+"""Passwords in the clear (PLAIN) checked against what the quorum keeps for SCRAM, so that no file has passwords.
+
+Such a check hashes the password some thousand times, so it runs in a thread. What was right is remembered for a while,
+as a digest under a key of this process, and only as long as the credential is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final
+
+from ....protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from .login import LoginRefused
+from .scram import ScramCredentials
+
+REMEMBERED_S: Final = 300.0
+WAITING_MAX: Final = 64
+"""So many logins may wait for a thread; the next one is refused, as clients try again."""
+_REMEMBERED_MAX: Final = 10_000
+
+
+class ScramPasswords:
+    """Checks the passwords of users who have a SCRAM credential of either kind."""
+
+    def __init__(self, credentials: ScramCredentials, now_s: Callable[[], float]) -> None:
+        self._credentials = credentials
+        self._now_s = now_s
+        self._key = os.urandom(32)
+        self._right: dict[bytes, float] = {}
+        self._waiting = 0
+        # One at a time: a storm of logins takes one core and no more.
+        self._turn = asyncio.Lock()
+
+    async def check(self, user: str, password: str) -> bool:
+        """Whether a user has this password. Raises LoginRefused if too many wait to be checked."""
+        for mechanism in SCRAM_MECHANISMS.values():
+            credential = self._credentials.find(mechanism, user)
+            if credential is not None:
+                return await self._matches(mechanism, credential, user, password)
+        return False
+
+    async def _matches(
+        self, mechanism: ScramMechanism, credential: ScramCredential, user: str, password: str
+    ) -> bool:
+        digest = self._digest(credential, user, password)
+        if self._right.get(digest, 0.0) > self._now_s():
+            return True
+        if self._waiting >= WAITING_MAX:
+            raise LoginRefused(f"{WAITING_MAX} passwords are waiting to be checked")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                same = await asyncio.to_thread(_is_of, mechanism, credential, password)
+        finally:
+            self._waiting -= 1
+        if same:
+            self._remember(digest)
+        return same
+
+    def _digest(self, credential: ScramCredential, user: str, password: str) -> bytes:
+        parts = (user.encode(), password.encode(), credential.stored_key)
+        told = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hmac.digest(self._key, told, sha256)
+
+    def _remember(self, digest: bytes) -> None:
+        now = self._now_s()
+        if len(self._right) >= _REMEMBERED_MAX:
+            self._right = {each: until for each, until in self._right.items() if until > now}
+        if len(self._right) < _REMEMBERED_MAX:
+            self._right[digest] = now + REMEMBERED_S
+
+
+def _is_of(mechanism: ScramMechanism, credential: ScramCredential, password: str) -> bool:
+    made = ScramCredential.of_password(mechanism, password, credential.salt, credential.iterations)
+    return hmac.compare_digest(made.stored_key, credential.stored_key)

@@ -1,0 +1,365 @@
+"""What a connection to a SASL listener passes through before its requests count (KIP-43, KIP-152, KIP-368).
+
+Frames of such a connection come here until its peer has logged in, then to the router; they come back here when the
+peer authenticates itself anew, and when its session has expired. So requests of the others pay nothing for it.
+
+Until then only ApiVersions, SaslHandshake, SaslAuthenticate and AuthenticateNode are read. Whatever else comes closes
+the connection unread: its layout is a stranger's word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any, Final, TypeVar
+
+from ...protocol.codec import MalformedMessage, decode
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.messages.headers import decode_client_id
+from ...protocol.messages.node_authentication import AuthenticateNodeRequest
+from ...protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from ...protocol.schema import Request as RequestMessage
+from ..security.principal import USER, Principal
+from ..security.sasl.login import LoggedIn, Login, LoginRefused, Mechanism
+from .connection import ClientConnection, ConnectionLimits
+from .handler import ClientRequest
+
+logger = logging.getLogger(__name__)
+
+_KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+_SIZE = struct.Struct(">i")
+_HANDSHAKE = SaslHandshakeRequest.api_key
+_AUTHENTICATE = SaslAuthenticateRequest.api_key
+_API_VERSIONS = ApiVersionsRequest.api_key
+_NODE = AuthenticateNodeRequest.api_key
+_RequestT = TypeVar("_RequestT", bound=RequestMessage[Any])
+
+REAUTHENTICATION_APART_S: Final = 1.0
+"""A client may not authenticate itself anew sooner than this."""
+_UNTIL_CLOSED_MS = 3_600_000
+BARE_KEY: Final = -1
+"""The API key of a message of a mechanism that comes without a header."""
+
+
+class _State(Enum):
+    INITIAL = auto()
+    VERSIONS_TOLD = auto()
+    TOKENS = auto()
+    BARE_TOKENS = auto()
+    COMPLETE = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True)
+class AuthenticationCounts:
+    """How logins went, for metrics, since the start."""
+
+    successes: int = 0
+    failures: int = 0
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationSettings:
+    """How a listener authenticates its peers."""
+
+    mechanisms: Mapping[str, Mechanism]
+    reauthentication_max_ms: Mapping[str, int] = field(default_factory=dict)
+    """By mechanism: after so long a client has to authenticate itself anew (connections.max.reauth.ms); 0: never."""
+    failure_delay_ms: int = 100
+    """How long a connection that failed is kept before it is closed."""
+    timeout_ms: int = 10_000
+    """How long a client may take to log in."""
+    request_max_bytes: int = 524_288
+    """How much a client may send at once before it has logged in (sasl.server.max.receive.size)."""
+    counts: AuthenticationCounts = field(default_factory=AuthenticationCounts)
+
+
+Dispatch = Callable[[ClientConnection, memoryview], None]
+TellVersions = Callable[[ClientRequest, ApiVersionsRequest], ApiVersionsResponse]
+
+
+class ConnectionAuthentication:
+    """The logins of one connection: its first, and those that renew it."""
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        settings: AuthenticationSettings,
+        client_limits: ConnectionLimits,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], float],
+        dispatch: Dispatch,
+        tell_versions: TellVersions,
+        on_outcome: Callable[[ClientConnection, bool], None],
+    ) -> None:
+        """`client_limits` hold for who has logged in, and `dispatch` gets their frames. `now_ms`: the wall clock.
+        `on_outcome` hears of each login whether it succeeded."""
+        self._connection = connection
+        self._settings = settings
+        self._loop = loop
+        self._now_ms = now_ms
+        self._dispatch = dispatch
+        self._answer_versions = tell_versions
+        self._on_outcome = on_outcome
+        self._state = _State.INITIAL
+        self._mechanism = ""
+        self._login: Login | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._logged_in_at: float | None = None
+        self._client_limits = client_limits
+        self._deadline = loop.call_later(settings.timeout_ms / 1000, self._too_late)
+        connection.call_on_close(self._closed)
+        self._ask()
+
+    def _ask(self) -> None:
+        """From now on frames come here, and small ones only: a bare message may be shorter than any request."""
+        limits = replace(
+            self._client_limits, request_max_bytes=self._settings.request_max_bytes, request_min_bytes=0
+        )
+        self._connection.serve(self._on_frame, limits)
+
+    # Frames of a peer that has not logged in, or has to do so again.
+
+    def _on_frame(self, connection: ClientConnection, frame: memoryview) -> None:
+        if self._state is _State.BARE_TOKENS:
+            self._take_bare_token(frame)
+            return
+        if len(frame) < _KEY_VERSION_CORRELATION.size:
+            self._close(f"a frame of {len(frame)} bytes")
+            return
+        api_key, version, _ = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        try:
+            if api_key == _HANDSHAKE and self._state in (_State.INITIAL, _State.VERSIONS_TOLD):
+                self._take_handshake(*self._read(SaslHandshakeRequest, frame, 1))
+            elif api_key == _AUTHENTICATE and self._state is _State.TOKENS:
+                self._take_token(*self._read(SaslAuthenticateRequest, frame, 2))
+            elif api_key == _API_VERSIONS and self._state is _State.INITIAL and self._logged_in_at is None:
+                self._tell_versions(frame, version)
+            elif api_key == _NODE and self._state in (_State.INITIAL, _State.VERSIONS_TOLD):
+                self._take_node_proof(frame)
+            elif api_key == _AUTHENTICATE:
+                self._refuse_out_of_turn(*self._read(SaslAuthenticateRequest, frame, 2))
+            else:
+                self._close(f"API key {api_key} before it has logged in")
+        except MalformedMessage as error:
+            self._close(f"API key {api_key} version {version} that cannot be read: {error}")
+
+    def _read(
+        self, request_class: type[_RequestT], frame: memoryview, last_version: int
+    ) -> tuple[ClientRequest, _RequestT]:
+        api_key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        if not 0 <= version <= last_version:
+            raise MalformedMessage(f"supported are versions 0 to {last_version}")
+        client_id, offset = decode_client_id(frame, api_key, version)
+        message = decode(request_class, bytes(frame), version, offset)
+        return self._expected(api_key, version, correlation_id, client_id), message
+
+    def _expected(
+        self, api_key: int, version: int, correlation_id: int, client_id: str | None = None
+    ) -> ClientRequest:
+        request = ClientRequest(
+            self._connection, api_key, version, correlation_id, client_id, self._loop.time()
+        )
+        self._connection.expect(request)
+        return request
+
+    def _tell_versions(self, frame: memoryview, version: int) -> None:
+        """The versions are told once; a client that asked in a version unknown here may ask again."""
+        last = ApiVersionsRequest.max_version
+        if version > last:
+            self._dispatch(self._connection, frame)  # answers in version 0
+            return
+        request, message = self._read(ApiVersionsRequest, frame, last)
+        response = self._answer_versions(request, message)
+        if response.error_code == ErrorCode.NONE:
+            self._state = _State.VERSIONS_TOLD
+        request.reply(response)
+
+    def _take_handshake(self, request: ClientRequest, message: SaslHandshakeRequest) -> None:
+        mechanisms = self._settings.mechanisms
+        response = SaslHandshakeResponse(mechanisms=sorted(mechanisms))
+        chosen = mechanisms.get(message.mechanism)
+        if chosen is None:
+            response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            self._fail(
+                f"the mechanism {message.mechanism[:64]!r}, offered are {', '.join(sorted(mechanisms))}"
+            )
+            request.reply(response)
+            return
+        self._mechanism = chosen.name
+        self._login = chosen.begin()
+        self._state = _State.TOKENS if request.api_version else _State.BARE_TOKENS
+        request.reply(response)
+
+    def _take_node_proof(self, frame: memoryview) -> None:
+        """Nodes need no mechanism: they prove that they hold the cluster secret, to the handler of that API."""
+        self._dispatch(self._connection, frame)
+        if not self._connection.closed and self._connection.session.node is not None:
+            self._settings.counts.successes += 1
+            self._state = _State.COMPLETE
+            self._deadline.cancel()
+            self._on_outcome(self._connection, True)
+            self._connection.serve(self._dispatch, self._client_limits)
+
+    def _refuse_out_of_turn(self, request: ClientRequest, _message: SaslAuthenticateRequest) -> None:
+        self._fail("a message of a mechanism before it has chosen one")
+        request.reply(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+
+    def _take_token(self, request: ClientRequest, message: SaslAuthenticateRequest) -> None:
+        self._run(request, bytes(message.auth_bytes))
+
+    def _take_bare_token(self, frame: memoryview) -> None:
+        request = self._expected(BARE_KEY, 0, 0)
+        request.timed_as = _AUTHENTICATE
+        self._run(request, bytes(frame))
+
+    def _run(self, request: ClientRequest, token: bytes) -> None:
+        self._connection.hold()
+        self._task = self._loop.create_task(self._advance(request, token))
+
+    async def _advance(self, request: ClientRequest, token: bytes) -> None:
+        login = self._login
+        assert login is not None, "a token before a handshake"
+        try:
+            answer = await login.receive(token)
+            outcome = self._checked(login.outcome)
+            lifetime_ms = self._lifetime_ms(outcome) if outcome is not None else 0
+        except LoginRefused as error:
+            self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism}: {error}")
+            self._tell_failure(request)
+            self._connection.go_on()
+            return
+        if outcome is not None:
+            self._complete(outcome, lifetime_ms)
+        self._tell(request, answer, lifetime_ms or 0)
+        self._connection.go_on()
+
+    def _checked(self, outcome: LoggedIn | None) -> LoggedIn | None:
+        """The outcome of a login; one that renews another is for the same user."""
+        before = self._connection.session
+        if outcome is None or self._logged_in_at is None:
+            return outcome
+        if (outcome.user, self._mechanism) != (before.principal.name, before.mechanism):
+            raise LoginRefused(f"it was {before.principal.name[:64]!r} by {before.mechanism} before")
+        return outcome
+
+    def _tell(self, request: ClientRequest, answer: bytes, lifetime_ms: int) -> None:
+        if request.api_key == BARE_KEY:
+            self._connection.answer(request, (_SIZE.pack(len(answer)) + answer,))
+            return
+        request.reply(SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms))
+
+    def _tell_failure(self, request: ClientRequest) -> None:
+        if request.api_key == BARE_KEY:
+            request.no_reply()
+            return
+        again = "re-" if self._logged_in_at is not None else ""
+        request.reply(
+            SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+                error_message=f"Authentication failed during {again}authentication due to invalid credentials "
+                f"with SASL mechanism {self._mechanism}",
+            )
+        )
+
+    # After a login.
+
+    def _lifetime_ms(self, outcome: LoggedIn) -> int | None:
+        """How long the login holds; None: for ever."""
+        bounds = []
+        if outcome.expires_at_ms is not None:
+            bounds.append(max(0, int(outcome.expires_at_ms - self._now_ms())))
+        longest_ms = self._settings.reauthentication_max_ms.get(self._mechanism, 0)
+        if longest_ms > 0:
+            bounds.append(longest_ms)
+        return min(bounds, default=None)
+
+    def _complete(self, outcome: LoggedIn, lifetime_ms: int | None) -> None:
+        now = self._loop.time()
+        self._settings.counts.successes += 1
+        self._on_outcome(self._connection, True)
+        self._deadline.cancel()
+        self._logged_in_at = now
+        self._login = None
+        self._state = _State.COMPLETE
+        expires_at = None if lifetime_ms is None else now + lifetime_ms / 1000
+        if expires_at is not None:
+            self._deadline = self._loop.call_at(expires_at, self._expire)
+        self._connection.session = replace(
+            self._connection.session,
+            principal=Principal(USER, outcome.user),
+            mechanism=self._mechanism,
+            expires_at=expires_at,
+            by_token=outcome.by_token,
+        )
+        if lifetime_ms == 0:
+            self._expire()  # also for what the client has sent along
+        else:
+            self._connection.serve(self._dispatch, self._client_limits)
+
+    def renew(self, request: ClientRequest, message: SaslHandshakeRequest) -> bool:
+        """Begin to authenticate the peer anew, by its handshake; False if it is not its time."""
+        since = self._logged_in_at
+        if since is None or self._loop.time() - since < REAUTHENTICATION_APART_S or request.api_version == 0:
+            return False
+        self._deadline.cancel()
+        self._deadline = self._loop.call_later(self._settings.timeout_ms / 1000, self._too_late)
+        self._state = _State.INITIAL
+        self._ask()
+        self._take_handshake(request, message)
+        return True
+
+    def _expire(self) -> None:
+        """From now on only a handshake is served: what else comes closes the connection."""
+        self._connection.serve(self._after_expiry, self._client_limits)
+
+    def _after_expiry(self, connection: ClientConnection, frame: memoryview) -> None:
+        session = connection.session
+        if _KEY_VERSION_CORRELATION.unpack_from(frame)[0] == _HANDSHAKE:
+            self._dispatch(connection, frame)
+            return
+        self._settings.counts.expired += 1
+        ago = self._loop.time() - (session.expires_at or 0.0)
+        logger.info(
+            "closing the connection of %s: the session of %s expired %.1f s ago, and its client did not "
+            "authenticate itself anew", connection, session.principal, ago,
+        )  # fmt: skip
+        connection.close()
+
+    # Ends.
+
+    def _too_late(self) -> None:
+        self._fail(f"no login within {self._settings.timeout_ms} ms", at_once=True)
+
+    def _fail(self, reason: str, *, at_once: bool = False) -> None:
+        """The peer is not served; its connection is closed a little later, so that trying often takes time."""
+        self._settings.counts.failures += 1
+        self._on_outcome(self._connection, False)
+        self._state = _State.ENDED
+        logger.info("refusing %s: %s", self._connection, reason)
+        if at_once:
+            self._connection.close()
+            return
+        self._connection.mute(_UNTIL_CLOSED_MS)
+        self._deadline.cancel()
+        self._deadline = self._loop.call_later(self._settings.failure_delay_ms / 1000, self._connection.close)
+
+    def _close(self, reason: str) -> None:
+        self._fail(f"it sends {reason}", at_once=True)
+
+    def _closed(self) -> None:
+        self._deadline.cancel()
+        if self._task is not None:
+            self._task.cancel()

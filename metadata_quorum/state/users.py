@@ -1,0 +1,52 @@
+"""Users who log in by SCRAM (KIP-554)."""
+
+from __future__ import annotations
+
+from ...protocol.cluster_image import SealedCredential, scram_credential_record
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.user_commands import (
+    AlteredCredential,
+    AlterScramCredentials,
+    AlterScramCredentialsResult,
+    ScramCredentialChange,
+)
+from ...protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_MECHANISMS_BY_CODE
+from .refusal import message_of
+from .workspace import Workspace
+
+
+def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> AlterScramCredentialsResult:
+    """Each credential on its own."""
+    results: list[AlteredCredential] = []
+    for change in command.changes:
+        result = AlteredCredential()
+        try:
+            _alter(work, change)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, message_of(error)
+        results.append(result)
+    return AlterScramCredentialsResult(changes=results)
+
+
+def _alter(work: Workspace, change: ScramCredentialChange) -> None:
+    key = (change.name, change.mechanism)
+    if not change.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in SCRAM_MECHANISMS_BY_CODE:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    credentials = work.image.scram_credentials
+    if change.sealed_keys:
+        if change.iterations > ITERATIONS_MAX:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        if change.iterations < ITERATIONS_MIN:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        work.emit(
+            scram_credential_record(key, SealedCredential(change.salt, change.sealed_keys, change.iterations))
+        )
+    elif key in credentials:
+        work.emit(scram_credential_record(key, None))
+    else:
+        raise KafkaError(
+            ErrorCode.RESOURCE_NOT_FOUND,
+            "Attempt to delete a user credential that does not exist",
+        )

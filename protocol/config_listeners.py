@@ -1,0 +1,45 @@
+"""Keys that are given for one listener, or for one of its mechanisms.
+
+`listener.name.NAME.KEY` is for the listener NAME, and `listener.name.NAME.MECHANISM.KEY` for one of the mechanisms by
+which clients log in there. Both stand there in lower case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from .config_key import ConfigKey
+from .config_sasl import KEYS_OF_MECHANISMS, MECHANISM_NAMES, ONLY_OF_MECHANISMS, SASL_KEYS_OF_LISTENERS
+from .config_tls import TLS_KEYS_OF_LISTENERS
+
+LISTENER_PREFIX: Final = "listener.name."
+
+_MECHANISM = "|".join(MECHANISM_NAMES)
+_FORM = re.compile(
+    rf"{re.escape(LISTENER_PREFIX)}(?P<listener>[^.]+)\.(?:(?P<mechanism>{_MECHANISM})\.)?(?P<key>.+)"
+)
+_OF_LISTENERS = TLS_KEYS_OF_LISTENERS | SASL_KEYS_OF_LISTENERS - ONLY_OF_MECHANISMS
+
+
+def key_of_listener(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None:
+    """The key that `listener.name...` names, under that name; None if there is none of that form."""
+    form = _FORM.fullmatch(name)
+    if form is None:
+        return None
+    allowed = KEYS_OF_MECHANISMS if form["mechanism"] else _OF_LISTENERS
+    return replace(keys[form["key"]], name=name) if form["key"] in allowed else None
+
+
+def listener_of(name: str) -> str | None:
+    """The listener, in lower case, that a key with the prefix is for; None for other keys."""
+    form = _FORM.fullmatch(name)
+    return form["listener"] if form is not None else None
+
+
+def without_prefix(name: str) -> str:
+    """The key itself."""
+    form = _FORM.fullmatch(name)
+    return form["key"] if form is not None else name

@@ -1,0 +1,46 @@
+"""Configuration keys of logins. Names, types and defaults are Apache Kafka's, or it says so here.
+
+Our own: `connection.authentication.timeout.ms`, `sasl.plain.verify` and `sasl.credential.change.closes.sessions`.
+`sasl.enabled.mechanisms` has no default: Kafka's is GSSAPI, which is not there yet.
+
+Each key of a listener may also be given for one listener, as `listener.name.NAME.KEY`, and some for one of its
+mechanisms, as `listener.name.NAME.MECHANISM.KEY`. Listeners and mechanisms stand there in lower case.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .config_key import INT_MAX, ConfigKey, ConfigType, Scope
+
+MECHANISM_NAMES: Final = ("plain", "scram-sha-256", "scram-sha-512")
+"""Of the mechanisms that are supported, as they stand in keys."""
+
+SASL_TABLE: Final = (
+    ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, None,
+              "Mechanisms by which clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.", Scope.BROKER),
+    ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, None,
+              "Login module and options of one mechanism of one listener; only with the prefix of both.",
+              Scope.BROKER),
+    ConfigKey("sasl.plain.verify", ConfigType.STRING, "jaas",
+              "Where PLAIN finds passwords: in sasl.jaas.config (jaas), or among the users of SCRAM (scram).",
+              Scope.BROKER, allowed=("jaas", "scram")),
+    ConfigKey("connections.max.reauth.ms", ConfigType.LONG, "0",
+              "After so long a client has to log in anew; 0: never.", Scope.BROKER, least=0, most=INT_MAX),
+    ConfigKey("connection.failed.authentication.delay.ms", ConfigType.INT, "100",
+              "How long a connection stays open after its login failed.", Scope.BROKER, least=0),
+    ConfigKey("connection.authentication.timeout.ms", ConfigType.INT, "10000",
+              "How long a client may take to log in.", Scope.BROKER, least=1),
+    ConfigKey("sasl.server.max.receive.size", ConfigType.INT, "524288",
+              "Largest message of a client that has not logged in.", Scope.BROKER, least=1024),
+    ConfigKey("sasl.credential.change.closes.sessions", ConfigType.BOOLEAN, "true",
+              "Whether the connections of a user are closed when the password is changed or deleted.",
+              Scope.BROKER),
+)  # fmt: skip
+SASL_KEYS_OF_LISTENERS: Final = frozenset(key.name for key in SASL_TABLE) - {
+    "sasl.credential.change.closes.sessions"
+}
+"""Keys that may be given for one listener."""
+KEYS_OF_MECHANISMS: Final = frozenset({"sasl.jaas.config", "sasl.plain.verify", "connections.max.reauth.ms"})
+"""Keys that may be given for one mechanism of one listener."""
+ONLY_OF_MECHANISMS: Final = frozenset({"sasl.jaas.config"})

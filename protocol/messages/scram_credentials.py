@@ -1,0 +1,96 @@
+"""DescribeUserScramCredentials (50), AlterUserScramCredentials (51): users and their passwords (KIP-554).
+
+Mechanisms are numbers here: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
+"""
+
+from __future__ import annotations
+
+from ..schema import Message, Request, array, bytes_, data, int8, int16, int32, request, response, string
+
+
+@data()
+class CredentialInfo(Message):
+    """One of the `credential_infos` of DescribedUser."""
+
+    mechanism: int = int8(about="Number of the mechanism.")
+    iterations: int = int32(about="How often the password was hashed.")
+
+
+@data()
+class DescribedUser(Message):
+    """One of the `results` of DescribeUserScramCredentialsResponse."""
+
+    user: str = string(about="Name of the user.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+    credential_infos: list[CredentialInfo] = array(CredentialInfo, about="Mechanisms that the user can use.")
+
+
+@response(50, "0", flexible="0+")
+class DescribeUserScramCredentialsResponse(Message):
+    """Answer to DescribeUserScramCredentialsRequest. It never has salts or keys."""
+
+    throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
+    error_code: int = int16(about="Error code about all users, 0 for success.")
+    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+    results: list[DescribedUser] = array(DescribedUser, about="Users.")
+
+
+@data()
+class NamedUser(Message):
+    """One of the `users` of DescribeUserScramCredentialsRequest."""
+
+    name: str = string(about="Name of the user.")
+
+
+@request(50, "0", flexible="0+", response=DescribeUserScramCredentialsResponse)
+class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsResponse]):
+    """Show which users can log in by SCRAM."""
+
+    users: list[NamedUser] | None = array(
+        NamedUser, nullable="0+", about="Users to show; null or empty for all."
+    )
+
+
+@data()
+class AlteredUser(Message):
+    """One of the `results` of AlterUserScramCredentialsResponse."""
+
+    user: str = string(about="Name of the user.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
+
+
+@response(51, "0", flexible="0+")
+class AlterUserScramCredentialsResponse(Message):
+    """Answer to AlterUserScramCredentialsRequest."""
+
+    throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
+    results: list[AlteredUser] = array(AlteredUser, about="How it went, one for each user.")
+
+
+@data()
+class CredentialDeletion(Message):
+    """One of the `deletions` of AlterUserScramCredentialsRequest."""
+
+    name: str = string(about="Name of the user.")
+    mechanism: int = int8(about="Number of the mechanism.")
+
+
+@data()
+class CredentialUpsertion(Message):
+    """One of the `upsertions` of AlterUserScramCredentialsRequest."""
+
+    name: str = string(about="Name of the user.")
+    mechanism: int = int8(about="Number of the mechanism.")
+    iterations: int = int32(about="How often the password was hashed.")
+    salt: bytes = bytes_(about="Random bytes that were hashed with the password.")
+    salted_password: bytes = bytes_(about="What both were hashed to.")
+
+
+@request(51, "0", flexible="0+", response=AlterUserScramCredentialsResponse)
+class AlterUserScramCredentialsRequest(Request[AlterUserScramCredentialsResponse]):
+    """Set or delete users' passwords."""
+
+    deletions: list[CredentialDeletion] = array(CredentialDeletion, about="Passwords to delete.")
+    upsertions: list[CredentialUpsertion] = array(CredentialUpsertion, about="Passwords to set.")

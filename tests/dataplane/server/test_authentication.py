@@ -1,0 +1,407 @@
+"""Logins over raw sockets: every message in every state, what a stranger may send, and sessions that end."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import pytest
+
+from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
+from ottla.dataplane.handlers.sasl import SaslHandlers
+from ottla.dataplane.runtime.clocks import wall_ms
+from ottla.dataplane.security.sasl.jaas import LoginModule
+from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, Mechanism
+from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
+from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
+from ottla.dataplane.security.sealing import Sealer
+from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
+from ottla.dataplane.server.authentication import AuthenticationSettings
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.headers import decode_response, request_pieces
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from ottla.protocol.node_proof import NONCE_BYTES, ClientProof
+from ottla.protocol.schema import Message, Request
+from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential
+from tests.dataplane.server.conftest import read_frame, until
+from tests.node_credentials import credentials
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+LISTENER = "SASL"
+SERVER_ID = 1
+GOOD, WRONG = b"\0ann\0secret", b"\0ann\0guess"
+USERS = ListedUsers(LoginModule("PlainLoginModule", "required", {"user_ann": "secret", "user_bob": "other"}))
+
+
+class Handlers:
+    """Two APIs: one that anybody may ask, and one that tells who asks."""
+
+    @handles(ApiVersionsRequest, 0, 5, on_unsupported=lambda _handler: ApiVersionsResponse(error_code=35))
+    def api_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
+        wrong = message.client_software_name == "?"
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST if wrong else ErrorCode.NONE)
+
+    @handles(DescribeClusterRequest, 0, 2)
+    def whoami(self, request: ClientRequest, message: DescribeClusterRequest) -> DescribeClusterResponse:
+        return DescribeClusterResponse(cluster_id=str(request.session.principal))
+
+
+class Expiring:
+    """A mechanism whose credentials hold for some time: the message is the user's name and the milliseconds."""
+
+    name = "EXPIRING"
+
+    def begin(self) -> ExpiringLogin:
+        return ExpiringLogin()
+
+
+class ExpiringLogin:
+    def __init__(self) -> None:
+        self.claimed = ""
+        self.outcome: LoggedIn | None = None
+
+    async def receive(self, message: bytes) -> bytes:
+        name, _, ms = message.decode().partition(":")
+        await asyncio.sleep(0)
+        if not ms:
+            raise LoginRefused("no time")
+        self.outcome = LoggedIn(name, wall_ms() + int(ms))
+        return b"until then"
+
+
+class Peer:
+    """A raw client of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, message: Request[ResponseT], version: int) -> None:
+        self.writer.writelines(bytes(piece) for piece in request_pieces(message, version, 7, "test"))
+
+    def send_bare(self, token: bytes) -> None:
+        self.writer.write(struct.pack(">i", len(token)) + token)
+
+    async def ask(self, message: Request[ResponseT], version: int) -> ResponseT:
+        self.send(message, version)
+        return decode_response(type(message), memoryview(await read_frame(self.reader)), version)[1]
+
+    async def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> SaslHandshakeResponse:
+        return await self.ask(SaslHandshakeRequest(mechanism=mechanism), version)
+
+    async def authenticate(self, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
+        return await self.ask(SaslAuthenticateRequest(auth_bytes=token), version)
+
+    async def log_in(self, mechanism: str = "PLAIN", token: bytes = GOOD) -> SaslAuthenticateResponse:
+        assert (await self.handshake(mechanism)).error_code == ErrorCode.NONE
+        return await self.authenticate(token)
+
+    async def who(self) -> str:
+        return (await self.ask(DescribeClusterRequest(), 0)).cluster_id
+
+    async def is_closed(self) -> bool:
+        """Whether nothing but the end comes, within some seconds."""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+        except ConnectionResetError:
+            return True  # it had not read all that was sent
+
+
+def scram(users: Mapping[str, str]) -> ScramLogins:
+    sealer = Sealer([b"cluster secret"])
+    sealed = {
+        (user, SCRAM_SHA_256.code): sealed_credential(
+            sealer,
+            (user, SCRAM_SHA_256.code),
+            ScramCredential.of_password(SCRAM_SHA_256, password, b"salt"),
+        )
+        for user, password in users.items()
+    }
+    return ScramLogins(SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), b"node key")
+
+
+@asynccontextmanager
+async def server(*, reauthentication_max_ms: int = 0, timeout_ms: int = 10_000) -> AsyncIterator[Server]:
+    mechanisms: list[Mechanism] = [PlainMechanism(USERS.check), scram({"ann": "secret"}), Expiring()]
+    table = HandlerTable(Handlers())
+    broker = Server(table)
+    table.add(SaslHandlers(broker.authentications))
+    table.add(AuthenticateNodeHandlers(credentials(SERVER_ID)))
+    broker.authentication = {
+        LISTENER: AuthenticationSettings(
+            {mechanism.name: mechanism for mechanism in mechanisms},
+            reauthentication_max_ms=dict.fromkeys(("PLAIN",), reauthentication_max_ms),
+            failure_delay_ms=20,
+            timeout_ms=timeout_ms,
+        )
+    }
+    broker.listen(LISTENER, "127.0.0.1", 0)
+    broker.listen("OPEN", "127.0.0.1", 0)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+async def connect(broker: Server, listener: str = LISTENER) -> Peer:
+    port = next(each.port for each in broker.listeners if each.name == listener)
+    return Peer(*await asyncio.open_connection("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("asks_versions", [False, True])
+async def test_a_login_gives_the_connection_its_principal(asks_versions: bool) -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        if asks_versions:
+            assert (await peer.ask(ApiVersionsRequest(), 3)).error_code == ErrorCode.NONE
+        response = await peer.log_in()
+        assert (response.error_code, response.session_lifetime_ms) == (ErrorCode.NONE, 0)
+        assert await peer.who() == "User:ann"
+        assert broker.authentication[LISTENER].counts.successes == 1
+
+
+async def test_scram_logs_in_by_two_messages() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        client = ScramClient(SCRAM_SHA_256, "ann", "secret", "nonce")
+        challenge = await peer.log_in("SCRAM-SHA-256", client.first())
+        final = await peer.authenticate(client.final(challenge.auth_bytes))
+        client.check(final.auth_bytes)
+        assert await peer.who() == "User:ann"
+
+
+async def test_after_a_handshake_of_version_0_messages_are_bare() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        assert (await peer.handshake(version=0)).error_code == ErrorCode.NONE
+        peer.send_bare(GOOD)
+        assert await read_frame(peer.reader) == b""
+        assert await peer.who() == "User:ann"
+        failing = await connect(broker)
+        await failing.handshake(version=0)
+        failing.send_bare(b"")
+        assert await failing.is_closed()
+
+
+async def test_a_failed_login_is_told_without_a_reason_and_the_connection_closed() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        response = await peer.log_in(token=WRONG)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert response.error_message == (
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
+        )
+        peer.send(DescribeClusterRequest(), 0)
+        assert await peer.is_closed()
+        assert broker.authentication[LISTENER].counts.failures == 1
+
+
+async def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        response = await peer.handshake("GSSAPI")
+        assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert response.mechanisms == ["EXPIRING", "PLAIN", "SCRAM-SHA-256"]
+        assert await peer.is_closed()
+
+
+async def test_versions_are_told_once_and_again_only_after_a_refusal() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        assert (await peer.ask(ApiVersionsRequest(client_software_name="?"), 3)).error_code == 42
+        assert (await peer.ask(ApiVersionsRequest(), 3)).error_code == ErrorCode.NONE
+        peer.send(ApiVersionsRequest(), 3)
+        assert await peer.is_closed()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        DescribeClusterRequest(),
+        SaslAuthenticateRequest(auth_bytes=GOOD),
+    ],
+)
+async def test_nothing_is_served_before_a_login(first: Request[Message]) -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        peer.send(first, 0)
+        if isinstance(first, SaslAuthenticateRequest):
+            refused = decode_response(type(first), memoryview(await read_frame(peer.reader)), 0)[1]
+            assert refused.error_code == ErrorCode.ILLEGAL_SASL_STATE  # type: ignore[attr-defined]
+        assert await peer.is_closed()
+
+
+async def test_a_request_behind_the_handshake_closes_the_connection_unserved() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        await peer.handshake()
+        peer.send(DescribeClusterRequest(), 0)
+        assert await peer.is_closed()
+
+
+async def test_requests_sent_along_with_the_last_message_are_served_after_it() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        await peer.handshake("EXPIRING")
+        peer.send(SaslAuthenticateRequest(auth_bytes=b"eve:60000"), 2)
+        peer.send(DescribeClusterRequest(), 0)
+        answer = decode_response(SaslAuthenticateRequest, memoryview(await read_frame(peer.reader)), 2)[1]
+        assert 59_000 < answer.session_lifetime_ms <= 60_000
+        told = decode_response(DescribeClusterRequest, memoryview(await read_frame(peer.reader)), 0)[1]
+        assert told.cluster_id == "User:eve"
+
+
+async def test_who_does_not_log_in_in_time_is_closed() -> None:
+    async with server(timeout_ms=50) as broker:
+        peer = await connect(broker)
+        assert await peer.is_closed()
+        await until(lambda: not broker.connections)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"x", b"\0\x11\0\1\0\0\0\7\xff", b"\0\x11\0\x63\0\0\0\7\0\0", bytes(600)]
+)
+async def test_garbage_of_a_stranger_closes_its_connection(garbage: bytes) -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        peer.send_bare(garbage)
+        assert await peer.is_closed()
+
+
+async def test_a_stranger_may_not_send_much() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        peer.writer.write(struct.pack(">i", 600_000))
+        assert await peer.is_closed()
+
+
+async def test_a_client_renews_its_login_and_stays_who_it_is() -> None:
+    async with server(reauthentication_max_ms=60_000) as broker:
+        peer = await connect(broker)
+        assert (await peer.log_in()).session_lifetime_ms == 60_000
+        (connection,) = broker.connections
+        before = connection.session
+        assert (await peer.handshake()).error_code == ErrorCode.ILLEGAL_SASL_STATE, (
+            "sooner than a second after"
+        )
+        assert await peer.who() == "User:ann"
+        await asyncio.sleep(1.05)
+        assert (await peer.log_in()).error_code == ErrorCode.NONE
+        assert connection.session is not before
+        assert await peer.who() == "User:ann"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token"), [("PLAIN", b"\0bob\0other"), ("EXPIRING", b"ann:60000"), ("PLAIN", WRONG)]
+)
+async def test_a_renewal_by_another_user_or_mechanism_or_password_ends_the_connection(
+    mechanism: str, token: bytes
+) -> None:
+    async with server(reauthentication_max_ms=60_000) as broker:
+        peer = await connect(broker)
+        await peer.log_in()
+        await asyncio.sleep(1.05)
+        response = await peer.log_in(mechanism, token)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert "during re-authentication" in (response.error_message or "")
+        assert await peer.is_closed()
+
+
+async def test_nothing_but_the_renewal_comes_between_its_messages() -> None:
+    async with server(reauthentication_max_ms=60_000) as broker:
+        peer = await connect(broker)
+        await peer.log_in()
+        await asyncio.sleep(1.05)
+        await peer.handshake()
+        peer.send(DescribeClusterRequest(), 0)
+        assert await peer.is_closed()
+
+
+async def test_an_expired_session_serves_a_renewal_and_nothing_else() -> None:
+    async with server() as broker:
+        peer, other = await connect(broker), await connect(broker)
+        for each in (peer, other):
+            assert 0 < (await each.log_in("EXPIRING", b"ann:1100")).session_lifetime_ms <= 1100
+            assert await each.who() == "User:ann"
+        await asyncio.sleep(1.2)
+        peer.send(DescribeClusterRequest(), 0)
+        assert await peer.is_closed()
+        assert broker.authentication[LISTENER].counts.expired == 1
+        assert (await other.log_in("EXPIRING", b"ann:60000")).error_code == ErrorCode.NONE
+        assert await other.who() == "User:ann"
+
+
+async def test_a_credential_that_has_expired_already_serves_nothing() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        await peer.handshake("EXPIRING")
+        peer.send(SaslAuthenticateRequest(auth_bytes=b"ann:-5000"), 2)
+        peer.send(DescribeClusterRequest(), 0)
+        answer = decode_response(SaslAuthenticateRequest, memoryview(await read_frame(peer.reader)), 2)[1]
+        assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.NONE, 0)
+        assert await peer.is_closed()
+
+
+async def test_sessions_of_a_user_are_ended_when_told_so() -> None:
+    async with server() as broker:
+        ann, bob = await connect(broker), await connect(broker)
+        await ann.log_in()
+        await bob.log_in(token=b"\0bob\0other")
+        broker.authentications.end(
+            lambda session: session.principal.name == "ann", "its password was changed"
+        )
+        assert await ann.is_closed()
+        assert await bob.who() == "User:bob"
+
+
+async def test_the_oldest_stranger_makes_room_for_one_more_of_its_address() -> None:
+    async with server() as broker:
+        logged_in = await connect(broker)
+        await logged_in.log_in()
+        strangers = [await connect(broker) for _ in range(51)]
+        assert await strangers[0].is_closed()
+        assert (await strangers[50].log_in()).error_code == ErrorCode.NONE
+        assert await logged_in.who() == "User:ann"
+
+
+@pytest.mark.parametrize("secret", [None, b"another secret, which this cluster does not have"])
+async def test_a_node_needs_no_mechanism_but_the_cluster_secret(secret: bytes | None) -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        own = credentials(2) if secret is None else credentials(2, secret=secret)
+        proof = ClientProof(own, SERVER_ID, bytes(NONCE_BYTES))
+        answer = await peer.ask(AuthenticateNodeRequest(auth_bytes=proof.claim), 0)
+        peer.send(AuthenticateNodeRequest(auth_bytes=proof.receive(answer.auth_bytes)), 0)
+        if secret is None:
+            await read_frame(peer.reader)
+            assert await peer.who() == "OttlaNode:2"
+        else:
+            assert await peer.is_closed()
+
+
+async def test_a_node_that_has_proved_nothing_yet_is_served_nothing() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        proof = ClientProof(credentials(2), SERVER_ID, bytes(NONCE_BYTES))
+        await peer.ask(AuthenticateNodeRequest(auth_bytes=proof.claim), 0)
+        peer.send(DescribeClusterRequest(), 0)
+        assert await peer.is_closed()
+
+
+async def test_without_sasl_both_apis_answer_that_it_is_not_their_time() -> None:
+    async with server() as broker:
+        peer = await connect(broker, "OPEN")
+        assert (await peer.handshake()).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert (await peer.authenticate(GOOD)).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert await peer.who() == "User:ANONYMOUS"

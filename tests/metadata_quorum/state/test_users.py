@@ -1,0 +1,69 @@
+"""Users of SCRAM in the controller: what is refused, what is kept, and through a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.metadata_quorum.state.controller import Controller
+from ottla.protocol.cluster_image import SealedCredential
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.quorum_commands import decode_result, encode_command
+from ottla.protocol.messages.user_commands import (
+    AlterScramCredentials,
+    AlterScramCredentialsResult,
+    ScramCredentialChange,
+)
+
+SHA_256, SHA_512 = 1, 2
+DELETED = b""
+
+
+def change(
+    name: str, mechanism: int = SHA_256, iterations: int = 4096, salt: bytes = b"salt", keys: bytes = b"keys"
+) -> ScramCredentialChange:
+    return ScramCredentialChange(
+        name=name, mechanism=mechanism, iterations=iterations, salt=salt, sealed_keys=keys
+    )
+
+
+def alter(controller: Controller, *changes: ScramCredentialChange) -> list[int]:
+    """The error code of each change."""
+    command = AlterScramCredentials(changes=list(changes))
+    result = decode_result(command, controller.apply(encode_command(None, command)).result)
+    assert isinstance(result, AlterScramCredentialsResult)
+    assert result.error_code == ErrorCode.NONE
+    return [one.error_code for one in result.changes]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        (change(""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (change("ann", iterations=4095), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (change("ann", iterations=16_385), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (change("ann", mechanism=0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        (change("ann", mechanism=3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        (change("ann", keys=DELETED), ErrorCode.RESOURCE_NOT_FOUND),
+    ],
+)
+def test_what_is_refused_changes_nothing_and_spoils_no_other(wrong: ScramCredentialChange, code: int) -> None:
+    controller = Controller()
+    assert alter(controller, change("bob"), wrong, change("eve", SHA_512)) == [0, code, 0]
+    assert sorted(controller.image.scram_credentials) == [("bob", SHA_256), ("eve", SHA_512)]
+
+
+def test_mechanisms_of_one_user_are_apart() -> None:
+    controller = Controller()
+    assert alter(controller, change("ann"), change("ann", SHA_512, 8192)) == [0, 0]
+    assert alter(controller, change("ann", keys=DELETED)) == [0]
+    assert controller.image.scram_credentials == {("ann", SHA_512): SealedCredential(b"salt", b"keys", 8192)}
+
+
+def test_users_survive_a_snapshot_and_are_nowhere_in_a_text() -> None:
+    controller, restored = Controller(), Controller()
+    alter(controller, change("ann", keys=b"sealed"), change("bob"), change("ann", SHA_512))
+    alter(controller, change("bob", keys=DELETED))
+    restored.restore(controller.snapshot())
+    assert restored.image.scram_credentials == controller.image.scram_credentials
+    assert len(restored.image.scram_credentials) == 2
+    assert "sealed" not in repr(restored.image.scram_credentials)
