@@ -113,7 +113,7 @@ def test_a_listener_may_be_bound_twice_for_both_families(tmp_path: Path) -> None
             "'CLIENTS:TLS' is not of the form NAME:protocol",
         ),
         ({"listener__security__protocol__map": "A:SSL,A:SSL"}, "the listener A stands there twice"),
-        ({"listener__security__protocol__map": "CLIENTS:SASL_SSL"}, "SASL is not supported yet"),
+        ({"listener__security__protocol__map": "CLIENTS:SASL_SSL"}, "sasl.enabled.mechanisms is missing"),
         ({"advertised__listeners": "OTHER://h:1"}, "OTHER is not among the listeners"),
         ({"inter__broker__listener__name": "X"}, "inter.broker.listener.name is 'X'"),
         (
