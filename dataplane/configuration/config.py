@@ -101,7 +101,7 @@ class BrokerConfig:
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
     restored: bool = False
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def watermark_delay_s(self) -> float:
