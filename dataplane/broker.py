@@ -45,6 +45,7 @@ class Broker:
         foundation = await lay_foundation(self.config)
         self.parts = parts = BrokerParts(self.config, self._incarnation, foundation, _end_process)
         parts.upkeep.start()
+        parts.tls_reloads.start()
         parts.replicas.start()
         await parts.session.start()
         await parts.session.registered()
@@ -69,6 +70,7 @@ class Broker:
             return
         clean_epoch = await self._leave(parts)
         await parts.upkeep.close()
+        await parts.tls_reloads.close()
         parts.server.close()
         parts.fetches.close()
         parts.produces.close()
@@ -97,6 +99,16 @@ class Broker:
                     "leaderships did not all move within %.0f s: clients will fail over", timeout_s
                 )
         return epoch
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener has keys and certificates."""
+        return any(listener.tls is not None for listener in self.config.listeners)
+
+    def look_at_keys(self) -> None:
+        """Read the keys and certificates of all listeners anew. What cannot be used changes nothing."""
+        if self.parts is not None:
+            self.parts.tls_reloads.look_again()
 
     def families(self) -> Iterator[Family]:
         """Its metrics; none before it serves."""

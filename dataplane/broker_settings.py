@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.config_chain import ConfigSource, Layer, links
 from ..protocol.config_keys import NODE_KEYS
+from ..protocol.config_listeners import listener_of
 from ..protocol.messages.config_commands import ResourceType
 
 
@@ -26,6 +27,14 @@ class BrokerSettings:
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, configs.get((ResourceType.BROKER, ""), {})),
             (ConfigSource.STATIC_BROKER, self._static),
         ]
+
+    def of_listeners(self) -> dict[str, str]:
+        """The file, with what was changed for listeners of this broker."""
+        own = self.layers()[0][1]
+        return {
+            **self._static,
+            **{name: value for name, value in own.items() if listener_of(name) is not None},
+        }
 
     def text(self, name: str) -> str | None:
         """The value of a declared key, None if it has none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ..protocol.cluster_image import PartitionState
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .groups.shard import Shard
     from .replication.replica.partition import Partition
     from .replication.replicas.replicas import Replicas
+    from .security.tls_reloading import TlsReloads
 
 _PARTITION = ("topic", "partition")
 _GROUP_PARTITION = ("consumergroup", "topic", "partition")
@@ -100,6 +102,13 @@ HISTORY_LOST = _gauge(
 )
 METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
 LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
+TLS_EXPIRY = _gauge(
+    "ottla_tls_certificate_expiry_seconds", "Until the certificate of a listener expires.", "listener"
+)
+TLS_RELOAD_FAILURES = _counter(
+    "ottla_tls_reload_failures",
+    "Times that new keys or certificates of listeners could not be used, and the old stayed in force.",
+)
 _GONE = PartitionState((), ())
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
@@ -120,12 +129,14 @@ class BrokerMetrics:
         has_lost_history: Callable[[], bool],
         uncleanable: Callable[[], Mapping[str, int]],
         unreadable: Callable[[], Mapping[str, int]],
+        tls_reloads: TlsReloads,
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
         self._times, self._api_name = times, api_name
         self._connections, self._is_fenced = connections, is_fenced
         self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
+        self._tls_reloads = tls_reloads
 
     def families(self) -> Iterator[Family]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
@@ -144,6 +155,9 @@ class BrokerMetrics:
             [((self._api_name(key),), times) for key, times in sorted(self._times.by_api.items())],
         )
         yield Family(CONNECTIONS, [((), self._connections())])
+        left = self._tls_reloads.expiries(datetime.now(UTC))
+        yield Family(TLS_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
+        yield Family(TLS_RELOAD_FAILURES, [((), self._tls_reloads.failures)])
 
     def _cluster(self) -> Iterator[Family]:
         image = self._image()

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from .config_key import ConfigKey
+from .config_key import ConfigKey, Scope
 from .config_sasl import KEYS_OF_MECHANISMS, MECHANISM_NAMES, ONLY_OF_MECHANISMS, SASL_KEYS_OF_LISTENERS
-from .config_tls import TLS_KEYS_OF_LISTENERS
+from .config_tls import RELOADED_KEYS, TLS_KEYS_OF_LISTENERS
 
 LISTENER_PREFIX: Final = "listener.name."
 
@@ -30,7 +30,12 @@ def key_of_listener(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | Non
     if form is None:
         return None
     allowed = KEYS_OF_MECHANISMS if form["mechanism"] else _OF_LISTENERS
-    return replace(keys[form["key"]], name=name) if form["key"] in allowed else None
+    if form["key"] not in allowed:
+        return None
+    key = keys[form["key"]]
+    return replace(
+        key, name=name, scope=key.scope | Scope.DYNAMIC if key.name in RELOADED_KEYS else key.scope
+    )
 
 
 def listener_of(name: str) -> str | None:
@@ -43,3 +48,8 @@ def without_prefix(name: str) -> str:
     """The key itself."""
     form = _FORM.fullmatch(name)
     return form["key"] if form is not None else name
+
+
+def is_tls_of_listener(name: str) -> bool:
+    """Whether this is a key of TLS for one listener."""
+    return listener_of(name) is not None and without_prefix(name) in TLS_KEYS_OF_LISTENERS

@@ -64,6 +64,8 @@ _OF_NODES = (
          "Security protocol whose name is that of the listener between brokers; inter.broker.listener.name is plainer.",
          "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     _key("principal.builder.class", _S, None, "Kafka's own is the only one.", DEFAULT_PRINCIPAL_BUILDER),
+    _key("ssl.reload.interval.ms", _I, "30000",
+         "How often files with keys and certificates are looked at, to use what is new; 0: never.", least=0),
     _key("ssl.handshake.timeout.ms", _I, "10000", "How long a TLS handshake may take.", least=1),
     _key("max.unauthenticated.connections", _I, "1000",
          "Most handshakes at a time; then the address with most of them loses its oldest.", least=1),
@@ -80,3 +82,10 @@ JAVAS_OWN: Final = {
     if name.endswith((".class", ".provider", "manager.algorithm", ".implementation"))
 }
 """Keys without effect, and why."""
+
+RELOADED_KEYS: Final = frozenset(
+    key.name
+    for key in _OF_LISTENERS
+    if key.type is not _P and key.name not in ("ssl.principal.mapping.rules", *JAVAS_OWN)
+)
+"""Those that a running broker takes for one of its listeners. Secrets are kept in files only."""

@@ -190,10 +190,10 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
 
 def _without_effect(kind: int, key: str) -> str:
     """What to add about a setting of brokers that nothing knows. Kafka keeps such a one for plugins; there are none."""
-    from ...protocol.config_keys import IGNORED_KEYS, NODE_KEYS
+    from ...protocol.config_keys import IGNORED_KEYS, NODE_KEYS, node_key
     from ...protocol.nearest import nearest
 
-    if kind != TYPES["broker"] or key in NODE_KEYS:
+    if kind != TYPES["broker"] or node_key(key) is not None:
         return ""
     meant = nearest(key, NODE_KEYS)
     hint = f"; did you mean {meant}?" if meant else ""

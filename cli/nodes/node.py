@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..failures import CommandFailed
 from . import logs
@@ -59,6 +59,18 @@ class RunnableNode(Runnable, Protocol):
 
     def unready(self) -> str:
         """Why it does not take part now; empty when it does."""
+
+
+@runtime_checkable
+class HasKeys(Protocol):
+    """Reads keys and certificates anew upon SIGHUP."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether there are any."""
+
+    def look_at_keys(self) -> None:
+        """Read them anew."""
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -176,6 +188,9 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    secured = [node for node in nodes if isinstance(node, HasKeys) and node.has_tls]
+    if secured:
+        loop.add_signal_handler(signal.SIGHUP, _look_at_keys, secured)
     stopping = asyncio.ensure_future(stop.wait())
     started: list[Runnable] = []
     try:
@@ -197,6 +212,11 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
         stopping.cancel()
         for node in reversed(started):
             await node.stop()
+
+
+def _look_at_keys(nodes: Sequence[HasKeys]) -> None:
+    for node in nodes:
+        node.look_at_keys()
 
 
 @contextmanager

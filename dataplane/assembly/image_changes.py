@@ -17,6 +17,7 @@ from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..quorum.image_gate import ImageGate
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..security.tls_reloading import TlsReloads
 from ..server import Server
 from ..storage.folder_settings import cordoned_folders
 from ..storage.log_cleaner import CleanerSettings, LogCleaner
@@ -42,6 +43,7 @@ class ImageChanges:
     replicas: Replicas
     transactions: TransactionParticipant
     groups: GroupCoordinator
+    tls_reloads: TlsReloads
     _topic_names: dict[bytes, str] = field(default_factory=dict)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
@@ -78,6 +80,7 @@ class ImageChanges:
         self.server.max_connections_per_ip = settings.number("max.connections.per.ip")
         self.logs.cordoned = cordoned_folders(settings, self.config.log_dirs)
         self.cleaner.reconfigure(CleanerSettings.of(settings))
+        self.tls_reloads.reconfigured()
 
     def _removed(self, image: ClusterImage, delta: ImageDelta) -> list[str]:
         """Names of the topics that went."""

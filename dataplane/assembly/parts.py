@@ -61,6 +61,7 @@ from ..replication.replicas.offline import report_to
 from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
+from ..security.tls_reloading import ReloadedListener, TlsReloads
 from ..server.request_times import FOLLOWER_FETCH
 from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
 from ..transactions.participant import TransactionParticipant
@@ -109,6 +110,19 @@ class BrokerParts:
         topic_settings = TopicSettingsView(config, self.settings)
         self.logs.cordoned = cordoned_folders(self.settings, config.log_dirs)
         self.tls = foundation.tls
+        self.tls_reloads = TlsReloads(
+            {
+                listener.name: ReloadedListener(
+                    self.tls[listener.name],
+                    listener.advertised_host,
+                    listener.name == config.inter_broker_listener,
+                )
+                for listener in config.listeners
+                if listener.name in self.tls
+            },
+            self.settings.of_listeners,
+            config.tls_reload_interval_ms,
+        )
         self.replicas = self._make_replicas(credentials, topic_settings)
         self.storage_failures = StorageFailures(self.logs, self.replicas, self.image)
         self.moves = FolderMoves(
@@ -142,6 +156,7 @@ class BrokerParts:
             self.replicas,
             self.transactions,
             self.groups,
+            self.tls_reloads,
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
@@ -246,7 +261,7 @@ class BrokerParts:
                 quotas=quotas,
             ),
             DescribeConfigsHandlers(session, config.node_id, view),
-            AlterConfigsHandlers(session, self.settings, config.log_dirs),
+            AlterConfigsHandlers(session, self.settings, config.log_dirs, self.tls_reloads),
             ClientQuotaHandlers(session),
             UpdateFeaturesHandlers(session),
         ):
@@ -268,6 +283,7 @@ class BrokerParts:
             lambda: bool(self.session.history_lost),
             lambda: {str(each.path): cleaner.uncleanable_in(each.path) for each in self.logs.usable},
             lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
+            self.tls_reloads,
         )
 
 

@@ -93,6 +93,7 @@ class BrokerConfig:
     replica_selector: Selector | None = None
     producer_id_expiration_ms: int = 86_400_000
     fenced_linger_ms: int = 9_000
+    tls_reload_interval_ms: int = 30_000
     retention_check_interval_ms: int = 300_000
     verify_bytes_per_second: int = 4_194_304
     # The connections of a user are closed when the password is changed or deleted.
@@ -100,7 +101,7 @@ class BrokerConfig:
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
     restored: bool = False
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def watermark_delay_s(self) -> float:
@@ -154,6 +155,7 @@ class BrokerConfig:
             replica_selector=_replica_selector(read),
             producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
             fenced_linger_ms=read.number("broker.fenced.linger.ms"),
+            tls_reload_interval_ms=read.number("ssl.reload.interval.ms"),
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
             credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),

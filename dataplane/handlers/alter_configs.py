@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ...protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic
+from ...protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic, node_key
+from ...protocol.config_listeners import is_tls_of_listener, listener_of
 from ...protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import config_commands
@@ -27,6 +28,7 @@ from ...protocol.messages.configs import (
 from ..broker_settings import BrokerSettings
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices, pieces
+from ..security.tls_reloading import TlsReloads
 from ..server.handler import ClientRequest, handles
 from ..storage.folder_settings import CORDONED, check_cordoned
 from .settings.broker_loggers import BrokerLoggers
@@ -71,8 +73,15 @@ def _responses(
 class AlterConfigsHandlers:
     """Refuses changes that are wrong in any case, and passes the others on to the quorum, which decides."""
 
-    def __init__(self, quorum: Quorum, broker: BrokerSettings, log_dirs: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        quorum: Quorum,
+        broker: BrokerSettings,
+        log_dirs: Sequence[Path] = (),
+        tls_reloads: TlsReloads | None = None,
+    ) -> None:
         self._quorum = quorum
+        self._tls_reloads = tls_reloads
         self._log_dirs = log_dirs
         self._broker = broker
         self._loggers = BrokerLoggers()
@@ -143,6 +152,7 @@ class AlterConfigsHandlers:
                 if one.resource_type not in kinds:
                     raise _refusal(f"Unknown resource type {one.resource_type}")
                 self._check(one)
+                await self._check_listeners(one)
                 errors.append(None)
             except KafkaError as error:
                 errors.append(error)
@@ -155,7 +165,43 @@ class AlterConfigsHandlers:
         if kept:
             failures = await self._submit(kept, validate_only=validate_only)
             errors = [error or failures.get(id(one)) for one, error in zip(resources, errors, strict=True)]
+            if not validate_only and self._tls_reloads is not None:
+                done = [one for one, error in zip(resources, errors, strict=True) if error is None]
+                await self._reload_listeners(self._tls_reloads, done)
         return errors
+
+    async def _check_listeners(self, resource: config_commands.ConfigResource) -> None:
+        """Keys and certificates are a single broker's. Those of another are not known here: it goes on with its old
+        ones if it cannot use them."""
+        changes = _of_listeners(resource)
+        if not changes:
+            return
+        if not resource.resource_name:
+            raise _refusal(
+                "Cannot update these configs at default cluster level, "
+                f"broker id must be specified: [{', '.join(change.name for change in changes)}]"
+            )
+        if self._tls_reloads is None or resource.resource_name != str(self._broker.broker_id):
+            return
+        properties = self._broker.of_listeners()
+        for change in changes:
+            if change.operation == ConfigOperation.DELETE:
+                properties.pop(change.name, None)
+            elif change.operation == ConfigOperation.SET:
+                properties[change.name] = change.value or ""
+        try:
+            await self._tls_reloads.check(properties)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    async def _reload_listeners(
+        self, reloads: TlsReloads, resources: Sequence[config_commands.ConfigResource]
+    ) -> None:
+        """Also what was set to the value that it had: that is how Kafka is told to look at a file again."""
+        own = [one for one in resources if one.resource_name == str(self._broker.broker_id)]
+        for name in {listener_of(change.name) for one in own for change in _of_listeners(one)}:
+            if name is not None:
+                await reloads.reload_named(name)
 
     async def _submit(
         self, resources: list[config_commands.ConfigResource], *, validate_only: bool
@@ -255,9 +301,18 @@ class AlterConfigsHandlers:
         self._loggers.check(resource.changes)
 
 
+def _of_listeners(resource: config_commands.ConfigResource) -> list[config_commands.ConfigChange]:
+    """The changes of listeners' keys."""
+    if resource.resource_type != ResourceType.BROKER:
+        return []
+    return [change for change in resource.changes if is_tls_of_listener(change.name)]
+
+
 def _check_dynamic(names: list[str]) -> None:
     fixed = [
-        name for name in names if name in IGNORED_AT_START or (name in NODE_KEYS and not is_dynamic(name))
+        name
+        for name in names
+        if name in IGNORED_AT_START or (node_key(name) is not None and not is_dynamic(name))
     ]
     if fixed:
         raise _refusal(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from ...network.tls.checks import check_server_use, check_validity
-from ...network.tls.contexts import client_context, server_context
+from ...network.tls.contexts import ClientAuth, client_context, server_context
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.stores import KeyStore, TrustStore, load_key_store, load_trust_store
 from ...protocol.config_key import ConfigError
@@ -40,6 +41,7 @@ def load_tls(settings: TlsSettings, advertised_host: str, now: datetime) -> Load
             *(trusted.remarks if trusted else ()),
             *check_validity(keys, now),
             *check_server_use(keys, advertised_host),
+            *_check_trust(settings),
         )
         return LoadedTls(
             settings,
@@ -52,3 +54,11 @@ def load_tls(settings: TlsSettings, advertised_host: str, now: datetime) -> Load
         )
     except (TlsUnusable, ValueError) as error:
         raise ConfigError(str(error)) from None
+
+
+def _check_trust(settings: TlsSettings) -> Iterator[str]:
+    if settings.trusted is None and settings.rules.client_auth is not ClientAuth.NONE:
+        yield (
+            f"listener {settings.listener} asks clients for certificates and believes none: "
+            "ssl.truststore.location is not given"
+        )

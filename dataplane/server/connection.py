@@ -81,6 +81,7 @@ class ClientConnection:
         "_on_closed",
         "_on_frame",
         "_out",
+        "_pending",
         "_readiness",
         "_reading",
         "_received",
@@ -133,7 +134,7 @@ class ClientConnection:
         # Unanswered requests, and answered ones behind them, in the order they came.
         self._requests: deque[OwedReply] = deque()
         # Answers that no unanswered request comes before.
-        self._out = wire.out
+        self._out, self._pending = wire.out, wire.pending
         self._corked = self._writing = self._has_turn = False
         # The last frame is still being read, in the buffer.
         self._held = False
@@ -304,7 +305,7 @@ class ClientConnection:
         A request that will never be whole is dropped.
         """
         buffer = self._received
-        if buffer.end - buffer.start + unread_bytes < buffer.needed():
+        if buffer.end - buffer.start + self._pending() + unread_bytes < buffer.needed():
             self.half_closed = True
             buffer.give_back()
             self._settle()

@@ -31,11 +31,12 @@ class Readiness(Protocol):
 
 
 class Wire(NamedTuple):
-    """The three together."""
+    """The three together, and how many bytes have come of which the kernel knows no more."""
 
     socket: StreamSocket
     readiness: Readiness
     out: SendQueue
+    pending: Callable[[], int] = int
 
 
 def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
@@ -46,4 +47,4 @@ def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
 def tls_wire(sock: ssl.SSLSocket, loop: EventLoop, pool: BufferPool) -> Wire:
     """A socket whose handshake is done."""
     transport = TlsTransport(sock, loop)
-    return Wire(transport, transport, TlsSendQueue(transport, pool))
+    return Wire(transport, transport, TlsSendQueue(transport, pool), transport.pending)

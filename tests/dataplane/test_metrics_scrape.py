@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from ottla.dataplane.groups.offsets import CommittedOffset, OffsetStore
 from ottla.dataplane.metrics import BrokerMetrics
+from ottla.dataplane.security.tls_reloading import TlsReloads
 from ottla.dataplane.server.request_times import RequestTimes
 from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
 from ottla.protocol.exposition import exposition
@@ -61,6 +62,7 @@ class Held:
             lambda: False,
             dict,
             dict,
+            TlsReloads({}, dict, 0),
         )
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiokafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from cryptography import x509
 
 from tests.network.tls.certificates import Authority
 
@@ -26,7 +30,7 @@ COUNT = 3000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
-    with tls_cluster(tmp_path_factory.mktemp("tls")) as running:
+    with tls_cluster(tmp_path_factory.mktemp("tls"), ssl_reload_interval_ms="300") as running:
         yield running
 
 
@@ -228,3 +232,119 @@ def test_a_broker_does_not_start_with_what_it_cannot_use(
     assert done.returncode == 1, done.stderr
     assert re.search(complaint, done.stderr)
     assert len(done.stderr.splitlines()) == 1
+
+
+# While brokers run
+
+
+@contextmanager
+def load(cluster: TlsCluster, topic: str) -> Iterator[list[int]]:
+    """A producer, and clients that connect anew all the time; everything has to succeed. Gives the count so far."""
+    create(cluster.client(), topic)
+    ending, failures, count = threading.Event(), [], [0]
+
+    def produce() -> None:
+        producer = Producer(cluster.client() | {"acks": "all"})
+        while not ending.is_set():
+            producer.produce(
+                topic, b"x" * 200, on_delivery=lambda error, _: failures.append(error) if error else None
+            )
+            if producer.flush(20):
+                failures.append("not delivered")
+            count[0] += 1
+
+    def connect() -> None:
+        while not ending.is_set():
+            try:
+                AdminClient(cluster.client()).list_topics(timeout=10)
+            except KafkaException as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=one) for one in (produce, connect)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: count[0] > 5, "the load")
+    try:
+        yield count
+        before = count[0]
+        wait_until(lambda: count[0] > before + 20, "the load afterwards")
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+
+
+def shown(cluster: TlsCluster, broker: int = 0) -> int:
+    """The serial number of the certificate that a broker shows now."""
+    port = cluster.brokers[broker].ports["CLIENTS"]
+    pem = ssl.get_server_certificate((HOST, port), timeout=10)
+    return x509.load_pem_x509_certificate(pem.encode()).serial_number
+
+
+def renew(cluster: TlsCluster, broker: int = 0) -> None:
+    own = cluster.brokers[broker]
+    issued = cluster.authority.issue(
+        HOST, "localhost", common_name=f"broker-{own.id}", organization_unit="brokers"
+    )
+    issued.pem_file(own.key_file.with_name("next")).rename(own.key_file)
+
+
+def test_files_that_change_are_used_under_load(cluster: TlsCluster) -> None:
+    with load(cluster, "watched"):
+        for broker in range(2):
+            before = shown(cluster, broker)
+            renew(cluster, broker)
+            wait_until(lambda: shown(cluster, broker) != before, "the new certificate")  # noqa: B023
+
+
+def test_a_signal_makes_a_broker_look(cluster: TlsCluster) -> None:
+    before = shown(cluster)
+    renew(cluster)
+    process = cluster.brokers[0].process
+    assert process is not None
+    process.send_signal(signal.SIGHUP)
+    wait_until(lambda: shown(cluster) != before, "the new certificate", 2)
+
+
+def alter(cluster: TlsCluster, name: str, value: str) -> None:
+    admin = AdminClient(cluster.client())
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+    resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def test_settings_of_a_listener_change_while_it_runs(cluster: TlsCluster) -> None:
+    own = cluster.brokers[0]
+    with load(cluster, "altered"):
+        alter(cluster, "listener.name.clients.ssl.enabled.protocols", "TLSv1.3")
+        assert re.search(r"Cipher is \(NONE\)", s_client(cluster, "-tls1_2"))
+        before = shown(cluster)
+        renew(cluster)
+        alter(cluster, "listener.name.clients.ssl.keystore.location", str(own.key_file))
+        assert shown(cluster) != before, "the same location again reads the file anew"
+    for name, value, complaint in (
+        ("listener.name.clients.ssl.keystore.location", "/nowhere.pem", "cannot be read"),
+        ("listener.name.clients.ssl.keystore.password", "secret", "dynamically"),
+        ("ssl.keystore.location", str(own.key_file), "dynamically"),
+    ):
+        with pytest.raises(KafkaException, match=complaint):
+            alter(cluster, name, value)
+    admin = AdminClient(cluster.client())
+    described = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")])
+    settings = next(iter(described.values())).result(30)
+    assert settings["listener.name.clients.ssl.enabled.protocols"].value == "TLSv1.3"
+    assert settings["listener.name.brokers.ssl.client.auth"].value == "required"
+    alter(cluster, "listener.name.clients.ssl.enabled.protocols", "TLSv1.2,TLSv1.3")
+    assert re.search(r"New, TLSv1\.2", s_client(cluster, "-tls1_2"))
+
+
+def test_a_bad_certificate_keeps_the_old_one_in_force(cluster: TlsCluster) -> None:
+    own, before = cluster.brokers[0], shown(cluster)
+    good = own.key_file.read_text()
+    Authority().issue(HOST, "localhost", common_name="broker-1").pem_file(own.key_file)
+    wait_until(lambda: "listener CLIENTS goes on with its old keys" in own.log, "the complaint")
+    assert shown(cluster) == before
+    produced(cluster.client(), "plain")
+    own.key_file.write_text(good)

@@ -144,7 +144,10 @@ def _broker(cluster: TlsCluster, number: int, ports: dict[str, int], common: dic
     folder = cluster.directory / f"broker-{number}"
     folder.mkdir()
     broker = TlsBroker(number, folder, ports, {})
-    cluster.authority.issue(HOST, "localhost", common_name=f"broker-{number}").pem_file(broker.key_file)
+    issued = cluster.authority.issue(
+        HOST, "localhost", common_name=f"broker-{number}", organization_unit="brokers"
+    )
+    issued.pem_file(broker.key_file)
     broker.settings = common | {
         "node.id": str(number),
         "log.dirs": str(folder / "data"),

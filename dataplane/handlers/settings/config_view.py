@@ -16,7 +16,7 @@ from ....protocol.config_chain import (
     links,
 )
 from ....protocol.config_key import ConfigKey, ConfigType
-from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_dynamic
+from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_dynamic, node_key
 from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ....protocol.messages.config_commands import ResourceType
 from ...broker_settings import BrokerSettings
@@ -89,7 +89,7 @@ class ConfigView:
             chain = links(broker_names(name), layers)
             own = next((link.value for link in chain if link.name == name), key.default)
             entries.append(_entry(key, own, chain, read_only=not is_dynamic(name)))
-        return [*entries, *_without_effect(layers[:_DYNAMIC_LAYERS])]
+        return [*entries, *_of_listeners(layers), *_without_effect(layers[:_DYNAMIC_LAYERS])]
 
     def all_brokers(self) -> Sequence[EffectiveSetting]:
         """What is set for all brokers."""
@@ -111,10 +111,19 @@ class ConfigView:
         return [own, (everybody[0], shared), static, DEFAULTS]
 
 
+def _of_listeners(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
+    """Settings that were given for one listener."""
+    for name in dict.fromkeys(name for _, values in layers for name in values if name not in NODE_KEYS):
+        key = node_key(name)
+        if key is not None:
+            chain = links((name,), layers)
+            yield _entry(key, chain[0].value, chain, read_only=not is_dynamic(name))
+
+
 def _without_effect(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
     """Settings of brokers that are kept though nothing here knows them. As Kafka does this conceals their values, but
     for those of SASL and TLS: those are Kafka's own, and what is secret of them is not kept."""
-    for name in dict.fromkeys(name for _, values in layers for name in values if name not in NODE_KEYS):
+    for name in dict.fromkeys(name for _, values in layers for name in values if node_key(name) is None):
         chain = links((name,), layers)
         shown = _SHOWN.match(name) is not None
         yield EffectiveSetting(

@@ -26,6 +26,7 @@ from ottla.dataplane.server import (
     handles,
 )
 from ottla.dataplane.server.handshakes import STEPS_PER_TURN
+from ottla.dataplane.server.hang_ups import tell_hang_ups
 from ottla.network.tls.contexts import ClientAuth, TlsRules, client_context, server_context
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.headers import decode_response, encode_request
@@ -437,3 +438,27 @@ async def test_a_handshake_that_fails_says_why(cleanup: ExitStack, caplog: pytes
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
         await asked(port, client_context(TlsRules(), strangers, CA))
     await until(lambda: "the certificate is refused: unable to get local issuer certificate" in caplog.text)
+
+
+async def test_a_last_request_that_waits_for_memory_is_not_taken_for_cut_off(cleanup: ExitStack) -> None:
+    """Its end is decrypted and not in the buffer, and the kernel has nothing left of it."""
+    held: list[tuple[ClientRequest, bytes]] = []
+    server = start(
+        cleanup,
+        FrameServer(
+            lambda request, body: held.append((request, bytes(body))), tls=serving(), budget_bytes=64 * 1024
+        ),
+    )
+    async with TlsPeer(dialling()) as first, TlsPeer(dialling()) as second:
+        await first.connect(server.listener.port)
+        await first.send(frame(bytes(50_000))[:40_000])
+        await until(lambda: bool(list(server.budget.grants())))
+        await second.connect(server.listener.port)
+        await second.send(frame(b"y" * 20_000), record=10_002)
+        await second.say_end()
+        second.sock.shutdown(socket.SHUT_WR)
+        await until(lambda: any(not one.is_reading for one in server.connections))
+        tell_hang_ups({one for one in server.connections if not one.is_reading})
+        await first.send(frame(bytes(50_000))[40_000:])
+        await until(lambda: len(held) == 2)
+        assert held[1][1] == b"y" * 20_000

@@ -57,6 +57,7 @@ class Authority:
         common_name: str | None = None,
         not_after: datetime | None = None,
         organization: str | None = None,
+        organization_unit: str | None = None,
         rsa: bool = False,
     ) -> Issued:
         kind = trustme.KeyType.RSA if rsa else trustme.KeyType.ECDSA
@@ -65,6 +66,7 @@ class Authority:
                 *(names or ("127.0.0.1", "localhost")),
                 common_name=common_name,
                 organization_name=organization,
+                organization_unit_name=organization_unit,
                 not_after=not_after,
                 key_type=kind,
             )

@@ -1,0 +1,211 @@
+"""New keys and certificates for listeners that run.
+
+They come when files change, when a setting of the listener changes, or when the process is told to look (SIGHUP). What
+is new is read and checked whole before one reference is swapped. So whatever is wrong with it, the old stays in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ...network.tls.checks import alternative_names, check_validity
+from ...network.tls.failures import TlsUnusable
+from ...network.tls.handshake import reason_of
+from ...network.tls.rehearsal import rehearse
+from ...protocol.config_key import ConfigError
+from .distinguished_names import subject_name
+from .listener_tls import ListenerTls
+from .tls_loading import LoadedTls, load_tls
+from .tls_settings import tls_settings
+
+logger = logging.getLogger(__name__)
+
+Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadedListener:
+    """A listener whose TLS may be replaced."""
+
+    tls: ListenerTls
+    advertised_host: str
+    is_between_brokers: bool
+
+
+def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener) -> None:
+    """Raises ConfigError for what must not take the place of `old`."""
+    source = new.keys.source
+    subjects = [subject_name(one.keys.certificate.public_bytes(Encoding.DER)) for one in (old, new)]
+    if subjects[0] != subjects[1] and not new.settings.allows_name_changes:
+        raise ConfigError(
+            f"{source}: the new certificate is of {subjects[1]!r}, the old one of {subjects[0]!r} "
+            "(ssl.allow.dn.changes allows that)"
+        )
+    names = [set(alternative_names(one.keys.certificate)) for one in (old, new)]
+    if names[0] != names[1] and not new.settings.allows_alternative_name_changes:
+        raise ConfigError(
+            f"{source}: the new certificate is for {sorted(names[1])}, the old one for {sorted(names[0])} "
+            "(ssl.allow.san.changes allows that)"
+        )
+    if listener.is_between_brokers:
+        _check_among_brokers(old, new, listener.advertised_host)
+
+
+def _check_among_brokers(old: LoadedTls, new: LoadedTls, host: str) -> None:
+    """Other brokers change at other times: each end may be the old or the new."""
+    for accepting, dialling, which in (
+        (new, old, "the old trust store refuses the new certificate"),
+        (new, new, "the new trust store refuses the new certificate"),
+        (old, new, "the new trust store refuses the old certificate"),
+    ):
+        try:
+            rehearse(accepting.accepting, dialling.dialling, host)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"{new.keys.source}: brokers could not connect to each other: {which}, or they agree on nothing "
+                f"({reason_of(error)})"
+            ) from None
+
+
+class TlsReloads:
+    """Looks after the listeners of a broker. `properties` are the settings in force."""
+
+    def __init__(
+        self,
+        listeners: Mapping[str, ReloadedListener],
+        properties: Callable[[], Mapping[str, str]],
+        interval_ms: int,
+    ) -> None:
+        """Files are looked at every `interval_ms`; 0: never."""
+        self._listeners = listeners
+        self._properties = properties
+        self._interval_s = interval_ms / 1000
+        self._known = {name: _signature(one.tls.loaded.settings.files) for name, one in listeners.items()}
+        self._reminded: dict[str, frozenset[str]] = {}
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failures = 0
+
+    def start(self) -> None:
+        """Look at files from now on."""
+        if self._interval_s and self._listeners:
+            self._run(self._watch())
+
+    async def close(self) -> None:
+        """Look no longer."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def expiries(self, now: datetime) -> dict[str, float]:
+        """Seconds until the certificate of each listener expires."""
+        return {
+            name: (one.tls.loaded.keys.certificate.not_valid_after_utc - now).total_seconds()
+            for name, one in self._listeners.items()
+        }
+
+    async def check(self, properties: Mapping[str, str]) -> None:
+        """Raises ConfigError if a listener could not go on with these settings."""
+        for name, listener in self._listeners.items():
+            if tls_settings(properties, name) != listener.tls.loaded.settings:
+                await asyncio.to_thread(_successor, listener, name, properties)
+
+    def look_again(self) -> None:
+        """Read everything anew, whether it has changed or not."""
+        for name in self._listeners:
+            self._run(self._reload(name))
+
+    def reconfigured(self) -> None:
+        """Settings have changed: listeners whose own have are loaded anew."""
+        properties = self._properties()
+        for name, listener in self._listeners.items():
+            try:
+                changed = tls_settings(properties, name) != listener.tls.loaded.settings
+            except ConfigError:
+                changed = True  # which loading tells
+            if changed:
+                self._run(self._reload(name))
+
+    async def reload(self, name: str) -> None:
+        """Read the keys and certificates of a listener anew. Raises ConfigError, and the old stay in force."""
+        listener = self._listeners[name]
+        async with self._turn:
+            files = listener.tls.loaded.settings.files
+            self._known[name] = await asyncio.to_thread(_signature, files)
+            loaded = await asyncio.to_thread(_successor, listener, name, self._properties())
+            if loaded.settings.files != files:
+                self._known[name] = await asyncio.to_thread(_signature, loaded.settings.files)
+            listener.tls.loaded = loaded
+        for remark in loaded.remarks:
+            logger.warning("%s", remark)
+        logger.info("listener %s has new keys and certificates", name)
+
+    async def reload_named(self, lower_name: str) -> None:
+        """Reload the listener of this name in lower case. A failure is logged, and the old stay in force."""
+        for name in self._listeners:
+            if name.lower() == lower_name:
+                await self._reload(name)
+
+    async def _reload(self, name: str) -> None:
+        try:
+            await self.reload(name)
+        except ConfigError as error:
+            self.failures += 1
+            logger.error("listener %s goes on with its old keys and certificates: %s", name, error)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        """What has changed is used once it has stayed the same from one look to the next: it may be half written."""
+        seen: dict[str, Signature] = {}
+        while True:
+            await asyncio.sleep(self._interval_s)
+            for name, listener in self._listeners.items():
+                found = await asyncio.to_thread(_signature, listener.tls.loaded.settings.files)
+                if found != self._known[name] and seen.get(name) == found:
+                    await self._reload(name)
+                seen[name] = found
+                self._remind(name, listener.tls.loaded)
+
+    def _remind(self, name: str, loaded: LoadedTls) -> None:
+        """Of certificates that expire soon, once for each step."""
+        try:
+            remarks = frozenset(check_validity(loaded.keys, datetime.now(UTC)))
+        except TlsUnusable as error:
+            remarks = frozenset({str(error)})
+        for remark in remarks - self._reminded.setdefault(name, frozenset(loaded.remarks)):
+            logger.warning("%s", remark)
+        self._reminded[name] = remarks
+
+
+def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:
+    """Raises ConfigError."""
+    loaded = load_tls(tls_settings(properties, name), listener.advertised_host, datetime.now(UTC))
+    check_successor(listener.tls.loaded, loaded, listener)
+    return loaded
+
+
+def _signature(files: Iterable[Path]) -> Signature:
+    """What changes when a file does, also behind a link; None for what is not there."""
+    found: list[tuple[int, int, int] | None] = []
+    for path in files:
+        try:
+            status = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(found)

@@ -1,0 +1,200 @@
+"""New keys and certificates take the place of the old while listeners run, or change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.security.listener_tls import ListenerTls
+from ottla.dataplane.security.tls_loading import load_tls
+from ottla.dataplane.security.tls_reloading import ReloadedListener, TlsReloads
+from ottla.dataplane.security.tls_settings import tls_settings
+from ottla.network.tls.contexts import TlsRules, client_context
+from ottla.network.tls.rehearsal import rehearse
+from ottla.protocol.config_key import ConfigError
+from tests.network.tls.certificates import Authority, Issued, trusting
+
+NAME, HOST = "CLIENTS", "localhost"
+
+
+class Folder:
+    """The files of one listener, and what looks after them."""
+
+    def __init__(self, path: Path, *, between_brokers: bool = False, **settings: str) -> None:
+        self.authority = Authority()
+        self.keys, self.trust = path / "own.pem", path / "trust.pem"
+        self.issue().pem_file(self.keys)
+        self.trust.write_text(self.authority.pem)
+        self.properties = {
+            "ssl.keystore.location": str(self.keys),
+            "ssl.truststore.location": str(self.trust),
+        } | {name.replace("_", "."): value for name, value in settings.items()}
+        loaded = load_tls(tls_settings(self.properties, NAME), HOST, datetime.now(UTC))
+        self.tls = ListenerTls(loaded)
+        self.first = loaded
+        self.listener = ReloadedListener(self.tls, HOST, between_brokers)
+
+    def issue(self, *names: str, common_name: str = "broker") -> Issued:
+        return self.authority.issue(
+            *(names or (HOST,)), common_name=common_name, organization="Firm", organization_unit="x"
+        )
+
+    def reloads(self, interval_ms: int = 0) -> TlsReloads:
+        return TlsReloads({NAME: self.listener}, lambda: self.properties, interval_ms)
+
+    @property
+    def has_changed(self) -> bool:
+        return self.tls.loaded is not self.first
+
+
+@asynccontextmanager
+async def watched(folder: Folder, interval_ms: int = 30) -> AsyncIterator[TlsReloads]:
+    reloads = folder.reloads(interval_ms)
+    reloads.start()
+    try:
+        yield reloads
+    finally:
+        await reloads.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+async def test_a_file_that_changes_is_used(folder: Folder) -> None:
+    async with watched(folder):
+        folder.issue().pem_file(folder.keys)
+        await until(lambda: folder.has_changed)
+    rehearse(folder.tls.accepting, client_context(TlsRules(), None, trusting(folder.authority.pem)), HOST)
+
+
+async def test_a_link_that_is_swapped_is_used(tmp_path: Path) -> None:
+    """As Kubernetes swaps the folder of a secret."""
+    folder = Folder(tmp_path)
+    first, second, link = tmp_path / "1.pem", tmp_path / "2.pem", tmp_path / "data"
+    folder.keys.rename(first)
+    folder.issue().pem_file(second)
+    link.symlink_to(first)
+    folder.keys.symlink_to(link)
+    async with watched(folder):
+        swapped = tmp_path / "swapped"
+        swapped.symlink_to(second)
+        swapped.rename(link)
+        await until(lambda: folder.has_changed)
+
+
+async def test_what_is_half_written_is_not_used(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+    text = folder.issue().pem_file(folder.keys.with_name("next")).read_text()
+    reloads = folder.reloads(60)
+    reloads.start()
+    for at in range(0, len(text), len(text) // 40):
+        folder.keys.write_text(text[:at])
+        await asyncio.sleep(0.02)
+    folder.keys.write_text(text)
+    await until(lambda: folder.has_changed)
+    await reloads.close()
+
+
+@pytest.mark.parametrize("content", ["", "garbage", None])
+async def test_what_cannot_be_used_changes_nothing_and_is_told_once(
+    folder: Folder, caplog: pytest.LogCaptureFixture, content: str | None
+) -> None:
+    async with watched(folder) as reloads:
+        if content is None:
+            folder.keys.unlink()
+        else:
+            folder.keys.write_text(content)
+        await until(lambda: reloads.failures == 1)
+        await asyncio.sleep(0.2)
+        assert not folder.has_changed
+        (error,) = [one for one in caplog.records if one.levelname == "ERROR"]
+        assert str(folder.keys) in error.getMessage()
+        folder.issue().pem_file(folder.keys)
+        await until(lambda: folder.has_changed)
+    assert reloads.failures == 1
+
+
+async def test_another_subject_or_other_names_need_leave(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    reloads = folder.reloads()
+    folder.issue(common_name="somebody else").pem_file(folder.keys)
+    with pytest.raises(
+        ConfigError, match=r"the new certificate is of 'CN=somebody else.*ssl\.allow\.dn\.changes"
+    ):
+        await reloads.reload(NAME)
+    folder.properties["ssl.allow.dn.changes"] = "true"
+    folder.issue("elsewhere", common_name="somebody else").pem_file(folder.keys)
+    with pytest.raises(ConfigError, match=r"is for \['elsewhere'\], the old one for \['localhost'\]"):
+        await reloads.reload(NAME)
+    folder.properties["ssl.allow.san.changes"] = "true"
+    await reloads.reload(NAME)
+    assert folder.has_changed
+
+
+async def test_brokers_that_have_not_changed_yet_must_be_able_to_connect(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, between_brokers=True, ssl_client_auth="required")
+    reloads = folder.reloads()
+    old, other = folder.authority, Authority()
+    first = folder.keys.read_text()
+    folder.authority = other
+    folder.issue().pem_file(folder.keys)
+    with pytest.raises(
+        ConfigError, match="brokers could not connect to each other: the old trust store refuses"
+    ):
+        await reloads.reload(NAME)
+    # The way to another authority: trust both, then change the certificates, then trust the new one alone.
+    folder.keys.write_text(first)
+    folder.trust.write_text(old.pem + other.pem)
+    await reloads.reload(NAME)
+    folder.issue().pem_file(folder.keys)
+    await reloads.reload(NAME)
+    folder.trust.write_text(other.pem)
+    await reloads.reload(NAME)
+    with pytest.raises(ssl.SSLError):
+        rehearse(folder.tls.accepting, folder.first.dialling, HOST)
+
+
+async def test_settings_that_change_are_used_and_wrong_ones_are_not(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    reloads = folder.reloads()
+    reloads.reconfigured()
+    await asyncio.sleep(0.05)
+    assert not folder.has_changed, "nothing has changed"
+    changed = folder.properties | {"listener.name.clients.ssl.enabled.protocols": "TLSv1.3"}
+    await reloads.check(changed)
+    assert not folder.has_changed, "only checked"
+    with pytest.raises(ConfigError, match=r"/nowhere: cannot be read"):
+        await reloads.check(folder.properties | {"listener.name.clients.ssl.truststore.location": "/nowhere"})
+    folder.properties = changed
+    reloads.reconfigured()
+    await until(lambda: folder.has_changed)
+    with pytest.raises(ssl.SSLError):
+        rehearse(
+            folder.tls.accepting, client_context(TlsRules(("TLSv1.2",)), None, folder.first.trusted), HOST
+        )
+    before = folder.tls.loaded
+    folder.properties = changed | {"listener.name.clients.ssl.client.auth": "maybe"}
+    reloads.reconfigured()
+    await until(lambda: reloads.failures == 1)
+    assert folder.tls.loaded is before
+    assert "goes on with its old keys" in caplog.text
+    await reloads.close()
+
+
+async def test_the_time_that_is_left_is_told(folder: Folder) -> None:
+    (left,) = folder.reloads().expiries(datetime.now(UTC)).values()
+    assert left > 0
