@@ -119,7 +119,10 @@ class AclFilter(NamedTuple):
         if self.resource_name is None or self.principal is None or self.host is None:
             return None
         # ANY is 1 everywhere.
-        if 1 in (self.resource_type, self.operation, self.permission) or self.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        if 1 in (self.resource_type, self.operation, self.permission) or self.pattern_type not in (
+            PatternType.LITERAL,
+            PatternType.PREFIXED,
+        ):
             return None
         return Acl(
             self.resource_type,

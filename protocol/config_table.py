@@ -127,6 +127,13 @@ _NODE_TABLE = (
     _node("controller.quorum.voters", _NODE, _LIST, None, "id@host:port of each quorum node."),
     _node("cluster.id", _NODE, _S, None, "The cluster that this node belongs to."),
     _node("cluster.secret.file", _NODE, _S, None, "File with the secret that all nodes share."),
+    _node("authorizer.class.name", _NODE, _S, "",
+          "org.apache.kafka.metadata.authorizer.StandardAuthorizer: ACLs say who may do what; without it everybody may "
+          "do everything."),
+    _node("super.users", _NODE, _S, "",
+          "Principals that may do everything, whatever ACLs say, with ; between: User:ann;User:bob."),
+    _node("allow.everyone.if.no.acl.found", _NODE, _B, "false",
+          "Whether everybody may do everything with what no ACL is about."),
     _node("metrics.listener", _NODE, _S, None,
           "host:port of the HTTP endpoint: /metrics, /healthz, /readyz; none without it."),
     _node("log.dirs", _NODE, _LIST, None, "Data folders."),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 
 from ...protocol.errors import KafkaError
 from ..configuration.config import BrokerConfig
 from ..quorum.config import MetadataPosition
 from ..runtime.clocks import wall_ms
+from ..security.authorization.access import Authorization
+from ..security.authorization.audit_log import AuditLog
+from ..security.authorization.authorizer import Authorizer
 from ..server import HandlerTable, Server
 from ..storage import metadata_position
 from ..storage.log_store import LogStore
@@ -36,7 +40,7 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
         StorageUnusable: the data folders cannot be used. PortInUse: another process has an address.
     """
     table = HandlerTable()
-    server = Server(table, config.server)
+    server = Server(table, config.server, authorization=_authorization(config, table))
     try:
         for listener in config.listeners:
             server.listen(listener.name, listener.host, listener.port)
@@ -46,6 +50,20 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
         server.close()
         raise
     return Foundation(table, server, logs, reached)
+
+
+def _authorization(config: BrokerConfig, table: HandlerTable) -> Authorization | None:
+    """Until the first image is there, nobody but super users may do anything."""
+    settings = config.authorizer
+    if settings is None:
+        return None
+
+    def api_name(key: int) -> str:
+        handler = table.get(key)
+        return str(key) if handler is None else handler.request_class.__name__.removesuffix("Request")
+
+    authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
+    return Authorization(authorizer, AuditLog(authorizer.decide, api_name, time.monotonic))
 
 
 def _open_logs(config: BrokerConfig) -> LogStore:

@@ -21,6 +21,7 @@ from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.coordinator import GroupCoordinator
 from ..groups.dependencies import GroupDependencies
+from ..handlers.acls import AclHandlers
 from ..handlers.alter_configs import AlterConfigsHandlers
 from ..handlers.api_versions import ApiVersionsHandlers
 from ..handlers.authenticate_node import AuthenticateNodeHandlers
@@ -230,6 +231,7 @@ class BrokerParts:
             AlterConfigsHandlers(session, self.settings, config.log_dirs),
             ClientQuotaHandlers(session),
             UpdateFeaturesHandlers(session),
+            AclHandlers(session, self.server.authorization),
         ):
             self._table.add(handlers)
 

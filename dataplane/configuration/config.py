@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ...protocol.handshake import MIN_SECRET_BYTES
@@ -84,6 +85,8 @@ class BrokerConfig:
     fenced_linger_ms: int = 9_000
     retention_check_interval_ms: int = 300_000
     verify_bytes_per_second: int = 4_194_304
+    #: None: everybody may do everything
+    authorizer: AuthorizerSettings | None = None
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
     restored: bool = False
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
@@ -143,6 +146,7 @@ class BrokerConfig:
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
+            authorizer=AuthorizerSettings.from_properties(properties),
             properties=MappingProxyType(dict(properties)),
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
+from ..security.authorization.access import Authorization
 from ..security.peer_session import PeerSession
 from ..security.principal import ANONYMOUS
 from .buffers import BufferPool
@@ -54,8 +55,11 @@ class Server:
         table: HandlerTable,
         config: ServerConfig | None = None,
         *,
+        authorization: Authorization | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        """Without `authorization` everybody may do everything."""
+        self.authorization = authorization
         self.config = config or ServerConfig()
         self._loop = loop or asyncio.get_running_loop()
         self._table = table
@@ -65,7 +69,7 @@ class Server:
         self.purgatory = Purgatory(self._loop)
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
-        self.router = Router(table, self._loop, self.quotas)
+        self.router = Router(table, self._loop, self.quotas, authorization)
         self.listeners: list[ListeningSocket] = []
         #: in the order in which they came
         self.connections: dict[ClientConnection, None] = {}

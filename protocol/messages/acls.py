@@ -63,7 +63,9 @@ class CreateAclsResponse(Message):
     """Answer to CreateAclsRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    results: list[AclCreationResult] = array(AclCreationResult, about="Outcomes, in the order of the request.")
+    results: list[AclCreationResult] = array(
+        AclCreationResult, about="Outcomes, in the order of the request."
+    )
 
 
 @data()

@@ -30,7 +30,10 @@ class RegisterBroker(Command[RegisterBrokerResult]):
     rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
     log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
     features: list[BrokerFeature] = array(
-        BrokerFeature, "0+", tag=0, about="What its program knows; programs before these features tell nothing."
+        BrokerFeature,
+        "0+",
+        tag=0,
+        about="What its program knows; programs before these features tell nothing.",
     )
 
 

@@ -54,7 +54,10 @@ class BrokerRecord(Message):
     shutting_down: bool = boolean(about="Whether it is in controlled shutdown.")
     log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
     features: list[BrokerFeature] = array(
-        BrokerFeature, "0+", tag=0, about="What its program knows; programs before these features tell nothing."
+        BrokerFeature,
+        "0+",
+        tag=0,
+        about="What its program knows; programs before these features tell nothing.",
     )
 
 

@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ....protocol.acls import Acl, AclPermission, canonical_address
+from ....protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, canonical_address
+from ..principal import NODE
 from .acl_index import AclIndex
 from .grants import Grants
 from .masks import EVERY_OPERATION
@@ -20,6 +21,13 @@ from .pattern_rules import Requester
 
 GRANTS_MAX = 2_000
 """How many principals at hosts are remembered."""
+
+_NODE_PREFIX = f"{NODE}:"
+_NODE_RIGHTS: Mapping[int, int] = {
+    AclResourceType.CLUSTER: 1 << AclOperation.CLUSTER_ACTION,
+    AclResourceType.TOPIC: 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE,
+}
+"""Whoever has proved to hold the cluster secret may do what following a leader takes, whatever the ACLs say."""
 
 _ANY_NAME = "hardcode"
 """A resource that Kafka asks about to find out who may use any resource of a type."""
@@ -31,7 +39,7 @@ class Decision:
 
     allowed: bool
     rule: str
-    """As Kafka's authorizer logs it: SuperUser, MatchingAcl(...), DefaultAllow or DefaultDeny."""
+    """As Kafka's authorizer logs it: SuperUser, MatchingAcl(...), DefaultAllow or DefaultDeny; and Node."""
     acl: Acl | None = None
     """The ACL that decides, if one does."""
 
@@ -71,6 +79,8 @@ class Authorizer:
         """The operations that are allowed with a resource."""
         if requester.principal in self.super_users:
             return EVERY_OPERATION
+        if requester.principal.startswith(_NODE_PREFIX):
+            return _NODE_RIGHTS.get(resource_type, 0)
         masks = self.index.masks(resource_type, name, requester)
         if masks is None:
             return EVERY_OPERATION if self._open_without_acls else 0
@@ -81,6 +91,8 @@ class Authorizer:
         """The same for one operation, and why. It takes longer: it is for logs, and for people who ask."""
         if requester.principal in self.super_users:
             return Decision(True, "SuperUser")
+        if requester.principal.startswith(_NODE_PREFIX):
+            return Decision(bool(_NODE_RIGHTS.get(resource_type, 0) & 1 << operation), "Node")
         found, acl = self.index.deciding(resource_type, name, operation, requester)
         if acl is not None:
             return Decision(acl.permission == AclPermission.ALLOW, f"MatchingAcl({acl})", acl)

@@ -109,7 +109,10 @@ def test_an_acl_that_is_there_makes_no_record() -> None:
 
 def test_a_host_has_one_form() -> None:
     controller = formed()
-    create(controller, *(ANN._replace(host=host) for host in ("0:0:0:0:0:0:0:1", "::ffff:10.0.0.1", "10.9.9.9/8")))
+    create(
+        controller,
+        *(ANN._replace(host=host) for host in ("0:0:0:0:0:0:0:1", "::ffff:10.0.0.1", "10.9.9.9/8")),
+    )
     assert sorted(acl.host for acl in controller.image.acls) == ["10.0.0.0/8", "10.0.0.1", "::1"]
     assert removed(delete(controller, AclFilter(host="0:0:0:0:0:0:0:1"))) == [["orders"]]
 
@@ -165,7 +168,9 @@ def raise_level(controller: Controller, level: int = 1) -> Any:
 
 
 def register(controller: Controller, broker_id: int, *features: BrokerFeature) -> Any:
-    command = RegisterBroker(broker_id=broker_id, incarnation=bytes([broker_id]) * 16, features=list(features))
+    command = RegisterBroker(
+        broker_id=broker_id, incarnation=bytes([broker_id]) * 16, features=list(features)
+    )
     return do(controller, command)
 
 

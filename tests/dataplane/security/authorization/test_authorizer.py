@@ -61,20 +61,26 @@ def topic(
     )
 
 
-def with_acls(*present: Acl, super_users: tuple[str, ...] = (), open_without_acls: bool = False) -> Authorizer:
+def with_acls(
+    *present: Acl, super_users: tuple[str, ...] = (), open_without_acls: bool = False
+) -> Authorizer:
     authorizer = Authorizer(frozenset(super_users), open_without_acls=open_without_acls)
     authorizer.change([(acl, True) for acl in present])
     return authorizer
 
 
 def may(
-    authorizer: Authorizer, operation: int, name: str = "t", principal: str = "User:ann", host: str = "10.0.0.1"
+    authorizer: Authorizer,
+    operation: int,
+    name: str = "t",
+    principal: str = "User:ann",
+    host: str = "10.0.0.1",
 ) -> bool:
     mask = authorizer.grants(principal, host).mask(AclResourceType.TOPIC, name)
     return bool(mask & 1 << operation)
 
 
-@given(some_acls, st.sampled_from(NAMES + ["abcd", "zz"]), principals, hosts, st.booleans(), st.booleans())
+@given(some_acls, st.sampled_from([*NAMES, "abcd", "zz"]), principals, hosts, st.booleans(), st.booleans())
 def test_the_index_decides_as_the_description_does(
     present: set[Acl], name: str, principal: str, host: str, open_without_acls: bool, is_super: bool
 ) -> None:
@@ -172,12 +178,12 @@ def test_of_several_acls_the_one_with_the_most_exact_pattern_is_named() -> None:
     requester = authorizer.grants("User:ann", "10.0.0.1").requester
     decision = authorizer.decide(AclResourceType.TOPIC, "orders", AclOperation.DESCRIBE, requester)
     assert decision.acl == exact
-    assert decision.rule == (
-        "MatchingAcl(ALLOW User:ann from * WRITE on Topic:LITERAL:orders)"
-    )
+    assert decision.rule == ("MatchingAcl(ALLOW User:ann from * WRITE on Topic:LITERAL:orders)")
 
 
-def test_grants_are_shared_and_the_ones_not_used_longest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grants_are_shared_and_the_ones_not_used_longest_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(authorizers, "GRANTS_MAX", 2)
     authorizer = Authorizer()
     first, second = authorizer.grants("User:a", "h"), authorizer.grants("User:b", "h")
