@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
-from ..peer_session import PeerSession
-from .audit_log import AuditLog
+from .audit_log import Asking, AuditLog
 from .authorizer import Authorizer
 from .grants import Grants
 from .masks import EVERY_OPERATION
@@ -20,14 +19,6 @@ _DENIED: Final = {
     AclResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     AclResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-
-
-class Asking(Protocol):
-    """A request, as far as it matters who asks for what."""
-
-    api_key: int
-    client_id: str | None
-    session: PeerSession
 
 
 def denial(resource_type: int) -> KafkaError:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ....protocol.acls import Acl, AclOperation, name_of, resource_text
-
-if TYPE_CHECKING:
-    from .access import Asking
-    from .authorizer import Decision
-    from .grants import Grants
-    from .pattern_rules import Requester
+from ..peer_session import PeerSession
+from .decision import Decision
+from .grants import Grants
+from .pattern_rules import Requester
 
 logger = logging.getLogger("ottla.authorizer")
 
@@ -27,6 +25,14 @@ _NAMED_MAX: Final = 100
 
 _Denial = tuple[str, str, int, int, str, int]
 """Principal, host, operation, type and name of the resource, API."""
+
+
+class Asking(Protocol):
+    """A request, as far as it matters who asks for what."""
+
+    api_key: int
+    client_id: str | None
+    session: PeerSession
 
 
 class AuditLog:

@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ....protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, canonical_address
 from ..principal import NODE
 from .acl_index import AclIndex
+from .decision import Decision
 from .grants import Grants
 from .masks import EVERY_OPERATION
 from .pattern_rules import Requester
@@ -31,17 +31,6 @@ _NODE_RIGHTS: Mapping[int, int] = {
 
 _ANY_NAME = "hardcode"
 """A resource that Kafka asks about to find out who may use any resource of a type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Whether something is allowed, and by which rule."""
-
-    allowed: bool
-    rule: str
-    """As Kafka's authorizer logs it: SuperUser, MatchingAcl(...), DefaultAllow or DefaultDeny; and Node."""
-    acl: Acl | None = None
-    """The ACL that decides, if one does."""
 
 
 class Authorizer:
