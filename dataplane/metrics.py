@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ..protocol.acls import AclOperation
 from ..protocol.cluster_image import PartitionState
 from ..protocol.exposition import Family, Metric, MetricKind
 from .server.request_times import RequestTimes
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from .groups.shard import Shard
     from .replication.replica.partition import Partition
     from .replication.replicas.replicas import Replicas
+    from .security.authorization.access import Authorization
+    from .security.authorization.audit_log import AuditLog
 
 _PARTITION = ("topic", "partition")
 _GROUP_PARTITION = ("consumergroup", "topic", "partition")
@@ -99,6 +102,12 @@ HISTORY_LOST = _gauge(
     "1 while the metadata quorum lacks metadata that this broker has followed, and is not followed.",
 )
 METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
+ACLS = _gauge("kafka_server_authorizer_metrics_acls_total_count", "ACLs in the cluster.")
+DECISIONS = _counter(
+    "ottla_authorizer_decisions_total",
+    "Operations that the authorizer has allowed or denied here, without what answers only leave out.",
+    "operation", "result",
+)  # fmt: skip
 LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
 _GONE = PartitionState((), ())
 
@@ -120,12 +129,14 @@ class BrokerMetrics:
         has_lost_history: Callable[[], bool],
         uncleanable: Callable[[], Mapping[str, int]],
         unreadable: Callable[[], Mapping[str, int]],
+        authorization: Authorization | None = None,
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
         self._times, self._api_name = times, api_name
         self._connections, self._is_fenced = connections, is_fenced
         self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
+        self._authorization = authorization
 
     def families(self) -> Iterator[Family]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
@@ -144,6 +155,9 @@ class BrokerMetrics:
             [((self._api_name(key),), times) for key, times in sorted(self._times.by_api.items())],
         )
         yield Family(CONNECTIONS, [((), self._connections())])
+        yield Family(ACLS, [((), len(self._image().acls))])
+        if self._authorization is not None:
+            yield Family(DECISIONS, _decisions(self._authorization.audit))
 
     def _cluster(self) -> Iterator[Family]:
         image = self._image()
@@ -239,3 +253,10 @@ def _logs(held: list[Partition]) -> Iterator[Family]:
 
 def _by_partition(metric: Metric, partitions: list[Partition], value: Callable[[Partition], float]) -> Family:
     return Family(metric, (((p.topic, p.index), int(value(p))) for p in partitions))
+
+
+def _decisions(audit: AuditLog) -> Iterator[tuple[tuple[str, str], float]]:
+    for operation in AclOperation:
+        if operation > AclOperation.ALL:
+            yield (operation.name, "allowed"), audit.allowed[operation]
+            yield (operation.name, "denied"), audit.denied[operation]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType, resource_text
 from .access import Access
 
 
@@ -35,6 +35,15 @@ class Needs:
     def __and__(self, other: Needs) -> Needs:
         """Both."""
         return Needs(self.rights + other.rights, "; ".join(filter(None, (self.asked, other.asked))))
+
+    @property
+    def text(self) -> str:
+        """As the page of all APIs says it."""
+        rights = [
+            f"{right.operation.name} {resource_text(right.resource_type, '').partition(':')[0]}"
+            for right in self.rights
+        ]
+        return "; ".join([*rights, *([self.asked] if self.asked else [])])
 
     def check(self, access: Access, message: Any) -> None:
         """Raises KafkaError for the first right that the sender of the message lacks."""
