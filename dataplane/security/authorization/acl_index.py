@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 
 from ....protocol.acls import ANYBODY, ANYTHING, Acl, AclOperation, AclPermission, PatternType
-from .masks import allowed_by, denied_by
+from .masks import allowed_by
 from .pattern_rules import PatternRules, Requester, Said
 
 _Pattern = tuple[int, str]
@@ -45,6 +45,22 @@ class _Resources:
         rules = self.literal.get(ANYTHING)
         if rules is not None and name != ANYTHING:
             yield (PatternType.LITERAL, ANYTHING), rules
+
+    def patterns(self, name: str) -> list[PatternRules]:
+        """The same without the patterns themselves, in no order: this is the way of decisions that are not logged."""
+        found = []
+        for key in (name, ANYTHING) if name != ANYTHING else (name,):
+            rules = self.literal.get(key)
+            if rules is not None:
+                found.append(rules)
+        most = len(name)
+        for length in self.lengths:
+            if length > most:
+                break
+            rules = self.prefixed[length].get(name[:length])
+            if rules is not None:
+                found.append(rules)
+        return found
 
     def change(self, acl: Acl, present: bool) -> None:
         """One ACL is there, or not any more."""
@@ -109,11 +125,11 @@ class AclIndex:
             return None
         found = False
         denied = allowed = 0
-        for _, rules in resources.naming(name):
+        for rules in resources.patterns(name):
             found = True
-            for _, _, said in rules.about(requester):
-                denied |= denied_by(said.denied)
-                allowed |= allowed_by(said.allowed)
+            denies, allows = rules.masks(requester)
+            denied |= denies
+            allowed |= allows
         return (denied, allowed) if found else None
 
     def deciding(

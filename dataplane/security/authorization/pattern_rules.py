@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....protocol.acls import ANYBODY, ANYTHING, AclPermission
+from .masks import allowed_by, denied_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +33,25 @@ class Requester:
 
 
 class Said:
-    """What ACLs say for some hosts: bits of operations as they stand in the ACLs, without what they imply."""
+    """What ACLs say for some hosts: bits of operations as they stand in the ACLs, and with what they imply."""
 
-    __slots__ = ("allowed", "denied")
+    __slots__ = ("allowed", "allows", "denied", "denies")
 
     def __init__(self) -> None:
         self.denied = 0
         self.allowed = 0
+        self.denies = 0
+        self.allows = 0
 
     def change(self, operation: int, permission: int, present: bool) -> None:
         """One ACL is there, or not any more."""
         bit = 1 << operation
         if permission == AclPermission.DENY:
             self.denied = self.denied | bit if present else self.denied & ~bit
+            self.denies = denied_by(self.denied)
         else:
             self.allowed = self.allowed | bit if present else self.allowed & ~bit
+            self.allows = allowed_by(self.allowed)
 
 
 class _Hosts:
@@ -88,6 +93,10 @@ class _Hosts:
             said = self.by_text.get(text)
             if said is not None:
                 yield text, said
+        yield from self.about_networks(requester)
+
+    def about_networks(self, requester: Requester) -> Iterator[tuple[str, Said]]:
+        """The same for networks that the requester's host is in."""
         for (family, length), by_bits in self.networks.items():
             if family == requester.family:
                 found = by_bits.get(requester.number >> (requester.bits - length))
@@ -119,6 +128,24 @@ class PatternRules:
         hosts.change(host, operation, permission, present)
         if not (hosts.by_text or hosts.networks):
             del self._by_principal[principal]
+
+    def masks(self, requester: Requester) -> tuple[int, int]:
+        """The operations that the ACLs deny to a requester, and those that they allow. It is `about`, only faster."""
+        denied = allowed = 0
+        for principal in (requester.principal, ANYBODY):
+            hosts = self._by_principal.get(principal)
+            if hosts is None:
+                continue
+            for text in (requester.host, ANYTHING):
+                said = hosts.by_text.get(text)
+                if said is not None:
+                    denied |= said.denies
+                    allowed |= said.allows
+            if hosts.networks:
+                for _, said in hosts.about_networks(requester):
+                    denied |= said.denies
+                    allowed |= said.allows
+        return denied, allowed
 
     def about(self, requester: Requester) -> Iterator[tuple[str, str, Said]]:
         """The ACLs that match a requester: principal and host as they write them, and what they say."""
