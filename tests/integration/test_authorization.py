@@ -5,6 +5,7 @@ All peers are User:ANONYMOUS. The administrator is known by its address, which t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ottla.cli.main import main
 from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
 from ottla.protocol.errors import ErrorCode
@@ -135,6 +137,7 @@ from ottla.protocol.messages.transactions import (
 )
 from ottla.protocol.record import encode_batch
 from ottla.protocol.schema import Message
+from tests import java
 from tests.cluster import running_cluster
 from tests.raw_peer import Peer
 
@@ -915,3 +918,73 @@ def test_acls_are_listed_in_order_and_removed_at_once(broker: Broker) -> None:
     ]
     broker.rights()
     assert broker.ask(asked, 3, ADMIN).resources == []
+
+
+def acl_command(broker: Broker, *words: str) -> int:
+    return main(["acl", *words, "-b", f"127.0.0.1:{broker.port}"])
+
+
+def test_the_command_line_creates_lists_checks_and_removes(
+    broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.rights(cluster(Op.ALTER), cluster(Op.DESCRIBE), cluster(Op.DESCRIBE_CONFIGS))
+    eve = ("--principal", "User:eve")
+    created = acl_command(
+        broker, "create", *eve, "--operation", "read", "--operation", "write", "--topic", "in-", "--prefixed"
+    )
+    assert created == 0
+    capsys.readouterr()
+    assert acl_command(broker, "list", *eve, "-o", "json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [one["operation"] for one in listed] == ["READ", "WRITE"]
+    assert {one["pattern_type"] for one in listed} == {"PREFIXED"}
+    assert acl_command(broker, "list", "--topic", "in-7", "--covering", *eve, "--operation", "READ") == 0
+    assert "in-" in capsys.readouterr().out
+    asked = (*eve, "--host", "10.0.0.7", "--topic", "in-7", "--operation")
+    assert acl_command(broker, "check", *asked, "DESCRIBE") == 0
+    assert "MatchingAcl(ALLOW User:eve from * READ on Topic:PREFIXED:in-)" in capsys.readouterr().out
+    assert acl_command(broker, "check", *asked, "ALTER") == 1
+    assert "DefaultDeny" in capsys.readouterr().out
+    assert acl_command(broker, "delete", *eve, "--yes") == 0
+    assert capsys.readouterr().out.count("User:eve") == 2
+    assert acl_command(broker, "list", *eve, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_the_command_line_says_what_is_wrong(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    broker.rights()
+    for words, said in (
+        (("check", "--principal", "User:e", "--host", "h", "--topic", "t", "--operation", "raed"), "READ"),
+        (("list", "--covering"), "--covering needs the name of a resource"),
+        (("list",), "CLUSTER_AUTHORIZATION_FAILED"),
+    ):
+        assert acl_command(broker, *words) in (1, 2)
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.java
+@java.needs_java
+def test_kafkas_tool_adds_lists_and_removes(broker: Broker) -> None:
+    broker.rights(cluster(Op.ALTER), cluster(Op.DESCRIBE))
+    tool = ("org.apache.kafka.tools.AclCommand", "--bootstrap-server", f"127.0.0.1:{broker.port}")
+    principal = ("--allow-principal", "User:java")
+    java.run(*tool, "--add", *principal, "--producer", "--idempotent", "--topic", "made-by-java")
+    java.run(
+        *tool,
+        "--add",
+        *principal,
+        "--consumer",
+        "--group",
+        "g",
+        "--topic",
+        "made",
+        "--resource-pattern-type",
+        "prefixed",
+    )
+    listed = java.run(*tool, "--list", "--principal", "User:java")
+    assert "IDEMPOTENT_WRITE" in listed
+    assert "patternType=PREFIXED" in listed
+    java.run(
+        *tool, "--remove", "--force", *principal, "--producer", "--idempotent", "--topic", "made-by-java"
+    )
+    assert "made-by-java" not in java.run(*tool, "--list", "--principal", "User:java")
