@@ -28,6 +28,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   group      list, describe, seek and delete consumer groups
   config     settings of topics, brokers, groups and client metrics
   quota      limits of clients
+  acl        who may do what, and which rule decides
   txn        list, describe and abort transactions; find those that hang
   audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
@@ -61,6 +62,7 @@ COMMANDS = {
     "group": "commands.group",
     "config": "commands.config",
     "quota": "commands.quota",
+    "acl": "commands.acl",
     "txn": "commands.txn",
     "audit": "commands.audit",
     "cluster": "commands.cluster",

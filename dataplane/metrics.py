@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ..protocol.acls import AclOperation
 from ..protocol.cluster_image import PartitionState
 from ..protocol.exposition import Family, Metric, MetricKind
 from .server.request_times import RequestTimes
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .groups.shard import Shard
     from .replication.replica.partition import Partition
     from .replication.replicas.replicas import Replicas
+    from .security.authorization.access import Authorization
+    from .security.authorization.audit_log import AuditLog
     from .security.tls_reloading import TlsReloads
 
 _PARTITION = ("topic", "partition")
@@ -101,6 +104,12 @@ HISTORY_LOST = _gauge(
     "1 while the metadata quorum lacks metadata that this broker has followed, and is not followed.",
 )
 METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
+ACLS = _gauge("kafka_server_authorizer_metrics_acls_total_count", "ACLs in the cluster.")
+DECISIONS = _counter(
+    "ottla_authorizer_decisions_total",
+    "Operations that the authorizer has allowed or denied here, without what answers only leave out.",
+    "operation", "result",
+)  # fmt: skip
 LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
 TLS_EXPIRY = _gauge(
     "ottla_tls_certificate_expiry_seconds", "Until the certificate of a listener expires.", "listener"
@@ -130,6 +139,7 @@ class BrokerMetrics:
         uncleanable: Callable[[], Mapping[str, int]],
         unreadable: Callable[[], Mapping[str, int]],
         tls_reloads: TlsReloads,
+        authorization: Authorization | None = None,
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
         self._times, self._api_name = times, api_name
@@ -137,6 +147,7 @@ class BrokerMetrics:
         self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
         self._tls_reloads = tls_reloads
+        self._authorization = authorization
 
     def families(self) -> Iterator[Family]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
@@ -158,6 +169,9 @@ class BrokerMetrics:
         left = self._tls_reloads.expiries(datetime.now(UTC))
         yield Family(TLS_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
         yield Family(TLS_RELOAD_FAILURES, [((), self._tls_reloads.failures)])
+        yield Family(ACLS, [((), len(self._image().acls))])
+        if self._authorization is not None:
+            yield Family(DECISIONS, _decisions(self._authorization.audit))
 
     def _cluster(self) -> Iterator[Family]:
         image = self._image()
@@ -253,3 +267,10 @@ def _logs(held: list[Partition]) -> Iterator[Family]:
 
 def _by_partition(metric: Metric, partitions: list[Partition], value: Callable[[Partition], float]) -> Family:
     return Family(metric, (((p.topic, p.index), int(value(p))) for p in partitions))
+
+
+def _decisions(audit: AuditLog) -> Iterator[tuple[tuple[str, str], float]]:
+    for operation in AclOperation:
+        if operation > AclOperation.ALL:
+            yield (operation.name, "allowed"), audit.allowed[operation]
+            yield (operation.name, "denied"), audit.denied[operation]

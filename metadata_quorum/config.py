@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from ..protocol.authorizer_settings import AuthorizerSettings
 from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
 from ..protocol.handshake import LinkSecurity
 from ..protocol.node_secrets import read_secrets
@@ -66,6 +67,8 @@ class QuorumNodeConfig:
             raise ConfigError(
                 f"process.roles is {','.join(roles)!r}: a quorum node needs the role controller"
             )
+        # What brokers would refuse is refused here: the two may be one process.
+        AuthorizerSettings.from_properties(properties)
         node_id = _number(properties, "node.id", None, 0)
         voters = parse_voters(_required(properties, "controller.quorum.voters"))
         if node_id not in voters:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
+from ..protocol.features import SECURITY
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
-from ..protocol.messages.cluster_commands import FormCluster
+from ..protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ..protocol.messages.config_commands import (
     AlterConfigs,
     ConfigChange,
@@ -127,7 +128,13 @@ class LeaderDuties:
         self._sessions.begin(_registrations(image), image.offset, now)
         self.image_changed(now)
         if not image.cluster_id:
-            self._once("form", -1, FormCluster(cluster_id=self._cluster_id))
+            self._once(
+                "form",
+                -1,
+                FormCluster(
+                    cluster_id=self._cluster_id, features=[InitialFeature(feature=SECURITY, level=1)]
+                ),
+            )
         self._record_defaults(image)
 
     def _record_defaults(self, image: ClusterImage) -> None:

@@ -24,6 +24,11 @@ __all__ = [
     "LATEST",
     "TOPIC_RESOURCE",
     "TO_THE_END",
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResourceType",
     "Admin",
     "BegunTransaction",
     "BrokerAddress",
@@ -60,6 +65,7 @@ __all__ = [
     "OngoingReassignment",
     "OutOfTurn",
     "PartitionInfo",
+    "PatternType",
     "Producer",
     "ProducerDescription",
     "ProducerFenced",
@@ -155,6 +161,14 @@ if TYPE_CHECKING:
     from ottla.client.transactions.transactions import CommitResult
     from ottla.client.transactions.whole_transactions import CommittedTransaction
     from ottla.client.transactions.writer import TransactionWriter
+    from ottla.protocol.acls import (
+        Acl,
+        AclFilter,
+        AclOperation,
+        AclPermission,
+        AclResourceType,
+        PatternType,
+    )
     from ottla.protocol.errors import ErrorCode, KafkaError
 else:
     _HOMES = {
@@ -221,6 +235,14 @@ else:
         "client.transactions.transactions": ["CommitResult"],
         "client.transactions.whole_transactions": ["CommittedTransaction"],
         "client.transactions.writer": ["TransactionWriter"],
+        "protocol.acls": [
+            "Acl",
+            "AclFilter",
+            "AclOperation",
+            "AclPermission",
+            "AclResourceType",
+            "PatternType",
+        ],
         "protocol.errors": ["ErrorCode", "KafkaError"],
     }
 

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from .acls import Acl
 from .messages.metadata_records import (
+    AclRecord,
+    AclRemovedRecord,
+    BrokerFeature,
     BrokerListener,
     BrokerRecord,
     BrokerRemovedRecord,
@@ -48,6 +52,11 @@ class BrokerState:
     fenced: bool = True
     shutting_down: bool = False
     log_dirs: tuple[bytes, ...] = ()
+    features: tuple[BrokerFeature, ...] = ()
+
+    def level_of(self, feature: str) -> int:
+        """The highest level of a feature that its program knows; 0 if it does not know the feature."""
+        return max((one.most for one in self.features if one.name == feature), default=0)
 
     @property
     def usable(self) -> bool:
@@ -113,6 +122,7 @@ class ClusterImage:
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         #: finalized levels of features, where any was set
         self.features: dict[str, int] = {}
+        self.acls: set[Acl] = set()
         self.scram_credentials: dict[ScramKey, SealedCredential] = {}
         #: on a quorum node all, on a broker those that concern its replicas
         self.transactions = TransactionTable()
@@ -140,6 +150,10 @@ class ClusterImage:
                 self._limit(record)
             case FeatureLevelRecord():
                 self.features[record.feature] = record.level
+            case AclRecord():
+                self.acls.add(_acl(record))
+            case AclRemovedRecord():
+                self.acls.discard(_acl(record))
             case ScramCredentialRecord():
                 self._set_credential(record)
             case ClusterRecord():
@@ -170,6 +184,7 @@ class ClusterImage:
         copy.configs = {key: dict(settings) for key, settings in self.configs.items()}
         copy.client_quotas = dict(self.client_quotas)
         copy.features = dict(self.features)
+        copy.acls = set(self.acls)
         copy.scram_credentials = dict(self.scram_credentials)
         copy.transactions = self.transactions.copy()
         return copy
@@ -221,6 +236,8 @@ class ClusterImage:
             yield client_quota_record(entity, self.client_quotas[entity])
         for feature, level in sorted(self.features.items()):
             yield FeatureLevelRecord(feature=feature, level=level)
+        for acl in sorted(self.acls):
+            yield AclRecord(**acl._asdict())
         for scram_key, credential in sorted(self.scram_credentials.items(), key=lambda item: item[0]):
             yield scram_credential_record(scram_key, credential)
         yield from self.transactions.records()
@@ -282,6 +299,8 @@ class ImageDelta:
     partitions: set[tuple[bytes, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
     client_quotas: bool = False
+    #: whether each ACL that was created or removed is there now
+    acls: dict[Acl, bool] = field(default_factory=dict)
     scram_credentials: set[ScramKey] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
 
@@ -307,6 +326,8 @@ class ImageDelta:
                 self.configs.add((record.resource_type, record.resource_name))
             case ClientQuotaRecord():
                 self.client_quotas = True
+            case AclRecord() | AclRemovedRecord():
+                self.acls[_acl(record)] = isinstance(record, AclRecord)
             case ScramCredentialRecord():
                 self.scram_credentials.add((record.name, record.mechanism))
             case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
@@ -321,6 +342,7 @@ class ImageDelta:
         delta.brokers = _differing(before.brokers, after.brokers)
         delta.configs = _differing(before.configs, after.configs)
         delta.client_quotas = before.client_quotas != after.client_quotas
+        delta.acls = {acl: acl in after.acls for acl in before.acls ^ after.acls}
         delta.scram_credentials = _differing(before.scram_credentials, after.scram_credentials)
         delta.transactions = _differing(before.transactions.by_id, after.transactions.by_id)
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
@@ -338,6 +360,18 @@ def _differing(before: Mapping[_K, object], after: Mapping[_K, object]) -> set[_
 
 def _by_type_and_name(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
     return [(kind, name is not None, name or "") for kind, name in entity]
+
+
+def _acl(record: AclRecord | AclRemovedRecord) -> Acl:
+    return Acl(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission,
+    )
 
 
 def client_quota_record(entity: QuotaEntity, values: Mapping[str, float]) -> ClientQuotaRecord:
@@ -373,6 +407,7 @@ def broker_record(state: BrokerState) -> BrokerRecord:
         fenced=state.fenced,
         shutting_down=state.shutting_down,
         log_dirs=list(state.log_dirs),
+        features=list(state.features),
     )
 
 
@@ -386,6 +421,7 @@ def _broker_state(record: BrokerRecord) -> BrokerState:
         record.fenced,
         record.shutting_down,
         tuple(record.log_dirs),
+        tuple(record.features),
     )
 
 

@@ -136,6 +136,13 @@ _NODE_TABLE = (
               "Links of quorum nodes with each other and with brokers: encrypted unless the other node has an older "
               "version (preferred), or always, which refuses such nodes (required).", _NODE,
               allowed=("preferred", "required")),
+    _node("authorizer.class.name", _NODE, _S, "",
+          "org.apache.kafka.metadata.authorizer.StandardAuthorizer: ACLs say who may do what; without it everybody may "
+          "do everything."),
+    _node("super.users", _NODE, _S, "",
+          "Principals that may do everything, whatever ACLs say, with ; between: User:ann;User:bob."),
+    _node("allow.everyone.if.no.acl.found", _NODE, _B, "false",
+          "Whether everybody may do everything with what no ACL is about."),
     _node("metrics.listener", _NODE, _S, None,
           "host:port of the HTTP endpoint: /metrics, /healthz, /readyz; none without it."),
     _node("log.dirs", _NODE, _LIST, None, "Data folders."),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,9 @@ class Feature:
     default: int
 
 
+SECURITY: Final = "ottla.security.version"
+"""1: all nodes know ACLs. A broker that does not would let everybody do everything."""
+
 FEATURES: Mapping[str, Feature] = {
     feature.name: feature
     for feature in (
@@ -28,6 +32,8 @@ FEATURES: Mapping[str, Feature] = {
         Feature("group.version", 0, 1, 1),
         # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
         Feature("metadata.version", 25, 25, 25),
+        # Clusters formed since it exists begin with 1.
+        Feature(SECURITY, 0, 1, 0),
         # 2: clients add partitions to transactions by writing to them, and take up an epoch with each (KIP-890).
         # Brokers serve both ways; clients choose by the level.
         Feature("transaction.version", 0, 2, 2),

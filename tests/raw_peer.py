@@ -15,17 +15,25 @@ ANSWER_TIMEOUT_S = 3.0
 class Peer:
     """A connection that sends one request at a time."""
 
-    def __init__(self, port: int, client_id: str = "test") -> None:
+    def __init__(self, port: int, client_id: str = "test", source: str = "127.0.0.1") -> None:
         self._client_id = client_id
-        self._socket = socket.create_connection(("127.0.0.1", port), 5)
+        self._socket = socket.create_connection(("127.0.0.1", port), 5, (source, 0))
 
     def close(self) -> None:
         self._socket.close()
 
     def ask(self, message: Message, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """The answer. Raises TimeoutError without one, ConnectionError if the peer hangs up."""
-        self._socket.settimeout(timeout_s)
+        self.send(message, version)
+        return self.receive(message, version, timeout_s)
+
+    def send(self, message: Message, version: int) -> None:
+        """Ask, and leave the answer for `receive`."""
         self._socket.sendall(encode_request(message, version, 7, self._client_id))
+
+    def receive(self, message: Message, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """The answer to a request that was sent. Raises as `ask`."""
+        self._socket.settimeout(timeout_s)
         (size,) = struct.unpack(">i", self._read(4))
         assert isinstance(message, Request)
         return decode_response(type(message), self._read(size), version)[1]

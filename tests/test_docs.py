@@ -37,7 +37,12 @@ API_ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+)[^|]* \| `(\w+)\.py` \|"
 COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`#|<>&;\n]*)", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
-CONFIG_FILES = ("dataplane/configuration/config.py", "metadata_quorum/config.py", "cli/nodes/node.py")
+CONFIG_FILES = (
+    "dataplane/configuration/config.py",
+    "metadata_quorum/config.py",
+    "cli/nodes/node.py",
+    "protocol/authorizer_settings.py",
+)
 UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 
@@ -74,6 +79,18 @@ def test_the_table_of_apis_is_what_brokers_serve() -> None:
         for one in HandlerTable(*(object.__new__(each) for each in handler_classes()))
     }
     assert documented == served
+
+
+def test_the_table_of_rights_is_what_handlers_ask_for() -> None:
+    """An API that says nothing of what it needs is denied to everybody: so each says it."""
+    table = HandlerTable(*(object.__new__(each) for each in handler_classes()))
+    rows = [
+        f"| {one.api_key} | {one.request_class.__name__.removesuffix('Request')} | {needs} |"
+        for one in table
+        for needs in [one.needs.text if one.needs else None]
+    ]
+    page = (ROOT / "docs" / "AUTHORIZATION.md").read_text()
+    assert re.findall(r"^\| \d+ \|.*$", page, re.MULTILINE) == rows, "\n".join(rows)
 
 
 def test_brokers_register_every_handler() -> None:

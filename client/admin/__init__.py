@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..options import checks_options
+from .acls import AclAdmin
 from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
 from .cuts import CutAdmin
@@ -76,6 +77,7 @@ class Admin(
     RecordAdmin,
     LogDirAdmin,
     QuotaAdmin,
+    AclAdmin,
     BegunTransactionAdmin,
     CutAdmin,
 ):

@@ -41,6 +41,10 @@ class Admin(Facade):
     describe_quotas = blocking(admin.Admin.describe_quotas)
     alter_quotas = blocking(admin.Admin.alter_quotas)
 
+    create_acls = blocking(admin.Admin.create_acls)
+    describe_acls = blocking(admin.Admin.describe_acls)
+    delete_acls = blocking(admin.Admin.delete_acls)
+
     describe_cluster = blocking(admin.Admin.describe_cluster)
     describe_quorum = blocking(admin.Admin.describe_quorum)
     describe_log_dirs = blocking(admin.Admin.describe_log_dirs)

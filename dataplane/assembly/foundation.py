@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,9 @@ from ...protocol.errors import KafkaError
 from ..configuration.config import BrokerConfig, ListenerConfig
 from ..quorum.config import MetadataPosition
 from ..runtime.clocks import wall_ms
+from ..security.authorization.access import Authorization
+from ..security.authorization.audit_log import AuditLog
+from ..security.authorization.authorizer import Authorizer
 from ..security.listener_tls import ListenerTls
 from ..security.tls_loading import load_tls
 from ..security.tls_settings import TlsSettings
@@ -51,7 +55,7 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
         if listener.tls is not None
     }
     table = HandlerTable()
-    server = Server(table, config.server)
+    server = Server(table, config.server, authorization=_authorization(config, table))
     try:
         for listener in config.listeners:
             server.listen(
@@ -74,6 +78,20 @@ def _open_tls(listener: ListenerConfig, settings: TlsSettings) -> ListenerTls:
     for remark in loaded.remarks:
         logger.warning("%s", remark)
     return ListenerTls(loaded)
+
+
+def _authorization(config: BrokerConfig, table: HandlerTable) -> Authorization | None:
+    """Until the first image is there, nobody but super users may do anything."""
+    settings = config.authorizer
+    if settings is None:
+        return None
+
+    def api_name(key: int) -> str:
+        handler = table.get(key)
+        return str(key) if handler is None else handler.request_class.__name__.removesuffix("Request")
+
+    authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
+    return Authorization(authorizer, AuditLog(authorizer.decide, api_name, time.monotonic))
 
 
 def _open_logs(config: BrokerConfig) -> LogStore:

@@ -52,6 +52,8 @@ class ImageChanges:
         self.listed.image_changed(image, delta.brokers)
         if delta.configs:
             self._reconfigure()
+        if delta.acls and self.server.authorization is not None:
+            self.server.authorization.authorizer.change(delta.acls.items())
         if delta.client_quotas:
             self.server.quotas.changed(image.client_quotas)
         if delta.scram_credentials and self.config.credential_changes_close:

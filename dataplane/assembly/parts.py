@@ -21,6 +21,7 @@ from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.coordinator import GroupCoordinator
 from ..groups.dependencies import GroupDependencies
+from ..handlers.acls import AclHandlers
 from ..handlers.alter_configs import AlterConfigsHandlers
 from ..handlers.api_versions import ApiVersionsHandlers
 from ..handlers.authenticate_node import AuthenticateNodeHandlers
@@ -264,6 +265,7 @@ class BrokerParts:
             AlterConfigsHandlers(session, self.settings, config.log_dirs, self.tls_reloads),
             ClientQuotaHandlers(session),
             UpdateFeaturesHandlers(session),
+            AclHandlers(session, self.server.authorization),
         ):
             self._table.add(handlers)
 
@@ -284,6 +286,7 @@ class BrokerParts:
             lambda: {str(each.path): cleaner.uncleanable_in(each.path) for each in self.logs.usable},
             lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
             self.tls_reloads,
+            self.server.authorization,
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ...protocol.config_listeners import listener_of
@@ -98,6 +99,8 @@ class BrokerConfig:
     verify_bytes_per_second: int = 4_194_304
     # The connections of a user are closed when the password is changed or deleted.
     credential_changes_close: bool = True
+    #: None: everybody may do everything
+    authorizer: AuthorizerSettings | None = None
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
     restored: bool = False
     # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
@@ -160,6 +163,7 @@ class BrokerConfig:
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
             credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
+            authorizer=AuthorizerSettings.from_properties(properties),
             properties=MappingProxyType(dict(properties)),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from ...protocol.acls import AclOperation
 from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
@@ -126,6 +127,8 @@ class FetchReader:
 
     def _read(self, fetch: ClientFetch, wanted: SessionPartition, found: Round) -> Outcome:
         try:
+            if fetch.request.access.grants is not None:
+                self._check_access(fetch, wanted)
             replica = self._replica(fetch.session, wanted)
             outcome = self._read_from(fetch, wanted, replica, found)
         except Exception as error:
@@ -134,6 +137,16 @@ class FetchReader:
             return self._failure(fetch.request, wanted, refusal, found)
         wanted.watch(replica)
         return outcome
+
+    def _check_access(self, fetch: ClientFetch, wanted: SessionPartition) -> None:
+        """Raises TOPIC_AUTHORIZATION_FAILED: at every read, since a fetch may have waited while an ACL was removed."""
+        name = wanted.topic
+        if fetch.session.by_id:
+            topic = self._replicas.image.topics_by_id.get(wanted.topic_id)
+            if topic is None:
+                return  # That there is no topic with an id is no secret.
+            name = topic.name
+        fetch.request.access.check_topic(AclOperation.READ, name)
 
     def _replica(self, session: FetchSession, wanted: SessionPartition) -> Partition:
         index = wanted.part.partition

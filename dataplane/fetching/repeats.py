@@ -4,7 +4,7 @@ A consumer of one partition sends the same bytes over and over, except the corre
 connection keeps the other bytes of its last such request, the replica, and the encoded answer with gaps. A matching
 request is answered without decoding or encoding a message. That needs enough records at once, no fetch session, no
 quota, no error, and the peer as it was: one that has authenticated itself anew, or has to, goes the long way. So does
-every other request: the handler knows all rules.
+the first request after an ACL has changed, and every other request: the handler knows all rules.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Repeat:
     answers it if it can."""
 
     __slots__ = (
-        "_after", "_answers", "_at", "_before", "_client_id", "_committed", "_end", "_flexible", "_head", "_kind",
-        "_leader_epoch", "_max_bytes", "_middle", "_min_bytes", "_replica", "_session", "_size", "_tail", "_until",
-        "_version",
+        "_acl_version", "_after", "_answers", "_at", "_before", "_client_id", "_committed", "_end", "_flexible",
+        "_grants", "_head", "_kind", "_leader_epoch", "_max_bytes", "_middle", "_min_bytes", "_replica", "_session",
+        "_size", "_tail", "_until", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,8 @@ class Repeat:
         version = request.api_version
         self._answers = answers
         self._session = session = request.session
+        self._grants = grants = request.access.grants
+        self._acl_version = 0 if grants is None else grants.version
         self._until = math.inf if session.expires_at is None else session.expires_at
         self._size = len(frame)
         self._at, self._end = at, at + _OFFSET.size
@@ -82,8 +84,13 @@ class Repeat:
         self._head, self._middle, self._tail = _pattern(version, message, wanted)
 
     def is_of(self, session: PeerSession, replica: Partition) -> bool:
-        """Whether this answers the peer of `session` from `replica`."""
-        return self._session is session and self._replica is replica
+        """Whether this answers the peer of `session` from `replica`, as long as no ACL changes."""
+        return self._session is session and self._replica is replica and self._is_allowed
+
+    @property
+    def _is_allowed(self) -> bool:
+        """Whether what the peer may do is what it was when this was made."""
+        return self._grants is None or self._grants.version == self._acl_version
 
     def is_like(self, frame: memoryview) -> bool:
         """Whether `frame` is this request at some offset."""
@@ -97,6 +104,8 @@ class Repeat:
     def __call__(self, connection: ClientConnection, frame: memoryview, now: float) -> bool:
         """False if the frame has to go the long way."""
         if connection.session is not self._session or now >= self._until:
+            return False
+        if self._grants is not None and self._grants.version != self._acl_version:
             return False
         if not self.is_like(frame) or self._answers.metered:
             return False

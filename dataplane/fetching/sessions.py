@@ -27,6 +27,7 @@ from ..security.principal import Principal
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
     from ..replication.replica.partition import Partition
+    from ..security.authorization.grants import Grants
 
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1
@@ -123,8 +124,8 @@ class FetchSession:
     """The partitions that a client fetches. Invariant: a partition that is not active is watched."""
 
     __slots__ = (
-        "active", "by_id", "cached_size", "created_ms", "epoch", "id", "isolation_level", "last_used_ms", "owner",
-        "parked", "partitions",
+        "acl_version", "active", "by_id", "cached_size", "created_ms", "epoch", "grants", "id", "isolation_level",
+        "last_used_ms", "owner", "parked", "partitions",
     )  # fmt: skip
 
     def __init__(self, owner: Principal, *, by_id: bool) -> None:
@@ -136,6 +137,9 @@ class FetchSession:
         self.partitions: dict[Key, SessionPartition] = {}
         self.active: dict[SessionPartition, None] = {}
         self.parked: WaitingFetch | None = None
+        # What was allowed when all partitions were looked at last, and the version of the ACLs then.
+        self.grants: Grants | None = None
+        self.acl_version = 0
         # Of the last request. What is news depends on it.
         self.isolation_level = 0
         self.created_ms = self.last_used_ms = 0
@@ -170,6 +174,14 @@ class FetchSession:
         """The request has this isolation level; with another one than before, all may have news."""
         if level != self.isolation_level:
             self.isolation_level = level
+            self.active |= dict.fromkeys(self.partitions.values())
+
+    def follow(self, grants: Grants) -> None:
+        """Of what is resting nothing is read, and nothing is asked. So with other ACLs than before all may have news:
+        that it is denied now, or not any more.
+        """
+        if self.grants is not grants or self.acl_version != grants.version:
+            self.grants, self.acl_version = grants, grants.version
             self.active |= dict.fromkeys(self.partitions.values())
 
     def activate(self, partition: SessionPartition) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.offsets import OffsetCommitRequestTopic
 from ...protocol.messages.transactions import TxnOffsetCommitRequestTopic
+from ..security.authorization.access import EVERYTHING, Access
 from .offsets import CommittedOffset, TopicPartition
 
 
@@ -24,6 +26,7 @@ def sort_commit(
     image: ClusterImage,
     now_ms: int,
     metadata_bytes_max: int,
+    access: Access = EVERYTHING,
     *,
     by_id: bool,
 ) -> SortedCommit:
@@ -35,11 +38,14 @@ def sort_commit(
             found = image.topics_by_id.get(topic.topic_id)
             topic.name = found.name if found is not None else ""
         known = image.topics.get(topic.name)
+        denied = bool(topic.name) and not access.allows(AclOperation.READ, AclResourceType.TOPIC, topic.name)
         for p in topic.partitions:
             key = (topic.name, p.partition_index)
             metadata = p.committed_metadata or ""
             if by_id and not topic.name:
                 errors[topic.topic_id, p.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
+            elif denied:
+                errors[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or p.partition_index not in known.partitions:
                 errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata.encode()) > metadata_bytes_max:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
 from ...protocol.messages.transaction_commands import AbortTransaction
 from ..quorum.access import Quorum
+from ..security.authorization.needs import transactional_id
 from ..server.handler import ClientRequest, handles
 
 
@@ -15,7 +17,7 @@ class AbortTransactionHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(AbortTransactionRequest, 0, 0)
+    @handles(AbortTransactionRequest, 0, 0, needs=transactional_id(AclOperation.WRITE))
     async def abort(
         self, request: ClientRequest, message: AbortTransactionRequest
     ) -> AbortTransactionResponse:

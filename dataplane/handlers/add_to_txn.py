@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import AddToTransaction
 from ...protocol.messages.transactions import (
@@ -30,6 +31,7 @@ from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.needs import group, handler_asks, transactional_id
 from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import ClientOrigins, told_to_the_client
@@ -78,7 +80,15 @@ class AddToTxnHandlers:
         self._make_offsets_topic = make_offsets_topic
         self._offsets_due = offsets_due
 
-    @handles(AddPartitionsToTxnRequest, 0, 5, on_error=_refused)
+    @handles(
+        AddPartitionsToTxnRequest,
+        0,
+        5,
+        on_error=_refused,
+        needs=handler_asks(
+            "up to version 3: WRITE TransactionalId, WRITE Topic; from 4 on: CLUSTER_ACTION Cluster"
+        ),
+    )
     async def add_partitions(
         self, request: ClientRequest, message: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
@@ -89,9 +99,11 @@ class AddToTxnHandlers:
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,
             )
+            request.access.check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, who.transactional_id)
             check_transactional_id(who.transactional_id)
             results = await self._added(request, who, message.v3_and_below_topics)
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        request.access.check_cluster(AclOperation.CLUSTER_ACTION)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 await self._one_of_many(request, one) async for one in in_time_slices(message.transactions)
@@ -122,6 +134,11 @@ class AddToTxnHandlers:
             for place in _named(topics)
             if place[0] in INTERNAL_TOPICS
         }
+        if request.api_version < _FIRST_WITH_MANY:
+            denied = request.access.denied_topics(AclOperation.WRITE, (topic.name for topic in topics))
+            refused |= {
+                place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in _named(topics) if place[0] in denied
+            }
         if refused:
             return _results(topics, lambda place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
         places = [found for place in _named(topics) if (found := self._place(*place)) is not None]
@@ -153,7 +170,9 @@ class AddToTxnHandlers:
 
         return _results(asked.topics, code)
 
-    @handles(AddOffsetsToTxnRequest, 0, 4)
+    @handles(
+        AddOffsetsToTxnRequest, 0, 4, needs=transactional_id(AclOperation.WRITE) & group(AclOperation.READ)
+    )
     async def add_offsets(
         self, request: ClientRequest, message: AddOffsetsToTxnRequest
     ) -> AddOffsetsToTxnResponse:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ...protocol.acls import AclOperation
 from ...protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic, node_key
 from ...protocol.config_listeners import is_tls_of_listener, listener_of
 from ...protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
@@ -28,11 +29,15 @@ from ...protocol.messages.configs import (
 from ..broker_settings import BrokerSettings
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices, pieces
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..security.tls_reloading import TlsReloads
 from ..server.handler import ClientRequest, handles
 from ..storage.folder_settings import CORDONED, check_cordoned
 from .settings.broker_loggers import BrokerLoggers
+from .settings.config_rights import check_config_right
 
+_NEEDS = handler_asks("ALTER_CONFIGS Topic, Group or Cluster")
 _BROKER_LOGGER = 8
 _RESOURCES_PER_COMMAND = 250
 _OPERATIONS = frozenset(ConfigOperation)
@@ -86,7 +91,7 @@ class AlterConfigsHandlers:
         self._broker = broker
         self._loggers = BrokerLoggers()
 
-    @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error)
+    @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error, needs=_NEEDS)
     async def incremental_alter_configs(
         self, request: ClientRequest, message: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
@@ -103,11 +108,11 @@ class AlterConfigsHandlers:
             for resource in message.resources
         ]
         errors = await self._alter(
-            changes, kinds=_KEPT | {_BROKER_LOGGER}, validate_only=message.validate_only
+            request.access, changes, kinds=_KEPT | {_BROKER_LOGGER}, validate_only=message.validate_only
         )
         return IncrementalAlterConfigsResponse(responses=_responses(message.resources, errors))
 
-    @handles(AlterConfigsRequest, 0, 2, on_error=_replace_error)
+    @handles(AlterConfigsRequest, 0, 2, on_error=_replace_error, needs=_NEEDS)
     async def alter_configs(
         self, request: ClientRequest, message: AlterConfigsRequest
     ) -> AlterConfigsResponse:
@@ -120,7 +125,7 @@ class AlterConfigsHandlers:
             )
             for resource in message.resources
         ]
-        errors = await self._alter(changes, kinds=_KEPT, validate_only=message.validate_only)
+        errors = await self._alter(request.access, changes, kinds=_KEPT, validate_only=message.validate_only)
         return AlterConfigsResponse(responses=_responses(message.resources, errors))
 
     def _replacement(self, resource: ReplaceConfigsResource) -> list[config_commands.ConfigChange]:
@@ -140,7 +145,12 @@ class AlterConfigsHandlers:
         ]
 
     async def _alter(
-        self, resources: list[config_commands.ConfigResource], *, kinds: frozenset[int], validate_only: bool
+        self,
+        access: Access,
+        resources: list[config_commands.ConfigResource],
+        *,
+        kinds: frozenset[int],
+        validate_only: bool,
     ) -> list[KafkaError | None]:
         """What became of each; those that are wrong in themselves do not reach the quorum."""
         times = Counter((one.resource_type, one.resource_name) for one in resources)
@@ -151,6 +161,7 @@ class AlterConfigsHandlers:
                     raise _refusal("Each resource must appear at most once.")
                 if one.resource_type not in kinds:
                     raise _refusal(f"Unknown resource type {one.resource_type}")
+                check_config_right(access, AclOperation.ALTER_CONFIGS, one.resource_type, one.resource_name)
                 self._check(one)
                 await self._check_listeners(one)
                 errors.append(None)

@@ -14,6 +14,7 @@ from ...protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from ..quorum.access import Quorum
+from ..security.authorization.needs import NOTHING
 from ..server.handler import ClientRequest, Handler, HandlerTable, handles
 
 _FIRST_WITH_NAMES = 3
@@ -35,7 +36,7 @@ class ApiVersionsHandlers:
         self._quorum = quorum
         self._node_id = node_id
 
-    @handles(ApiVersionsRequest, 0, 5, on_unsupported=_unsupported)
+    @handles(ApiVersionsRequest, 0, 5, on_unsupported=_unsupported, needs=NOTHING)
     def api_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
         """All registered APIs, and the features with the levels that are finalized."""
         error = self._refusal(message, request.api_version)

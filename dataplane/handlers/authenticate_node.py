@@ -11,6 +11,7 @@ import os
 
 from ...protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
 from ...protocol.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused, ServerProof
+from ..security.authorization.needs import NOTHING
 from ..server.handler import ClientRequest, handles
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ class AuthenticateNodeHandlers:
     def __init__(self, credentials: NodeCredentials) -> None:
         self._credentials = credentials
 
-    @handles(AuthenticateNodeRequest, 0, 0)
+    @handles(AuthenticateNodeRequest, 0, 0, needs=NOTHING)
     def authenticate(
         self, request: ClientRequest, message: AuthenticateNodeRequest
     ) -> AuthenticateNodeResponse | None:

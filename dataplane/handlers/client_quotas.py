@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import IntEnum
 
+from ...protocol.acls import AclOperation
 from ...protocol.client_quotas import CLIENT_ID, IP, USER
 from ...protocol.cluster_image import QuotaEntity
 from ...protocol.errors import ErrorCode, KafkaError
@@ -28,6 +29,7 @@ from ...protocol.messages.client_quotas import (
 from ...protocol.messages.command import refusal
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
+from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
 # So that one entry of the quorum's log does not hold it up for long.
@@ -86,7 +88,13 @@ class ClientQuotaHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(DescribeClientQuotasRequest, 0, 1, on_error=_describe_error)
+    @handles(
+        DescribeClientQuotasRequest,
+        0,
+        1,
+        on_error=_describe_error,
+        needs=cluster(AclOperation.DESCRIBE_CONFIGS),
+    )
     def describe_client_quotas(
         self, request: ClientRequest, message: DescribeClientQuotasRequest
     ) -> DescribeClientQuotasResponse:
@@ -104,7 +112,7 @@ class ClientQuotaHandlers:
             ],
         )
 
-    @handles(AlterClientQuotasRequest, 0, 1, on_error=_alter_error)
+    @handles(AlterClientQuotasRequest, 0, 1, on_error=_alter_error, needs=cluster(AclOperation.ALTER_CONFIGS))
     async def alter_client_quotas(
         self, request: ClientRequest, message: AlterClientQuotasRequest
     ) -> AlterClientQuotasResponse:

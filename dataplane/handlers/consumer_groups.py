@@ -6,6 +6,7 @@ import base64
 import uuid
 from collections.abc import Callable, Mapping
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_description as described
 from ...protocol.messages.consumer_groups import (
@@ -14,6 +15,7 @@ from ...protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ..cluster.authorized_operations import GROUP_OPERATIONS
 from ..groups.consumer.group import ConsumerGroup
 from ..groups.consumer.member import (
     JOIN_EPOCH,
@@ -27,10 +29,13 @@ from ..groups.consumer.member import (
 )
 from ..groups.coordinator import GroupCoordinator
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access, denial
+from ..security.authorization.needs import group, handler_asks
 from ..server.handler import ClientRequest, handles
 
 CLIENT_MAKES_MEMBER_ID_VERSION = 1
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+_HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 def new_member_id() -> str:
@@ -52,7 +57,12 @@ class ConsumerGroupHandlers:
         if self._group_version() < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The feature group.version is not in force.")
 
-    @handles(ConsumerGroupHeartbeatRequest, 0, 1)
+    @handles(
+        ConsumerGroupHeartbeatRequest,
+        0,
+        1,
+        needs=group(AclOperation.READ) & handler_asks("DESCRIBE Topic for each that is named"),
+    )
     def heartbeat(self, request: ClientRequest, message: ConsumerGroupHeartbeatRequest) -> None:
         """Answered once what it changed is committed; at once if nothing did."""
 
@@ -61,6 +71,9 @@ class ConsumerGroupHandlers:
 
         try:
             self._check_feature()
+            named = message.subscribed_topic_names or ()
+            if request.access.denied_topics(AclOperation.DESCRIBE, named):
+                raise denial(AclResourceType.TOPIC)
             self._check(request.api_version, message)
             shard = self._coordinator.shard_for(message.group_id)
         except KafkaError as error:
@@ -114,24 +127,46 @@ class ConsumerGroupHandlers:
                 f"Supported assignors: {', '.join(self._assignors)}.",
             )
 
-    @handles(described.ConsumerGroupDescribeRequest, 0, 1)
+    @handles(
+        described.ConsumerGroupDescribeRequest,
+        0,
+        1,
+        needs=handler_asks("DESCRIBE Group; DESCRIBE Topic for all of its members"),
+    )
     async def describe(
-        self, _request: ClientRequest, message: described.ConsumerGroupDescribeRequest
+        self, request: ClientRequest, message: described.ConsumerGroupDescribeRequest
     ) -> described.ConsumerGroupDescribeResponse:
         """Consumer groups only; classic ones are GROUP_ID_NOT_FOUND here, and the other way round.
         Each once.
         """
         return described.ConsumerGroupDescribeResponse(
-            groups=[self._describe(g) async for g in in_time_slices(dict.fromkeys(message.group_ids))]
+            groups=[
+                self._with_operations(request.access, message, self._describe(request.access, g))
+                async for g in in_time_slices(dict.fromkeys(message.group_ids))
+            ]
         )
 
-    def _describe(self, group_id: str) -> described.DescribedGroup:
+    def _with_operations(
+        self,
+        access: Access,
+        message: described.ConsumerGroupDescribeRequest,
+        group: described.DescribedGroup,
+    ) -> described.DescribedGroup:
+        if message.include_authorized_operations and not group.error_code:
+            operations = access.operations(AclResourceType.GROUP, group.group_id)
+            group.authorized_operations = operations & GROUP_OPERATIONS
+        return group
+
+    def _describe(self, access: Access, group_id: str) -> described.DescribedGroup:
         try:
             self._check_feature()
+            access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
             group = self._coordinator.shard_for(group_id).groups.get(group_id)
             if not isinstance(group, ConsumerGroup):
                 problem = "not found" if group is None else "is not a consumer group"
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
+            if access.denied_topics(AclOperation.DESCRIBE, _topics_of(group)):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN_TOPICS)
         except KafkaError as error:
             return described.DescribedGroup(
                 group_id=group_id, error_code=error.code, error_message=error.message
@@ -151,6 +186,17 @@ class ConsumerGroupHandlers:
                 for member in group.members.values()
             ],
         )
+
+
+def _topics_of(group: ConsumerGroup) -> set[str]:
+    """What members subscribe to, and what they have."""
+    subscribed = {name for member in group.members.values() for name in member.topics}
+    held = (
+        topic_id
+        for member in group.members.values()
+        for topic_id, _ in member.assigned | group.target.get(member.member_id, frozenset())
+    )
+    return subscribed | {group.topics.names[one] for one in held if one in group.topics.names}
 
 
 def _named(held: Partitions, names: Mapping[bytes, str]) -> described.Assignment:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import Protocol
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import (
     CutOffset,
@@ -32,6 +33,8 @@ from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
 from ..runtime.threads import in_thread
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access, denial
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, as_kafka_error, handles
 
 FIND_TIMEOUT_S = 5.0
@@ -82,9 +85,14 @@ class CutHandlers:
         self._searching = asyncio.Semaphore(SEARCHES_MAX)
         self._found: OrderedDict[_Searched, FirstMarker] = OrderedDict()
 
-    @handles(FindCutRequest, 0, 0)
+    @handles(FindCutRequest, 0, 0, needs=handler_asks("DESCRIBE Topic for each that is named, or for some"))
     async def find(self, request: ClientRequest, message: FindCutRequest) -> FindCutResponse:
         """The newest cut of some partitions."""
+        access = request.access
+        for topic in message.topics:
+            self._check_topic(access, topic.topic_id)
+        if not message.topics and not access.allows_for_some(AclOperation.DESCRIBE, AclResourceType.TOPIC):
+            raise denial(AclResourceType.TOPIC)
         places = {(topic.topic_id, index) for topic in message.topics for index in topic.partitions}
         cut = await self._finder.cut(places, FIND_TIMEOUT_S)
         if cut is None:
@@ -93,7 +101,7 @@ class CutHandlers:
             )
         return FindCutResponse(cut=cut.commit_index, metadata_offset=cut.metadata_offset)
 
-    @handles(ListCutOffsetsRequest, 0, 0, on_error=_refused)
+    @handles(ListCutOffsetsRequest, 0, 0, on_error=_refused, needs=handler_asks("DESCRIBE Topic"))
     async def list_offsets(
         self, request: ClientRequest, message: ListCutOffsetsRequest
     ) -> ListCutOffsetsResponse:
@@ -115,7 +123,7 @@ class CutHandlers:
             for index in topic.partitions
         )
         async for answer, index in in_time_slices(parts):
-            answer.partitions.append(await self._offset(answer.topic_id, index, message.cut))
+            answer.partitions.append(await self._offset(request.access, answer.topic_id, index, message.cut))
         return ListCutOffsetsResponse(topics=answers)
 
     async def _catch_up(self) -> None:
@@ -129,8 +137,15 @@ class CutHandlers:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not know whether it still leads"
             ) from None
 
-    async def _offset(self, topic_id: bytes, index: int, cut: int) -> CutOffset:
+    def _check_topic(self, access: Access, topic_id: bytes) -> None:
+        """Raises TOPIC_AUTHORIZATION_FAILED. That there is no topic with an id is no secret."""
+        topic = self._quorum.image.topics_by_id.get(topic_id)
+        if topic is not None:
+            access.check_topic(AclOperation.DESCRIBE, topic.name)
+
+    async def _offset(self, access: Access, topic_id: bytes, index: int, cut: int) -> CutOffset:
         try:
+            self._check_topic(access, topic_id)
             found = await self._cut_offset(self._replicas.get_by_id(topic_id, index), cut)
         except Exception as error:
             code = as_kafka_error(error, f"a cut through {topic_id.hex()}-{index}").code

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import NamedTuple
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -23,6 +24,8 @@ from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices, pieces
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 
 _HIGH_WATERMARK = -1
@@ -49,7 +52,9 @@ class DeleteRecordsHandlers:
         self._replicas = replicas
         self._keep_log_starts = keep_log_starts
 
-    @handles(DeleteRecordsRequest, 0, 2, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        DeleteRecordsRequest, 0, 2, elements_max=WHOLE_CLUSTER_ELEMENTS, needs=handler_asks("DELETE Topic")
+    )
     async def delete_records(
         self, request: ClientRequest, message: DeleteRecordsRequest
     ) -> DeleteRecordsResponse:
@@ -59,7 +64,7 @@ class DeleteRecordsHandlers:
         trims = []
         asked = ((topic, part) for topic in message.topics for part in topic.partitions)
         async for topic, part in in_time_slices(asked, _TRIMS_PER_TURN):
-            trims.append(self._trim(topic.name, part.partition_index, part.offset))
+            trims.append(self._trim(request.access, topic.name, part.partition_index, part.offset))
         results = iter([trim.result for trim in trims])
         response.topics = [
             DeleteRecordsTopicResult(name=topic.name, partitions=list(islice(results, len(topic.partitions))))
@@ -72,9 +77,10 @@ class DeleteRecordsHandlers:
                 await asyncio.gather(*(_followed(trim, deadline) for trim in some))
         return response
 
-    def _trim(self, topic: str, index: int, offset: int) -> _Trim:
+    def _trim(self, access: Access, topic: str, index: int, offset: int) -> _Trim:
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=_UNKNOWN)
         try:
+            access.check_topic(AclOperation.DELETE, topic)
             if topic in INTERNAL_TOPICS:
                 raise KafkaError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} stay"

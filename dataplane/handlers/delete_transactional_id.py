@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.messages.transaction_commands import DeleteTransactionalId
 from ...protocol.messages.transactional_ids import (
     DeleteTransactionalIdRequest,
     DeleteTransactionalIdResponse,
 )
 from ..quorum.access import Quorum
+from ..security.authorization.needs import transactional_id
 from ..server.handler import ClientRequest, handles
 
 
@@ -17,7 +19,7 @@ class DeleteTransactionalIdHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(DeleteTransactionalIdRequest, 0, 0)
+    @handles(DeleteTransactionalIdRequest, 0, 0, needs=transactional_id(AclOperation.WRITE))
     async def delete(
         self, request: ClientRequest, message: DeleteTransactionalIdRequest
     ) -> DeleteTransactionalIdResponse:

@@ -12,6 +12,8 @@ from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_A
 from ..cluster.endpoints import controller_id, live_endpoints, registered_endpoint
 from ..cluster.listed_brokers import ListedBrokers
 from ..quorum.access import Quorum
+from ..security.authorization.access import cluster_operations
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 
 _BROKERS, _CONTROLLERS = 1, 2
@@ -26,7 +28,7 @@ class DescribeClusterHandlers:
         self._own_broker_id = own_broker_id
         self._listed = listed
 
-    @handles(DescribeClusterRequest, 0, 2)
+    @handles(DescribeClusterRequest, 0, 2, needs=handler_asks("nothing; DESCRIBE Cluster for the operations"))
     def describe_cluster(
         self, request: ClientRequest, message: DescribeClusterRequest
     ) -> DescribeClusterResponse:
@@ -51,7 +53,7 @@ class DescribeClusterHandlers:
         tells_fenced = request.api_version >= _FIRST_WITH_FENCED
         operations = OPERATIONS_NOT_ASKED_FOR
         if message.include_cluster_authorized_operations:
-            operations = CLUSTER_OPERATIONS
+            operations = cluster_operations(request.access) & CLUSTER_OPERATIONS
         return DescribeClusterResponse(
             cluster_id=image.cluster_id,
             controller_id=controller_id(list(live_endpoints(image, request.listener)), self._own_broker_id),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 
+from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.config_commands import ResourceType
@@ -25,8 +26,10 @@ from ...protocol.messages.configs import (
 from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.needs import cluster, handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.broker_loggers import BrokerLoggers
+from .settings.config_rights import check_config_right
 from .settings.config_view import BackedSettings, ConfigView, EffectiveSetting
 
 
@@ -95,7 +98,14 @@ class DescribeConfigsHandlers:
         self._view = view
         self._loggers = BrokerLoggers()
 
-    @handles(DescribeConfigsRequest, 1, 4, on_error=_describe_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        DescribeConfigsRequest,
+        1,
+        4,
+        on_error=_describe_error,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("DESCRIBE_CONFIGS Topic, Group or Cluster"),
+    )
     async def describe_configs(
         self, request: ClientRequest, message: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:
@@ -107,6 +117,12 @@ class DescribeConfigsHandlers:
         results = []
         async for resource in in_time_slices(list(first.values())):
             try:
+                check_config_right(
+                    request.access,
+                    AclOperation.DESCRIBE_CONFIGS,
+                    resource.resource_type,
+                    resource.resource_name,
+                )
                 entries = self._entries(description, resource.resource_type, resource.resource_name)
             except KafkaError as error:
                 results.append(_undescribed(resource, error))
@@ -165,7 +181,7 @@ class DescribeConfigsHandlers:
             f"Unexpected broker id, expected {self._own_broker_id} or empty string, but received {name}",
         )
 
-    @handles(ListConfigResourcesRequest, 0, 1)
+    @handles(ListConfigResourcesRequest, 0, 1, needs=cluster(AclOperation.DESCRIBE_CONFIGS))
     def list_config_resources(
         self, request: ClientRequest, message: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -13,6 +14,8 @@ from ...protocol.messages.describe_producers import (
 from ..log.producers.producer_state import ProducerEntry
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 
 
@@ -22,7 +25,7 @@ class DescribeProducersHandlers:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    @handles(DescribeProducersRequest, 0, 0)
+    @handles(DescribeProducersRequest, 0, 0, needs=handler_asks("READ Topic"))
     async def describe(
         self, request: ClientRequest, message: DescribeProducersRequest
     ) -> DescribeProducersResponse:
@@ -35,11 +38,12 @@ class DescribeProducersHandlers:
         answers = {name: TopicResponse(name=name) for name in asked}
         partitions = ((name, index) for name, indexes in asked.items() for index in indexes)
         async for name, index in in_time_slices(partitions):
-            answers[name].partitions.append(self._partition(name, index))
+            answers[name].partitions.append(self._partition(request.access, name, index))
         return DescribeProducersResponse(topics=list(answers.values()))
 
-    def _partition(self, topic: str, index: int) -> PartitionResponse:
+    def _partition(self, access: Access, topic: str, index: int) -> PartitionResponse:
         try:
+            access.check_topic(AclOperation.READ, topic)
             producers = self._replicas.get(topic, index).log.producers
         except KafkaError as error:
             return PartitionResponse(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.quorum_description import (
     DescribeQuorumRequest,
@@ -21,6 +22,7 @@ from ...protocol.messages.quorum_description import (
     ReplicaState,
 )
 from ...protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
+from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -52,7 +54,7 @@ class DescribeQuorumHandlers:
     def __init__(self, quorum: QuorumView) -> None:
         self._quorum = quorum
 
-    @handles(DescribeQuorumRequest, 0, 2)
+    @handles(DescribeQuorumRequest, 0, 2, needs=cluster(AclOperation.DESCRIBE))
     async def describe_quorum(
         self, _request: ClientRequest, message: DescribeQuorumRequest
     ) -> DescribeQuorumResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.topic_partitions import (
@@ -18,6 +19,8 @@ from ..cluster.endpoints import endpoint
 from ..cluster.internal_topics import INTERNAL_TOPICS
 from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 
 PARTITIONS_MAX = 2000
@@ -39,7 +42,7 @@ class DescribeTopicPartitionsHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(DescribeTopicPartitionsRequest, 0, 0, on_error=_error)
+    @handles(DescribeTopicPartitionsRequest, 0, 0, on_error=_error, needs=handler_asks("DESCRIBE Topic"))
     def describe(
         self, request: ClientRequest, message: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
@@ -49,11 +52,20 @@ class DescribeTopicPartitionsHandlers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {cursor.partition_index}")
         image = self._quorum.image
         names = sorted({topic.name for topic in message.topics} or image.topics)
-        view = _View(image, request.listener)
+        access = request.access
+        view = _View(image, request.listener, access)
         response = DescribeTopicPartitionsResponse()
         left = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
         for name in names:
             if cursor is not None and name < cursor.topic_name:
+                continue
+            if not _may_describe(access, name, quiet=not message.topics):
+                if message.topics:
+                    response.topics.append(
+                        DescribeTopicPartitionsResponseTopic(
+                            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
+                        )
+                    )
                 continue
             topic = image.topics.get(name)
             if topic is None:
@@ -72,6 +84,10 @@ class DescribeTopicPartitionsHandlers:
         return response
 
 
+def _may_describe(access: Access, name: str, *, quiet: bool) -> bool:
+    return access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=quiet)
+
+
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     valid = is_valid_topic_name(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -83,7 +99,8 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 class _View:
     """Topics as clients of one listener are shown them."""
 
-    def __init__(self, image: ClusterImage, listener: str) -> None:
+    def __init__(self, image: ClusterImage, listener: str, access: Access) -> None:
+        self._access = access
         self._live = {
             broker_id for broker_id, broker in image.brokers.items() if endpoint(broker, listener) is not None
         }
@@ -94,7 +111,8 @@ class _View:
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=list(self._partitions(topic, page)),
-            topic_authorized_operations=TOPIC_OPERATIONS,
+            topic_authorized_operations=self._access.operations(AclResourceType.TOPIC, topic.name)
+            & TOPIC_OPERATIONS,
         )
 
     def _partitions(

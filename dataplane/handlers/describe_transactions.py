@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_descriptions import (
     DescribedTransaction,
@@ -25,6 +26,8 @@ from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..quorum.transaction_questions import TransactionQuestions
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
@@ -59,7 +62,12 @@ class DescribeTransactionsHandlers:
         self._questions = questions
         self._wall_ms = wall_ms
 
-    @handles(DescribeTransactionsRequest, 0, 0)
+    @handles(
+        DescribeTransactionsRequest,
+        0,
+        0,
+        needs=handler_asks("DESCRIBE TransactionalId; DESCRIBE Topic for each that is shown"),
+    )
     async def describe(
         self, request: ClientRequest, message: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
@@ -68,7 +76,9 @@ class DescribeTransactionsHandlers:
         """
         refused: dict[str, ErrorCode] = {}
         async for name in in_time_slices(dict.fromkeys(message.transactional_ids)):
-            if not name:
+            if not request.access.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, name):
+                refused[name] = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            elif not name:
                 refused[name] = ErrorCode.INVALID_REQUEST
             elif not self._tells_of(name):
                 refused[name] = ErrorCode.NOT_COORDINATOR
@@ -81,19 +91,21 @@ class DescribeTransactionsHandlers:
             elif found is None:
                 code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             elif (one := found.get(name)) is not None:
-                states.append(await self._described(one))
+                states.append(await self._described(request.access, one))
                 continue
             else:
                 code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             states.append(DescribedTransaction(transactional_id=name, error_code=code))
         return DescribeTransactionsResponse(transaction_states=states)
 
-    async def _described(self, one: TransactionTold) -> DescribedTransaction:
+    async def _described(self, access: Access, one: TransactionTold) -> DescribedTransaction:
         topics: dict[str, set[int]] = {}
         places = (place for writer in one.writers for place in places_of(writer.topics))
         async for topic_id, index in in_time_slices(places):
             topic = self._quorum.image.topics_by_id.get(topic_id)
-            if topic is not None:
+            if topic is not None and access.allows(
+                AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name, quiet=True
+            ):
                 topics.setdefault(topic.name, set()).add(index)
         return DescribedTransaction(
             transactional_id=one.transactional_id,
@@ -109,7 +121,9 @@ class DescribeTransactionsHandlers:
             app_version=one.app_version,
         )
 
-    @handles(ListTransactionsRequest, 0, 2)
+    @handles(
+        ListTransactionsRequest, 0, 2, needs=handler_asks("DESCRIBE TransactionalId for each that is listed")
+    )
     async def list_ids(
         self, request: ClientRequest, message: ListTransactionsRequest
     ) -> ListTransactionsResponse:
@@ -139,7 +153,10 @@ class DescribeTransactionsHandlers:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         async for one in in_time_slices(found):
             name = one.transactional_id
-            if (pattern is None or pattern.fullmatch(name)) and self._tells_of(name):
+            shown = (pattern is None or pattern.fullmatch(name)) and self._tells_of(name)
+            if shown and request.access.allows(
+                AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, name, quiet=True
+            ):
                 response.transaction_states.append(
                     ListedTransaction(
                         transactional_id=name,

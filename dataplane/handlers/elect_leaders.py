@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import partition_commands
 from ...protocol.messages.leaders import (
@@ -11,6 +12,7 @@ from ...protocol.messages.leaders import (
     ReplicaElectionResult,
 )
 from ..quorum.access import Quorum
+from ..security.authorization.needs import cluster
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 
@@ -37,7 +39,14 @@ class ElectLeadersHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(ElectLeadersRequest, 0, 2, on_error=_refused, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        ElectLeadersRequest,
+        0,
+        2,
+        on_error=_refused,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=cluster(AclOperation.ALTER),
+    )
     async def elect(self, request: ClientRequest, message: ElectLeadersRequest) -> ElectLeadersResponse:
         """Elect preferred leaders, or any leader where there is none."""
         image = self._quorum.image

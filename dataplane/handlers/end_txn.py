@@ -10,9 +10,11 @@ version abort and take the next epoch:
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.messages.transaction_commands import EndTransaction
 from ...protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from ..quorum.access import Quorum
+from ..security.authorization.needs import transactional_id
 from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import (
@@ -44,7 +46,7 @@ class EndTxnHandlers:
         self._completion_waits = completion_waits
         self._offsets_due = offsets_due
 
-    @handles(EndTxnRequest, 0, 5)
+    @handles(EndTxnRequest, 0, 5, needs=transactional_id(AclOperation.WRITE))
     async def end(self, request: ClientRequest, message: EndTxnRequest) -> EndTxnResponse:
         """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
         check_transactional_id(message.transactional_id)

@@ -33,6 +33,7 @@ from ..quotas import ClientQuotas
 from ..replication.fetch_codec import encode_answer, fetch_of
 from ..replication.fetch_values import SessionAnswer
 from ..replication.replicas.replicas import Replicas
+from ..security.authorization.needs import handler_asks
 from ..server.connection import ClientConnection
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..server.purgatory import Parked, Purgatory
@@ -104,7 +105,14 @@ class FetchHandlers:
         self._selects = settings.selector is not None
         self._waiting: dict[ClientConnection, dict[_ParkedFetch | LongFetch, None]] = {}
 
-    @handles(FetchRequest, 4, 18, on_error=_failed, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        FetchRequest,
+        4,
+        18,
+        on_error=_failed,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("consumers: READ Topic; followers: a node of the cluster"),
+    )
     def fetch(self, request: ClientRequest, message: FetchRequest) -> FetchResponse | None:
         """Answer with what there is, or park the request."""
         version = request.api_version
@@ -118,6 +126,8 @@ class FetchHandlers:
         fetch = self._in_session(request, message)
         if self._quotas.consumer is not None and request.session.is_metered:
             self._keep_to_window(request, message)
+        if request.access.grants is not None:
+            fetch.session.follow(request.access.grants)
         if is_long(fetch):
             self._read_in_time_slices(fetch)
             return None

@@ -6,6 +6,7 @@ id it is a broker that passes its requests on to the quorum.
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.cluster_image import BrokerState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import (
@@ -19,10 +20,14 @@ from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
 _GROUP, _TRANSACTION = 0, 1
+_RESOURCES = {_GROUP: AclResourceType.GROUP, _TRANSACTION: AclResourceType.TRANSACTIONAL_ID}
+_FIRST_WITH_MANY = 4
 
 
 def _error(message: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
@@ -44,7 +49,13 @@ class FindCoordinatorHandlers:
         self._quorum = quorum
         self._creator = creator
 
-    @handles(FindCoordinatorRequest, 0, 6, on_error=_error)
+    @handles(
+        FindCoordinatorRequest,
+        0,
+        6,
+        on_error=_error,
+        needs=handler_asks("DESCRIBE Group or DESCRIBE TransactionalId"),
+    )
     async def find_coordinator(
         self, request: ClientRequest, message: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
@@ -54,12 +65,15 @@ class FindCoordinatorHandlers:
                 ErrorCode.INVALID_REQUEST,
                 f"key type {message.key_type}: allowed are 0, a group, and 1, a transactional id",
             )
+        access = request.access
+        if request.api_version < _FIRST_WITH_MANY:
+            access.check(AclOperation.DESCRIBE, _RESOURCES[message.key_type], message.key)
         if message.key_type == _GROUP and OFFSETS_TOPIC not in self._quorum.image.topics:
             await self._creator.create([OFFSETS_TOPIC])
-        if request.api_version >= 4:
+        if request.api_version >= _FIRST_WITH_MANY:
             return FindCoordinatorResponse(
                 coordinators=[
-                    self._coordinator(key, message.key_type, request.listener)
+                    self._coordinator(access, key, message.key_type, request.listener)
                     async for key in in_time_slices(message.coordinator_keys)
                 ]
             )
@@ -68,7 +82,11 @@ class FindCoordinatorHandlers:
             return _error(message, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return FindCoordinatorResponse(node_id=found.broker_id, host=found.host, port=found.port)
 
-    def _coordinator(self, key: str, key_type: int, listener: str) -> Coordinator:
+    def _coordinator(self, access: Access, key: str, key_type: int, listener: str) -> Coordinator:
+        try:
+            access.check(AclOperation.DESCRIBE, _RESOURCES[key_type], key)
+        except KafkaError as error:
+            return _unknown(key, error)
         found = self._find(key, key_type, listener)
         if found is None:
             return _unknown(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_delete import (
@@ -20,6 +21,7 @@ from ...protocol.messages.offsets import (
     OffsetCommitResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -33,6 +35,8 @@ from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..groups.shard import Shard
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access
+from ..security.authorization.needs import group, handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 EPOCHS_VERSION = 9
@@ -61,6 +65,33 @@ class _Found(NamedTuple):
 
 
 _UNSTABLE = _Found(None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+_DENIED = _Found(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _commit_refused(message: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    return _committed_as(message, {}, error.code)
+
+
+def _committed_as(
+    message: OffsetCommitRequest, errors: Mapping[tuple[str | bytes, int], ErrorCode], outcome: ErrorCode
+) -> OffsetCommitResponse:
+    """`outcome` for every partition that has no error of its own."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=errors.get((topic.name or topic.topic_id, p.partition_index), outcome),
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
 
 
 class GroupOffsetHandlers:
@@ -76,41 +107,33 @@ class GroupOffsetHandlers:
         self._coordinator, self._image, self._now_ms = coordinator, image, now_ms
         self._metadata_bytes_max = metadata_bytes_max
 
-    @handles(OffsetCommitRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        OffsetCommitRequest,
+        1,
+        10,
+        on_error=_commit_refused,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=group(AclOperation.READ) & handler_asks("READ Topic"),
+    )
     def offset_commit(self, request: ClientRequest, message: OffsetCommitRequest) -> None:
         """Answered once the offsets are below the high watermark of their shard."""
         by_id = request.api_version >= TOPIC_IDS_VERSION
         accepted, errors = sort_commit(
-            message.topics, self._image(), self._now_ms(), self._metadata_bytes_max, by_id=by_id
+            message.topics,
+            self._image(),
+            self._now_ms(),
+            self._metadata_bytes_max,
+            request.access,
+            by_id=by_id,
         )
 
         def done(outcome: ErrorCode) -> None:
-            request.reply(
-                OffsetCommitResponse(
-                    topics=[
-                        OffsetCommitResponseTopic(
-                            name=topic.name,
-                            topic_id=topic.topic_id,
-                            partitions=[
-                                OffsetCommitResponsePartition(
-                                    partition_index=p.partition_index,
-                                    error_code=errors.get(
-                                        (topic.name or topic.topic_id, p.partition_index), outcome
-                                    ),
-                                )
-                                for p in topic.partitions
-                            ],
-                        )
-                        for topic in message.topics
-                    ]
-                )
-            )
+            request.reply(_committed_as(message, errors, outcome))
 
         try:
             shard = self._coordinator.shard_for(message.group_id, empty_id_allowed=True)
         except KafkaError as error:
-            errors.clear()
-            done(error.code)
+            request.reply(_committed_as(message, _denials(errors), error.code))
             return
         shard.commit(
             message.group_id,
@@ -122,27 +145,34 @@ class GroupOffsetHandlers:
             knows_epochs=request.api_version >= EPOCHS_VERSION,
         )
 
-    @handles(OffsetFetchRequest, 1, 10, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        OffsetFetchRequest,
+        1,
+        10,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("DESCRIBE Group; DESCRIBE Topic"),
+    )
     async def offset_fetch(self, request: ClientRequest, message: OffsetFetchRequest) -> OffsetFetchResponse:
         if request.api_version < 8:
-            return self._fetch_one(message)
+            return self._fetch_one(request.access, message)
         by_id = request.api_version >= TOPIC_IDS_VERSION
         # An answer must not grow with how often a group is named.
         groups = {asked.group_id: asked for asked in reversed(message.groups)}
         return OffsetFetchResponse(
             groups=[
-                self._fetch_group(asked, by_id=by_id, stable=message.require_stable)
+                self._fetch_group(request.access, asked, by_id=by_id, stable=message.require_stable)
                 async for asked in in_time_slices(reversed(groups.values()))
             ]
         )
 
     def _fetch_group(
-        self, asked: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+        self, access: Access, asked: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
     ) -> OffsetFetchResponseGroup:
         """One group of a request since version 8; topics that are unknown by id have their own error."""
         group = OffsetFetchResponseGroup(group_id=asked.group_id)
         image = self._image()
         try:
+            access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, asked.group_id)
             shard = self._coordinator.shard_for(asked.group_id, empty_id_allowed=True)
             refusal = shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
             if refusal is not ErrorCode.NONE:
@@ -156,12 +186,18 @@ class GroupOffsetHandlers:
             for topic in asked.topics:
                 known = image.topics_by_id.get(topic.topic_id)
                 if by_id and known is None:
-                    group.topics.append(_unknown(topic.topic_id, topic.partition_indexes))
+                    group.topics.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID, topic.partition_indexes))
+                    continue
+                name = known.name if by_id and known is not None else topic.name
+                if access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
+                    wanted[name] = topic.partition_indexes
                 else:
-                    wanted[known.name if by_id and known is not None else topic.name] = (
-                        topic.partition_indexes
+                    group.topics.append(
+                        _refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.partition_indexes)
                     )
         for name, offsets in _committed(shard, asked.group_id, wanted, image, stable=stable):
+            if wanted is None and not _is_shown(access, name):
+                continue
             topic_id = image.topics[name].id if name in image.topics else ZERO_UUID
             if by_id and topic_id == ZERO_UUID:
                 continue
@@ -169,14 +205,22 @@ class GroupOffsetHandlers:
             group.topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows))
         return group
 
-    def _fetch_one(self, message: OffsetFetchRequest) -> OffsetFetchResponse:
+    def _fetch_one(self, access: Access, message: OffsetFetchRequest) -> OffsetFetchResponse:
         """Versions 1 to 7 ask for one group; version 1 has no error of its own: each partition bears it."""
         wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
         try:
+            access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, message.group_id)
             shard = self._coordinator.shard_for(message.group_id, empty_id_allowed=True)
+            denied = access.denied_topics(AclOperation.DESCRIBE, wanted or ())
             found_by_topic = _committed(
                 shard, message.group_id, wanted, self._image(), stable=message.require_stable
             )
+            if wanted is None:
+                found_by_topic = [row for row in found_by_topic if _is_shown(access, row[0])]
+            found_by_topic = [
+                (name, [(p, _DENIED) for p, _ in rows]) if name in denied else (name, rows)
+                for name, rows in found_by_topic
+            ]
             code = ErrorCode.NONE
         except KafkaError as error:
             code = error.code
@@ -203,10 +247,11 @@ class GroupOffsetHandlers:
             ],
         )
 
-    @handles(OffsetDeleteRequest, 0, 0)
+    @handles(OffsetDeleteRequest, 0, 0, needs=group(AclOperation.DELETE) & handler_asks("READ Topic"))
     def offset_delete(self, request: ClientRequest, message: OffsetDeleteRequest) -> None:
         """Answered once the tombstones are committed; topics that the group consumes keep their offsets."""
         topics = self._image().topics
+        denied = request.access.denied_topics(AclOperation.READ, (topic.name for topic in message.topics))
         errors = {
             (topic.name, p.partition_index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for topic in message.topics
@@ -214,19 +259,28 @@ class GroupOffsetHandlers:
             if topic.name not in topics or p.partition_index not in topics[topic.name].partitions
         }
         asked = [(t.name, p.partition_index) for t in message.topics for p in t.partitions]
+        errors |= {each: ErrorCode.TOPIC_AUTHORIZATION_FAILED for each in asked if each[0] in denied}
 
         def done(outcome: ErrorCode, subscribed: frozenset[str] = frozenset()) -> None:
             if outcome is not ErrorCode.NONE:
                 request.reply(OffsetDeleteResponse(error_code=outcome))
                 return
             errors.update(
-                {each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for each in asked if each[0] in subscribed}
+                {
+                    each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                    for each in asked
+                    if each[0] in subscribed - denied
+                }
             )
             request.reply(_deleted(message, errors))
 
+        wanted = [each for each in asked if each not in errors]
+        if denied and not wanted:
+            request.reply(_deleted(message, errors))
+            return
         try:
             shard = self._coordinator.shard_for(message.group_id)
-            shard.delete_offsets(message.group_id, [each for each in asked if each not in errors], done)
+            shard.delete_offsets(message.group_id, wanted, done)
         except KafkaError as error:
             done(error.code)
 
@@ -251,9 +305,20 @@ def _deleted(
     )
 
 
-def _unknown(topic_id: bytes, partitions: list[int]) -> OffsetFetchResponseTopics:
-    rows = [_fetched(p, _Found(None, ErrorCode.UNKNOWN_TOPIC_ID)) for p in partitions]
-    return OffsetFetchResponseTopics(topic_id=topic_id, partitions=rows)
+def _denials(errors: Mapping[tuple[str | bytes, int], ErrorCode]) -> dict[tuple[str | bytes, int], ErrorCode]:
+    """Whatever else keeps a commit back: what is denied is denied."""
+    return {place: code for place, code in errors.items() if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+def _is_shown(access: Access, topic: str) -> bool:
+    return access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic, quiet=True)
+
+
+def _refused(
+    topic: OffsetFetchRequestTopics, code: ErrorCode, partitions: list[int]
+) -> OffsetFetchResponseTopics:
+    rows = [_fetched(p, _Found(None, code)) for p in partitions]
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=rows)
 
 
 def _fetched(partition: int, found: _Found) -> OffsetFetchResponsePartitions:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.groups import (
     DeletableGroupResult,
@@ -33,10 +34,13 @@ from ...protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from ..cluster.authorized_operations import GROUP_OPERATIONS
 from ..groups.classic.group import ClassicGroup
 from ..groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ..groups.coordinator import GroupCoordinator
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access
+from ..security.authorization.needs import group, handler_asks
 from ..server.handler import ClientRequest, handles
 
 REQUIRE_MEMBER_ID_VERSION = 4
@@ -53,7 +57,7 @@ class GroupHandlers:
 
     # ------------------------------------------------------------ membership
 
-    @handles(JoinGroupRequest, 0, 9)
+    @handles(JoinGroupRequest, 0, 9, needs=group(AclOperation.READ))
     def join_group(self, request: ClientRequest, message: JoinGroupRequest) -> None:
         """Answered when the whole group has joined."""
 
@@ -94,7 +98,7 @@ class GroupHandlers:
         )
         shard.join(message.group_id, joining, reply)
 
-    @handles(SyncGroupRequest, 0, 5)
+    @handles(SyncGroupRequest, 0, 5, needs=group(AclOperation.READ))
     def sync_group(self, request: ClientRequest, message: SyncGroupRequest) -> None:
         """Answered once the leader's assignment is stored."""
 
@@ -124,7 +128,7 @@ class GroupHandlers:
             reply,
         )
 
-    @handles(HeartbeatRequest, 0, 4)
+    @handles(HeartbeatRequest, 0, 4, needs=group(AclOperation.READ))
     def heartbeat(self, _request: ClientRequest, message: HeartbeatRequest) -> HeartbeatResponse:
         try:
             shard = self._coordinator.shard_for(message.group_id)
@@ -137,7 +141,7 @@ class GroupHandlers:
         )
         return HeartbeatResponse(error_code=code)
 
-    @handles(LeaveGroupRequest, 0, 5)
+    @handles(LeaveGroupRequest, 0, 5, needs=group(AclOperation.READ))
     def leave_group(self, request: ClientRequest, message: LeaveGroupRequest) -> LeaveGroupResponse:
         try:
             shard = self._coordinator.shard_for(message.group_id)
@@ -158,17 +162,30 @@ class GroupHandlers:
 
     # ------------------------------------------------------------ administration
 
-    @handles(DescribeGroupsRequest, 0, 6)
+    @handles(DescribeGroupsRequest, 0, 6, needs=handler_asks("DESCRIBE Group"))
     async def describe_groups(
         self, request: ClientRequest, message: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
         wanted = dict.fromkeys(message.groups)  # An answer must not grow with how often a group is named.
         return DescribeGroupsResponse(
-            groups=[self._describe(g, request.api_version) async for g in in_time_slices(wanted)]
+            groups=[
+                self._with_operations(request.access, message, self._describe(request, g))
+                async for g in in_time_slices(wanted)
+            ]
         )
 
-    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+    def _with_operations(
+        self, access: Access, message: DescribeGroupsRequest, described: DescribedGroup
+    ) -> DescribedGroup:
+        if message.include_authorized_operations and not described.error_code:
+            operations = access.operations(AclResourceType.GROUP, described.group_id)
+            described.authorized_operations = operations & GROUP_OPERATIONS
+        return described
+
+    def _describe(self, request: ClientRequest, group_id: str) -> DescribedGroup:
+        version = request.api_version
         try:
+            request.access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
             shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
@@ -193,35 +210,46 @@ class GroupHandlers:
             ],
         )
 
-    @handles(ListGroupsRequest, 0, 5)
-    def list_groups(self, _request: ClientRequest, message: ListGroupsRequest) -> ListGroupsResponse:
+    @handles(
+        ListGroupsRequest,
+        0,
+        5,
+        needs=handler_asks("DESCRIBE Cluster, or DESCRIBE Group for each that is listed"),
+    )
+    def list_groups(self, request: ClientRequest, message: ListGroupsRequest) -> ListGroupsResponse:
         if self._coordinator.loading:
             # A list that lacks groups would look complete.
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         states = {s.lower() for s in message.states_filter}
         types = {t.lower() for t in message.types_filter}
+        access = request.access
+        sees_all = access.allows_cluster(AclOperation.DESCRIBE, quiet=True)
         listed = []
         for shard in self._coordinator.shards():
-            for group in shard.groups.values():
-                if states and group.state.value.lower() not in states:
+            for present in shard.groups.values():
+                if states and present.state.value.lower() not in states:
                     continue
-                classic = isinstance(group, ClassicGroup)
+                if not sees_all and not access.allows(
+                    AclOperation.DESCRIBE, AclResourceType.GROUP, present.group_id, quiet=True
+                ):
+                    continue
+                classic = isinstance(present, ClassicGroup)
                 kind = "classic" if classic else "consumer"
                 if types and kind not in types:
                     continue
                 listed.append(
                     ListedGroup(
-                        group_id=group.group_id,
-                        protocol_type=(group.protocol_type or "")
-                        if isinstance(group, ClassicGroup)
+                        group_id=present.group_id,
+                        protocol_type=(present.protocol_type or "")
+                        if isinstance(present, ClassicGroup)
                         else "consumer",
-                        group_state=group.state.value,
+                        group_state=present.state.value,
                         group_type=kind,
                     )
                 )
         return ListGroupsResponse(groups=listed)
 
-    @handles(DeleteGroupsRequest, 0, 2)
+    @handles(DeleteGroupsRequest, 0, 2, needs=handler_asks("DELETE Group"))
     async def delete_groups(
         self, request: ClientRequest, message: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:
@@ -237,6 +265,7 @@ class GroupHandlers:
 
         async for group_id in in_time_slices(names, _DELETIONS_PER_TURN):
             try:
+                request.access.check(AclOperation.DELETE, AclResourceType.GROUP, group_id)
                 shard = self._coordinator.shard_for(group_id, empty_id_allowed=True)
             except KafkaError as error:
                 done(group_id, error.code)

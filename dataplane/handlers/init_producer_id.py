@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from ...protocol.messages.transaction_commands import InitTransactionalId
 from ..quorum.access import Quorum
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
+from ..transactions.access import check_idempotent_write
 from ..transactions.argument_checks import check_timeout, check_transactional_id
 from ..transactions.client_commands import ClientOrigins, told_to_the_client
 from ..transactions.producer_ids import ProducerIds
@@ -23,6 +27,13 @@ _FIRST_WITH_PRODUCER_FENCED = 4
 
 def _refused(_: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+
+
+def _check_access(access: Access, message: InitProducerIdRequest) -> None:
+    if message.transactional_id is not None:
+        access.check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, message.transactional_id)
+    else:
+        check_idempotent_write(access)
 
 
 class InitProducerIdHandlers:
@@ -36,12 +47,21 @@ class InitProducerIdHandlers:
         self._origins = origins
         self._timeout_max_ms = timeout_max_ms
 
-    @handles(InitProducerIdRequest, 0, 5, on_error=_refused)
+    @handles(
+        InitProducerIdRequest,
+        0,
+        5,
+        on_error=_refused,
+        needs=handler_asks(
+            "WRITE TransactionalId; without an id IDEMPOTENT_WRITE Cluster, or WRITE on some Topic"
+        ),
+    )
     async def init_producer_id(
         self, request: ClientRequest, message: InitProducerIdRequest
     ) -> InitProducerIdResponse:
         """Without a transactional id a new producer id with epoch 0, whatever id the producer had (KIP-360 needs no
         more there)."""
+        _check_access(request.access, message)
         if (message.producer_id < 0) != (message.producer_epoch < 0):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")
         if message.transactional_id is not None:

@@ -6,6 +6,7 @@ from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -21,6 +22,8 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 
 LATEST = -1
@@ -70,7 +73,9 @@ class ListOffsetsHandlers:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    @handles(ListOffsetsRequest, 1, 11, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        ListOffsetsRequest, 1, 11, elements_max=WHOLE_CLUSTER_ELEMENTS, needs=handler_asks("DESCRIBE Topic")
+    )
     async def list_offsets(self, request: ClientRequest, message: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
         read what is committed, from the last stable offset on.
@@ -89,6 +94,7 @@ class ListOffsetsHandlers:
                 topic.name,
                 part,
                 request.api_version,
+                access=request.access,
                 seen=seen,
                 repeated=(topic.name, part.partition_index) in repeated,
             )
@@ -101,10 +107,12 @@ class ListOffsetsHandlers:
         part: ListOffsetsPartition,
         version: int,
         *,
+        access: Access,
         seen: _Seen,
         repeated: bool,
     ) -> ListOffsetsPartitionResponse:
         try:
+            access.check_topic(AclOperation.DESCRIBE, topic)
             if repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
             if version < _FIRST_VERSION_WITH.get(part.timestamp, 0):

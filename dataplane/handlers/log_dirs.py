@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,12 +22,33 @@ from ...protocol.messages.log_dirs import (
 )
 from ..log import PartitionLog
 from ..replication.replicas.folder_moves import FolderMoves
+from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 from ..storage.directory import LogDirectory
 from ..storage.log_store import LogStore, TopicPartition
 
 _LOGS_PER_TURN = 200
 """Of a description: other requests have their turns between."""
+
+
+def _alter_error(message: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    """Every partition with the same error."""
+    partitions: dict[str, dict[int, None]] = {}
+    for directory in message.dirs:
+        for topic in directory.topics:
+            partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                    for index in indexes
+                ],
+            )
+            for name, indexes in partitions.items()
+        ]
+    )
 
 
 class LogDirHandlers:
@@ -36,7 +58,7 @@ class LogDirHandlers:
         self._logs = logs
         self._moves = moves
 
-    @handles(DescribeLogDirsRequest, 1, 5)
+    @handles(DescribeLogDirsRequest, 1, 5, needs=cluster(AclOperation.DESCRIBE))
     async def describe(
         self, request: ClientRequest, message: DescribeLogDirsRequest
     ) -> DescribeLogDirsResponse:
@@ -93,7 +115,14 @@ class LogDirHandlers:
             described.offset_lag = max(0, end_offset - log.log_end_offset)
         return described
 
-    @handles(AlterReplicaLogDirsRequest, 1, 2, elements_max=6_000)
+    @handles(
+        AlterReplicaLogDirsRequest,
+        1,
+        2,
+        on_error=_alter_error,
+        elements_max=6_000,
+        needs=cluster(AclOperation.ALTER),
+    )
     def alter(
         self, request: ClientRequest, message: AlterReplicaLogDirsRequest
     ) -> AlterReplicaLogDirsResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
@@ -22,6 +23,8 @@ from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
 from ..quorum.access import Quorum
 from ..runtime.time_slices import ITEMS_PER_TURN, in_time_slices
+from ..security.authorization.access import Access, cluster_operations
+from ..security.authorization.needs import handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 
@@ -45,37 +48,61 @@ class MetadataHandlers:
         self._listed = listed
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @handles(MetadataRequest, 0, 13, on_error=_metadata_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        MetadataRequest,
+        0,
+        13,
+        on_error=_metadata_error,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("DESCRIBE Topic; CREATE Cluster or Topic for topics that it creates"),
+    )
     def metadata(self, request: ClientRequest, message: MetadataRequest) -> MetadataResponse | None:
         """Describe topics by name or id, or all topics. Replies later if topics are created first."""
         _check_identifiers(request.api_version, message)
-        missing = self._to_create(request.api_version, message)
+        missing, errors = self._to_create(request.access, message)
         if missing or self._is_long(message):
-            task = asyncio.get_running_loop().create_task(self._reply_later(request, message, missing))
+            task = asyncio.get_running_loop().create_task(
+                self._reply_later(request, message, missing, errors)
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return None
-        return self._respond(request, message, list(self._topics(request, message, {})))
+        return self._respond(request, message, list(self._topics(request, message, errors)))
 
     def _is_long(self, message: MetadataRequest) -> bool:
         topics = message.topics or self._quorum.image.topics
         return len(topics) > ITEMS_PER_TURN
 
-    def _to_create(self, version: int, message: MetadataRequest) -> list[str]:
-        allowed = message.allow_auto_topic_creation and self._creator.defaults.auto_create
-        if not allowed or message.topics is None:
-            return []
+    def _to_create(self, access: Access, message: MetadataRequest) -> tuple[list[str], dict[str, ErrorCode]]:
+        """The topics that are to be created, and what keeps others from that."""
+        wanted = message.allow_auto_topic_creation and self._creator.defaults.auto_create
+        if not wanted or message.topics is None:
+            return [], {}
         topics = self._quorum.image.topics
-        names = (topic.name for topic in message.topics)
-        return [
-            name for name in names if name is not None and name not in topics and is_valid_topic_name(name)
+        missing = [
+            topic.name
+            for topic in message.topics
+            if topic.name is not None and topic.name not in topics and is_valid_topic_name(topic.name)
         ]
+        if access.grants is None or not missing:
+            return missing, {}
+        missing = [name for name in missing if _may_describe(access, name, quiet=True)]
+        if access.allows_cluster(AclOperation.CREATE, quiet=True):
+            return missing, {}
+        denied = access.denied_topics(AclOperation.CREATE, missing)
+        errors = dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return [name for name in missing if name not in denied], errors
 
     async def _reply_later(
-        self, request: ClientRequest, message: MetadataRequest, missing: list[str]
+        self,
+        request: ClientRequest,
+        message: MetadataRequest,
+        missing: list[str],
+        errors: dict[str, ErrorCode],
     ) -> None:
         try:
-            errors = await self._creator.create(missing) if missing else {}
+            if missing:
+                errors = errors | await self._creator.create(missing)
             topics = [topic async for topic in in_time_slices(self._topics(request, message, errors))]
             await request.reply_when_encoded(self._respond(request, message, topics))
         except Exception:
@@ -87,10 +114,15 @@ class MetadataHandlers:
     ) -> Iterator[MetadataResponseTopic]:
         """Those that were asked for, each of them once."""
         image, version = self._quorum.image, request.api_version
-        view = _TopicView(image, request.listener, version, message.include_topic_authorized_operations)
+        access = request.access
+        with_operations = message.include_topic_authorized_operations
+        view = _TopicView(image, request.listener, version, access, with_operations)
         everything = message.topics is None or (version == 0 and not message.topics)
         if everything:
-            yield from map(view.topic, list(image.topics.values()))
+            shown = list(image.topics.values())
+            if access.grants is not None:
+                shown = [topic for topic in shown if _may_describe(access, topic.name, quiet=True)]
+            yield from map(view.topic, shown)
         else:
             asked = dict.fromkeys((topic.name, topic.topic_id) for topic in message.topics or ())
             for name, topic_id in asked:
@@ -105,7 +137,7 @@ class MetadataHandlers:
         told = {found.broker_id: found for found in (*listed, *reachable) if found is not None}
         operations = OPERATIONS_NOT_ASKED_FOR
         if message.include_cluster_authorized_operations:
-            operations = CLUSTER_OPERATIONS
+            operations = cluster_operations(request.access) & CLUSTER_OPERATIONS
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(
@@ -127,6 +159,10 @@ class MetadataHandlers:
         return [] if found is None else [found]
 
 
+def _may_describe(access: Access, name: str, *, quiet: bool = False) -> bool:
+    return access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=quiet)
+
+
 def _check_identifiers(version: int, message: MetadataRequest) -> None:
     for topic in message.topics or ():
         if topic.name is None and topic.topic_id == ZERO_UUID:
@@ -141,13 +177,26 @@ def _check_identifiers(version: int, message: MetadataRequest) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic ids are not supported in version {version}")
 
 
+def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    """The same for topics that exist and for those that do not."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        topic_id=topic_id,
+        topic_authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
 class _TopicView:
     """Topics as one request is shown them."""
 
-    def __init__(self, image: ClusterImage, listener: str, version: int, with_operations: bool) -> None:
+    def __init__(
+        self, image: ClusterImage, listener: str, version: int, access: Access, with_operations: bool
+    ) -> None:
         self._image = image
         self._version = version
-        self._operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
+        self._access = access
+        self._with_operations = with_operations
         self._live = {
             broker_id
             for broker_id, broker in image.brokers.items()
@@ -162,11 +211,17 @@ class _TopicView:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is None:
                 return self._missing(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            if not _may_describe(self._access, topic.name):
+                return _denied(None, topic_id)
             return self.topic(topic)
         assert name is not None, "a request with neither name nor id has been refused"
+        if not _may_describe(self._access, name):
+            return _denied(name, ZERO_UUID)
         topic = self._image.topics.get(name)
         if topic is not None:
             return self.topic(topic)
+        if creation_errors.get(name) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return _denied(name, ZERO_UUID)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not is_valid_topic_name(name):
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -181,8 +236,13 @@ class _TopicView:
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=[self._partition(i, state) for i, state in sorted(topic.partitions.items())],
-            topic_authorized_operations=self._operations,
+            topic_authorized_operations=self._operations(topic.name),
         )
+
+    def _operations(self, name: str) -> int:
+        if not self._with_operations:
+            return OPERATIONS_NOT_ASKED_FOR
+        return self._access.operations(AclResourceType.TOPIC, name) & TOPIC_OPERATIONS
 
     def _missing(self, name: str | None, topic_id: bytes, error: ErrorCode) -> MetadataResponseTopic:
         return MetadataResponseTopic(
@@ -190,7 +250,7 @@ class _TopicView:
             name=name,
             topic_id=topic_id,
             is_internal=name in INTERNAL_TOPICS,
-            topic_authorized_operations=self._operations,
+            topic_authorized_operations=self._operations(name or ""),
         )
 
     def _partition(self, index: int, state: PartitionState) -> MetadataResponsePartition:

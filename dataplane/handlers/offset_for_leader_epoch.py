@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.errors import KafkaError
 from ...protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -12,6 +13,8 @@ from ...protocol.messages.offset_for_leader_epoch import (
 )
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.access import Access
+from ..security.authorization.needs import handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..server.replica_identity import is_proven, unproven
 
@@ -22,11 +25,19 @@ class OffsetForLeaderEpochHandlers:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    @handles(OffsetForLeaderEpochRequest, 2, 4, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        OffsetForLeaderEpochRequest,
+        2,
+        4,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("CLUSTER_ACTION Cluster, or DESCRIBE Topic"),
+    )
     async def offset_for_leader_epoch(
         self, request: ClientRequest, message: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
         """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
+        access = request.access
+        among_nodes = access.allows_cluster(AclOperation.CLUSTER_ACTION, quiet=True)
         proven = is_proven(request, message.replica_id)
         answers = [OffsetForLeaderTopicResult(topic=topic.topic) for topic in message.topics]
         parts = (
@@ -35,11 +46,17 @@ class OffsetForLeaderEpochHandlers:
             for part in topic.partitions
         )
         async for answer, part in in_time_slices(parts):
-            answer.partitions.append(self._end_of_epoch(answer.topic, part, proven=proven))
+            answer.partitions.append(
+                self._end_of_epoch(None if among_nodes else access, answer.topic, part, proven=proven)
+            )
         return OffsetForLeaderEpochResponse(topics=answers)
 
-    def _end_of_epoch(self, topic: str, part: OffsetForLeaderPartition, *, proven: bool) -> EpochEndOffset:
+    def _end_of_epoch(
+        self, access: Access | None, topic: str, part: OffsetForLeaderPartition, *, proven: bool
+    ) -> EpochEndOffset:
         try:
+            if access is not None:
+                access.check_topic(AclOperation.DESCRIBE, topic)
             if not proven:
                 raise unproven()
             partition = self._replicas.get(topic, part.partition)

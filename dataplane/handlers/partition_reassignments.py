@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import reassignment_commands as moves
@@ -23,6 +24,7 @@ from ...protocol.messages.reassignments import (
 )
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
+from ..security.authorization.needs import cluster
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 # So that one entry of the quorum's log does not hold it up for long.
@@ -46,7 +48,12 @@ class PartitionReassignmentHandlers:
         self._quorum = quorum
 
     @handles(
-        AlterPartitionReassignmentsRequest, 0, 1, on_error=_alter_error, elements_max=WHOLE_CLUSTER_ELEMENTS
+        AlterPartitionReassignmentsRequest,
+        0,
+        1,
+        on_error=_alter_error,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=cluster(AclOperation.ALTER),
     )
     async def alter(
         self, request: ClientRequest, message: AlterPartitionReassignmentsRequest
@@ -110,7 +117,13 @@ class PartitionReassignmentHandlers:
             raise KafkaError(ErrorCode.of(outcome.error_code), outcome.error_message)
         return outcome.partitions
 
-    @handles(ListPartitionReassignmentsRequest, 0, 0, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        ListPartitionReassignmentsRequest,
+        0,
+        0,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=cluster(AclOperation.DESCRIBE),
+    )
     def list_ongoing(
         self, request: ClientRequest, message: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:

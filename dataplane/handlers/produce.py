@@ -16,6 +16,7 @@ import struct
 from functools import partial
 from time import perf_counter
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
@@ -24,6 +25,7 @@ from ...protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ...protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
@@ -44,6 +46,8 @@ from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQue
 from ..quotas import ClientQuotas
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..security.authorization.access import Access, denial
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, as_kafka_error, handles
 from ..server.purgatory import Parked, Purgatory
 from ..transactions.gate import TransactionGate
@@ -97,13 +101,23 @@ class ProduceHandlers:
         """Validate nothing more in threads."""
         self._validation.close()
 
-    @handles(ProduceRequest, 3, 13, advertise_from=0, on_error=refused)
+    @handles(
+        ProduceRequest,
+        3,
+        13,
+        advertise_from=0,
+        on_error=refused,
+        needs=handler_asks("WRITE TransactionalId for transactional batches; WRITE Topic"),
+    )
     def produce(self, request: ClientRequest, message: ProduceRequest) -> ProduceResponse | None:
         """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with what is known then."""
         acks = message.acks
         if acks not in (ALL, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        access = request.access
+        if message.transactional_id is not None:
+            access.check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, message.transactional_id)
         response = ProduceResponse()
         waiting: list[Uncommitted] = []
         deferred: list[DeferredBatch] = []
@@ -112,6 +126,17 @@ class ProduceHandlers:
         failed = False
         for topic in message.topic_data:
             answers: list[PartitionProduceResponse] = []
+            if access.grants is not None and not self._may_write(access, topic, by_id=by_id):
+                failed = True
+                answers = [
+                    failure(data.index, denial(AclResourceType.TOPIC)) for data in topic.partition_data
+                ]
+                response.responses.append(
+                    TopicProduceResponse(
+                        name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                    )
+                )
+                continue
             for data in topic.partition_data:
                 partition: Partition | None = None
                 try:
@@ -172,6 +197,16 @@ class ProduceHandlers:
             rest.run(deferred, validation)
             return None
         return self.finish(request, message, response, waiting, failed)
+
+    def _may_write(self, access: Access, topic: TopicProduceData, *, by_id: bool) -> bool:
+        """Whether the sender may write to a topic. That there is no topic with an id is no secret."""
+        name = topic.name
+        if by_id:
+            known = self._replicas.image.topics_by_id.get(topic.topic_id)
+            if known is None:
+                return True
+            name = known.name
+        return access.allows(AclOperation.WRITE, AclResourceType.TOPIC, name)
 
     def finish(
         self,

@@ -13,6 +13,7 @@ from ...protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from ..security.authorization.needs import NOTHING
 from ..server.authentications import Authentications
 from ..server.handler import ClientRequest, handles
 
@@ -23,7 +24,7 @@ class SaslHandlers:
     def __init__(self, authentications: Authentications) -> None:
         self._authentications = authentications
 
-    @handles(SaslHandshakeRequest, 0, 1)
+    @handles(SaslHandshakeRequest, 0, 1, needs=NOTHING)
     def handshake(
         self, request: ClientRequest, message: SaslHandshakeRequest
     ) -> SaslHandshakeResponse | None:
@@ -33,7 +34,7 @@ class SaslHandlers:
             return None
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
-    @handles(SaslAuthenticateRequest, 0, 2)
+    @handles(SaslAuthenticateRequest, 0, 2, needs=NOTHING)
     def authenticate(
         self, request: ClientRequest, message: SaslAuthenticateRequest
     ) -> SaslAuthenticateResponse:

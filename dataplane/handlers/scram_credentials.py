@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import ScramKey
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import refusal
@@ -26,6 +27,7 @@ from ...protocol.messages.user_commands import AlterScramCredentials, ScramCrede
 from ...protocol.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
+from ..security.authorization.needs import cluster
 from ..security.sasl.scram import sealed_credential
 from ..security.sealing import Sealer
 from ..server.handler import ClientRequest, handles
@@ -59,7 +61,7 @@ class ScramCredentialHandlers:
         self._quorum = quorum
         self._sealer = sealer
 
-    @handles(DescribeUserScramCredentialsRequest, 0, 0)
+    @handles(DescribeUserScramCredentialsRequest, 0, 0, needs=cluster(AclOperation.DESCRIBE))
     def describe(
         self, request: ClientRequest, message: DescribeUserScramCredentialsRequest
     ) -> DescribeUserScramCredentialsResponse:
@@ -73,7 +75,7 @@ class ScramCredentialHandlers:
         results = [_described(name, infos.get(name, []), times=asked[name]) for name in asked or infos]
         return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
-    @handles(AlterUserScramCredentialsRequest, 0, 0, on_error=_alter_error)
+    @handles(AlterUserScramCredentialsRequest, 0, 0, on_error=_alter_error, needs=cluster(AclOperation.ALTER))
     async def alter(
         self, request: ClientRequest, message: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...protocol.acls import AclOperation
 from ...protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     BeginTransactionResponse,
@@ -27,7 +28,9 @@ from ...protocol.messages.transaction_commands import (
     JoinTransaction,
 )
 from ..quorum.access import Quorum
+from ..security.authorization.needs import handler_asks, transactional_id
 from ..server.handler import ClientRequest, handles
+from ..transactions.access import check_idempotent_write
 from ..transactions.argument_checks import check_app_version, check_timeout, check_transactional_id
 from ..transactions.client_commands import END_TIMEOUT_S, ClientOrigins, told_to_the_client
 from ..transactions.completion_waits import CompletionWaits
@@ -53,7 +56,7 @@ class SharedTransactionHandlers:
         self._tokens = tokens
         self._timeout_max_ms = timeout_max_ms
 
-    @handles(BeginTransactionRequest, 0, 1)
+    @handles(BeginTransactionRequest, 0, 1, needs=transactional_id(AclOperation.WRITE))
     async def begin(
         self, request: ClientRequest, message: BeginTransactionRequest
     ) -> BeginTransactionResponse:
@@ -105,9 +108,15 @@ class SharedTransactionHandlers:
             producer_epoch=found.producer_epoch,
         )
 
-    @handles(JoinTransactionRequest, 0, 0)
+    @handles(
+        JoinTransactionRequest,
+        0,
+        0,
+        needs=handler_asks("IDEMPOTENT_WRITE Cluster, or WRITE on some Topic; and a token"),
+    )
     async def join(self, request: ClientRequest, message: JoinTransactionRequest) -> JoinTransactionResponse:
         """A producer id and epoch that nobody else has in this transaction."""
+        check_idempotent_write(request.access)
         transaction = self._tokens.verify(message.token)
         command = JoinTransaction(
             transactional_id=transaction.transactional_id,
@@ -125,7 +134,7 @@ class SharedTransactionHandlers:
             number=transaction.number,
         )
 
-    @handles(CommitTransactionRequest, 0, 0)
+    @handles(CommitTransactionRequest, 0, 0, needs=transactional_id(AclOperation.WRITE))
     async def commit(
         self, request: ClientRequest, message: CommitTransactionRequest
     ) -> CommitTransactionResponse:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import topic_commands
@@ -33,11 +34,14 @@ from ..cluster.topic_creation import TopicDefaults
 from ..quorum.access import Quorum
 from ..quotas import ClientQuotas
 from ..runtime.time_slices import in_time_slices, pieces
+from ..security.authorization.access import Access, denial
+from ..security.authorization.needs import handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.config_view import ConfigView, EffectiveSetting
 
 _T = TypeVar("_T")
 
+_TOPIC = AclResourceType.TOPIC
 _DEFAULT = -1
 _TOPICS_PER_COMMAND = 250
 # Of one request, as in Kafka.
@@ -119,7 +123,14 @@ class TopicHandlers:
         request.throttle(throttle_ms)
         return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED) if strict and throttle_ms else None
 
-    @handles(CreateTopicsRequest, 2, 7, on_error=_create_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        CreateTopicsRequest,
+        2,
+        7,
+        on_error=_create_error,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("CREATE Cluster, or CREATE Topic; DESCRIBE_CONFIGS Topic for its settings"),
+    )
     async def create_topics(
         self, request: ClientRequest, message: CreateTopicsRequest
     ) -> CreateTopicsResponse:
@@ -128,8 +139,13 @@ class TopicHandlers:
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_creation(name, error) for name in sorted(repeated)]
         wanted = []
+        access = request.access
+        creates_any = access.allows_cluster(AclOperation.CREATE, quiet=True)
         async for topic in in_time_slices(message.topics):
             if topic.name in repeated:
+                continue
+            if not creates_any and not access.allows(AclOperation.CREATE, _TOPIC, topic.name):
+                results.append(_refused_creation(topic.name, denial(_TOPIC)))
                 continue
             strict = request.api_version >= _STRICT_CREATION
             over = self._charge(request, self._partitions_of(topic), strict=strict)
@@ -160,7 +176,13 @@ class TopicHandlers:
             ),
             message.timeout_ms,
         )
-        return [_created(topic, result, settings) async for topic, result in outcomes]
+        return [
+            _created(topic, result, settings if self._shows_settings(request, topic) else None)
+            async for topic, result in outcomes
+        ]
+
+    def _shows_settings(self, request: ClientRequest, topic: CreatableTopic) -> bool:
+        return request.access.allows(AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic.name, quiet=True)
 
     async def _outcomes(
         self, wanted: list[_T], command_for: Callable[[Sequence[_T]], Command[Any]], timeout_ms: int
@@ -211,7 +233,14 @@ class TopicHandlers:
             ],
         )
 
-    @handles(DeleteTopicsRequest, 1, 6, on_error=_delete_error, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        DeleteTopicsRequest,
+        1,
+        6,
+        on_error=_delete_error,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("DELETE Cluster, or DELETE Topic; DESCRIBE Topic to be told of it"),
+    )
     async def delete_topics(
         self, request: ClientRequest, message: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
@@ -224,8 +253,12 @@ class TopicHandlers:
         results: list[DeletableTopicResult] = []
         wanted: list[DeleteTopicState] = []
         seen: set[str | bytes] = set()
+        access = request.access
+        deletes_any = access.allows_cluster(AclOperation.DELETE, quiet=True)
         async for topic in in_time_slices(_deletions(message)):
             try:
+                if not deletes_any:
+                    _check_deletion(access, self._quorum.image, topic)
                 name, topic_id = _resolve(self._quorum.image, topic)
                 if topic_id in seen:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
@@ -246,7 +279,7 @@ class TopicHandlers:
             results += [_deleted(topic, result) async for topic, result in outcomes]
         return DeleteTopicsResponse(responses=results)
 
-    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error)
+    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error, needs=handler_asks("ALTER Topic"))
     async def create_partitions(
         self, request: ClientRequest, message: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
@@ -257,6 +290,9 @@ class TopicHandlers:
         wanted = []
         async for topic in in_time_slices(message.topics):
             if topic.name in repeated:
+                continue
+            if not request.access.allows(AclOperation.ALTER, _TOPIC, topic.name):
+                results.append(_refused_partitions(topic.name, denial(_TOPIC)))
                 continue
             present = self._quorum.image.topics.get(topic.name)
             more = topic.count - len(present.partitions) if present is not None else 0
@@ -301,13 +337,22 @@ def _created_setting(entry: EffectiveSetting) -> CreatableTopicConfigs:
 
 
 def _created(
-    topic: CreatableTopic, result: topic_commands.CreatedTopic | KafkaError, settings: _CreatedSettings
+    topic: CreatableTopic, result: topic_commands.CreatedTopic | KafkaError, settings: _CreatedSettings | None
 ) -> CreatableTopicResult:
+    """Without `settings` the client may not see them."""
     if isinstance(result, KafkaError):
         return _refused_creation(topic.name, result)
     refused = refusal(result)
     if refused is not None:
         return _refused_creation(topic.name, refused)
+    if settings is None:
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=result.topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=-1,
+            replication_factor=-1,
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=result.topic_id,
@@ -338,6 +383,19 @@ def _enlarged(
     return CreatePartitionsTopicResult(
         name=topic.name, error_code=result.error_code, error_message=result.error_message or None
     )
+
+
+def _check_deletion(access: Access, image: ClusterImage, topic: DeleteTopicState) -> None:
+    """Raises TOPIC_AUTHORIZATION_FAILED. Whoever may not describe a topic is not told whether there is one."""
+    if topic.topic_id != ZERO_UUID:
+        known = image.topics_by_id.get(topic.topic_id)
+    else:
+        known = image.topics.get(topic.name or "")
+        if known is None and topic.name is not None:
+            access.check_topic(AclOperation.DESCRIBE, topic.name)
+    if known is not None:
+        access.check_topic(AclOperation.DESCRIBE, known.name)
+        access.check_topic(AclOperation.DELETE, known.name)
 
 
 def _resolve(image: ClusterImage, topic: DeleteTopicState) -> tuple[str, bytes]:

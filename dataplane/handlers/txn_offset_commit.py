@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transactions import (
@@ -28,6 +29,7 @@ from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.records import OffsetsWriter
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..security.authorization.needs import group, handler_asks, transactional_id
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..transactions.acceptance import TransactionGone
 from ..transactions.gate import Adding, TransactionGate
@@ -68,12 +70,24 @@ class TxnOffsetCommitHandlers:
         self._image, self._now_ms = image, now_ms
         self._metadata_bytes_max = metadata_bytes_max
 
-    @handles(TxnOffsetCommitRequest, 0, 6, on_error=_refused, elements_max=WHOLE_CLUSTER_ELEMENTS)
+    @handles(
+        TxnOffsetCommitRequest,
+        0,
+        6,
+        on_error=_refused,
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=transactional_id(AclOperation.WRITE) & group(AclOperation.READ) & handler_asks("READ Topic"),
+    )
     def commit(self, request: ClientRequest, message: TxnOffsetCommitRequest) -> None:
         """Answered once the offsets are below the high watermark of their shard, or with why they are not."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         offsets = sort_commit(
-            message.topics, self._image(), self._now_ms(), self._metadata_bytes_max, by_id=by_id
+            message.topics,
+            self._image(),
+            self._now_ms(),
+            self._metadata_bytes_max,
+            request.access,
+            by_id=by_id,
         )
         if not offsets.accepted:
             request.reply(_answer(message, offsets, ErrorCode.NONE))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.messages.broker_commands import UnregisterBroker
 from ...protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ..quorum.access import Quorum
+from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
 
@@ -14,7 +16,7 @@ class UnregisterBrokerHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(UnregisterBrokerRequest, 0, 0)
+    @handles(UnregisterBrokerRequest, 0, 0, needs=cluster(AclOperation.ALTER))
     async def unregister(
         self, request: ClientRequest, message: UnregisterBrokerRequest
     ) -> UnregisterBrokerResponse:

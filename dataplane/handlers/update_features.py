@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...protocol.acls import AclOperation
 from ...protocol.messages import quota_commands as commands
 from ...protocol.messages.command import CommandRefused
 from ...protocol.messages.features import (
@@ -10,6 +11,7 @@ from ...protocol.messages.features import (
     UpdateFeaturesResponse,
 )
 from ..quorum.access import Quorum
+from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
 _FIRST_WITH_TYPES = 1
@@ -23,7 +25,7 @@ class UpdateFeaturesHandlers:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(UpdateFeaturesRequest, 0, 2)
+    @handles(UpdateFeaturesRequest, 0, 2, needs=cluster(AclOperation.ALTER))
     async def update_features(
         self, request: ClientRequest, message: UpdateFeaturesRequest
     ) -> UpdateFeaturesResponse:

@@ -39,6 +39,7 @@ from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices
+from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import CompletionWaits
@@ -88,7 +89,13 @@ class WriteTxnMarkersHandlers:
         self._markers = markers
         self._completion_waits = completion_waits
 
-    @handles(WriteTxnMarkersRequest, 1, 2, on_error=_refused)
+    @handles(
+        WriteTxnMarkersRequest,
+        1,
+        2,
+        on_error=_refused,
+        needs=handler_asks("a node of the cluster, or an operator with its secret"),
+    )
     async def write(self, request: ClientRequest, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """End the transaction in one partition after the other. Each partition has its own result.
 

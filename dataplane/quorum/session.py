@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode
+from ...protocol.features import FEATURES
 from ...protocol.liveness_datagrams import DatagramSeal
 from ...protocol.messages.broker_commands import RegisterBroker
+from ...protocol.messages.metadata_records import BrokerFeature
 from ...protocol.messages.quorum_commands import decode_result, encode_command
 from ...protocol.messages.quorum_session import (
     CommandReply,
@@ -360,6 +362,7 @@ class QuorumSession:
             listeners=list(config.listeners),
             rack=config.rack,
             log_dirs=list(config.log_dirs),
+            features=[BrokerFeature(name=feature.name, most=feature.most) for feature in FEATURES.values()],
         )
         reached = config.reached or MetadataPosition(-1, 0)
         self._send(

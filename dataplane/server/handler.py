@@ -18,6 +18,8 @@ from ...protocol.messages.headers import response_header
 from ...protocol.schema import Message
 from ...protocol.schema import Request as RequestMessage
 from ..runtime.time_slices import is_large
+from ..security.authorization.access import EVERYTHING, Access
+from ..security.authorization.needs import Needs
 from .connection import ClientConnection
 from .sending import IN_MEMORY, Part
 
@@ -62,6 +64,7 @@ class _Registration:
     on_error: ErrorResponse | None
     on_unsupported: UnsupportedResponse | None
     elements_max: int
+    needs: Needs | None
 
 
 def handles(
@@ -73,6 +76,7 @@ def handles(
     on_error: ErrorResponse | None = None,
     on_unsupported: UnsupportedResponse | None = None,
     elements_max: int = ELEMENTS_PER_TURN,
+    needs: Needs | None = None,
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
@@ -86,10 +90,12 @@ def handles(
     closed.
     `elements_max`: a request with more elements in its arrays is refused with POLICY_VIOLATION. So the method need not
     give others a turn of the event loop, unless one element takes it more than some microseconds.
+    `needs`: what the sender has to be allowed to do. Without it the API is denied to everybody, where there is an
+    authorizer.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(
-        request_class, min_version, max_version, first, on_error, on_unsupported, elements_max
+        request_class, min_version, max_version, first, on_error, on_unsupported, elements_max, needs
     )
 
     def register(function: _Function) -> _Function:
@@ -113,6 +119,15 @@ class Handler:
     on_error: ErrorResponse | None
     on_unsupported: UnsupportedResponse | None
     elements_max: int
+    needs: Needs | None
+
+    def authorize(self, access: Access, message: Any) -> None:
+        """Raises KafkaError if the sender of a message may not call this."""
+        if self.needs is None:
+            raise KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"nobody may call {self.request_class.__name__}"
+            )
+        self.needs.check(access, message)
 
 
 @functools.cache
@@ -151,6 +166,7 @@ class HandlerTable:
                 on_error=registration.on_error,
                 on_unsupported=registration.on_unsupported,
                 elements_max=registration.elements_max,
+                needs=registration.needs,
             )
 
     def get(self, api_key: int) -> Handler | None:
@@ -170,6 +186,7 @@ class ClientRequest:
     """
 
     __slots__ = (
+        "access",
         "api_key",
         "api_version",
         "began_s",
@@ -200,6 +217,8 @@ class ClientRequest:
         # Who has sent it; that the peer authenticates itself anew later changes nothing.
         self.session = connection.session
         self.api_key = api_key
+        # What its sender may do.
+        self.access: Access = EVERYTHING
         # Its bytes, only while its plain handler is called.
         self.frame: memoryview | None = None
         # Under which key its time is counted.

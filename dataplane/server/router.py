@@ -14,6 +14,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
 from ..quotas import ClientQuotas, RequestMeter, Stepwise
+from ..security.authorization.access import Authorization
 from .connection import ClientConnection
 from .handler import ClientRequest, Handler, HandlerTable, as_kafka_error
 from .long_requests import (
@@ -33,8 +34,16 @@ _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 class Router:
     """Decodes request frames and calls handlers. Whatever a client sends, `dispatch` does not raise."""
 
-    def __init__(self, table: HandlerTable, loop: asyncio.AbstractEventLoop, quotas: ClientQuotas) -> None:
+    def __init__(
+        self,
+        table: HandlerTable,
+        loop: asyncio.AbstractEventLoop,
+        quotas: ClientQuotas,
+        authorization: Authorization | None = None,
+    ) -> None:
+        """Without `authorization` everybody may do everything."""
         self._table = table
+        self._authorization = authorization
         self._quotas = quotas
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -72,6 +81,8 @@ class Router:
             _close_unreadable(connection, handler, api_version, error)
             return
         request = ClientRequest(connection, api_key, api_version, correlation_id, client_id, now)
+        if self._authorization is not None:
+            request.access = self._authorization.access(request)
         if quota is not None and request.session.is_metered:
             request.meter = RequestMeter(quota, request.session.user, client_id, started_s, perf_counter)
         connection.expect(request)
@@ -84,6 +95,8 @@ class Router:
             return
         request.frame = frame
         try:
+            if self._authorization is not None:
+                handler.authorize(request.access, message)
             response = handler.function(request, message)
             if response is not None:
                 request.reply(response)
@@ -109,6 +122,8 @@ class Router:
 
     async def _run(self, handler: Handler, request: ClientRequest, message: Message) -> None:
         try:
+            if self._authorization is not None:
+                handler.authorize(request.access, message)
             await request.reply_when_encoded(await handler.function(request, message))
         except Exception as error:
             self._fail(handler, request, message, error)
@@ -138,6 +153,8 @@ class Router:
         request.is_long = True
         try:
             check_elements(handler, elements)
+            if self._authorization is not None:
+                handler.authorize(request.access, message)
             if handler.is_coroutine:
                 connection.go_on()
                 response = await handler.function(request, message)

@@ -14,6 +14,7 @@ from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRes
 from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
 from ..runtime.clocks import wall_ms
+from ..security.authorization.access import Authorization
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import ANONYMOUS, Principal
@@ -65,8 +66,11 @@ class Server:
         table: HandlerTable,
         config: ServerConfig | None = None,
         *,
+        authorization: Authorization | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        """Without `authorization` everybody may do everything."""
+        self.authorization = authorization
         self.config = config or ServerConfig()
         self._loop = loop or asyncio.get_running_loop()
         self._table = table
@@ -76,7 +80,7 @@ class Server:
         self.purgatory = Purgatory(self._loop)
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
-        self.router = Router(table, self._loop, self.quotas)
+        self.router = Router(table, self._loop, self.quotas, authorization)
         #: how peers log in, by the name of the listener; on those that are not here they need not
         self.authentication: Mapping[str, AuthenticationSettings] = {}
         self.authentications = Authentications(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...protocol.cluster_image import BrokerState, PartitionState
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import SECURITY, finalized
 from ...protocol.messages.broker_commands import (
     BeginControlledShutdown,
     ControlledShutdownResult,
@@ -34,6 +35,7 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
     broker_id = command.broker_id
     if broker_id < 0:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker id {broker_id} is negative")
+    _check_features(work, command)
     old = work.image.brokers.get(broker_id)
     if old is not None and old.incarnation == command.incarnation:
         return RegisterBrokerResult(broker_epoch=old.broker_epoch)
@@ -47,6 +49,7 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
             command.rack,
             fenced=True,
             log_dirs=tuple(command.log_dirs),
+            features=tuple(command.features),
         )
     )
     clean = (
@@ -57,6 +60,18 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
     _forget_offline_replicas(work, broker_id)
     _leave_partitions(work, broker_id, election.without if clean else election.after_unclean_stop, {})
     return RegisterBrokerResult(broker_epoch=epoch)
+
+
+def _check_features(work: Workspace, command: RegisterBroker) -> None:
+    """A broker that does not know ACLs would let everybody do everything. Raises KafkaError."""
+    level = finalized(work.image.features)[SECURITY]
+    known = max((one.most for one in command.features if one.name == SECURITY), default=0)
+    if known < level:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{SECURITY} is at level {level}, and the program of broker {command.broker_id} knows level {known} at "
+            "most: upgrade it",
+        )
 
 
 def _forget_offline_replicas(work: Workspace, broker_id: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from ...protocol.cluster_image import ClusterImage, ImageInconsistent
 from ...protocol.codec import MalformedMessage, decode, encode
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.acl_commands import CreateAcls, DeleteAcls
 from ...protocol.messages.broker_commands import (
     AllocateProducerIds,
     BeginControlledShutdown,
@@ -24,6 +25,7 @@ from ...protocol.messages.command import Command, CommandResult, PlainResult
 from ...protocol.messages.config_commands import AlterConfigs
 from ...protocol.messages.metadata_records import (
     ClusterRecord,
+    FeatureLevelRecord,
     Record,
     decode_record,
     encode_record,
@@ -57,6 +59,7 @@ from ...protocol.messages.transaction_commands import (
 from ...protocol.messages.user_commands import AlterScramCredentials
 from ...protocol.schema import Message, bytes_, data, int32, int64
 from . import (
+    acls,
     brokers,
     configs,
     features,
@@ -259,6 +262,8 @@ def _form(work: Workspace, command: FormCluster) -> PlainResult:
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this cluster is {present!r}")
     if not present:
         work.emit(ClusterRecord(cluster_id=command.cluster_id))
+        for initial in command.features:
+            work.emit(FeatureLevelRecord(feature=initial.feature, level=initial.level))
     return PlainResult()
 
 
@@ -294,6 +299,8 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     DeleteTransactionalId: transactional_ids.delete,
     FindOrBegin: transaction_decisions.find_or_begin,
     DeclareRestored: restoration.declare,
+    CreateAcls: acls.create_acls,
+    DeleteAcls: acls.delete_acls,
     AlterScramCredentials: users.alter_scram_credentials,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import FEATURES, finalized
+from ...protocol.features import FEATURES, SECURITY, finalized
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from .workspace import Workspace
@@ -20,6 +20,8 @@ def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesR
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.feature} is updated twice")
         named.add(update.feature)
         _check(update, levels)
+        if update.feature == SECURITY:
+            _check_security(work, update.level)
     if not command.validate_only:
         for update in command.updates:
             if levels[update.feature] != update.level:
@@ -44,6 +46,30 @@ def _check(update: FeatureLevel, levels: dict[str, int]) -> None:
         )
     if level > levels[name] and update.upgrade_type != _UPGRADE:
         raise _refusal(f"{wrong} Can't downgrade to a newer version.")
+
+
+def _check_security(work: Workspace, level: int) -> None:
+    unaware = sorted(one.broker_id for one in work.image.brokers.values() if one.level_of(SECURITY) < level)
+    if unaware:
+        raise _refusal(
+            f"Invalid update version {level} for feature {SECURITY}. The program of broker {unaware[0]} does not "
+            "know it: upgrade all brokers first, and unregister those that will not come back."
+        )
+    image = work.image
+    if level == 0 and (image.acls or image.scram_credentials):
+        raise _refusal(
+            f"Invalid update version 0 for feature {SECURITY}. There are {len(image.acls)} ACLs, which nobody would "
+            f"enforce, and {len(image.scram_credentials)} passwords of SCRAM: remove them first."
+        )
+
+
+def check_security(work: Workspace, what: str) -> None:
+    """Raises KafkaError while some broker may not know of ACLs and users: it would let everybody in."""
+    if not finalized(work.image.features)[SECURITY]:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{what} the feature {SECURITY} at level 1, so that no broker is left that does not know them",
+        )
 
 
 def _refusal(message: str) -> KafkaError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..schema import array, data, int16, int32, int64, string, uuid
 from .command import Command, CommandResult, PlainResult
-from .metadata_records import BrokerListener
+from .metadata_records import BrokerFeature, BrokerListener
 from .partition_commands import ReplicaLogEnd
 
 
@@ -29,6 +29,12 @@ class RegisterBroker(Command[RegisterBrokerResult]):
     listeners: list[BrokerListener] = array(BrokerListener, about="Where clients reach it.")
     rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
     log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
+    features: list[BrokerFeature] = array(
+        BrokerFeature,
+        "0+",
+        tag=0,
+        about="What its program knows; programs before these features tell nothing.",
+    )
 
 
 @data()

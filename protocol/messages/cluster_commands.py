@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from ..schema import data, string
+from ..schema import Message, array, data, int16, string
 from .command import Command, PlainResult
+
+
+@data()
+class InitialFeature(Message):
+    """A level that is in force from the beginning."""
+
+    feature: str = string(about="Name of the feature.")
+    level: int = int16(about="Its level.")
 
 
 @data()
@@ -11,6 +19,9 @@ class FormCluster(Command[PlainResult]):
     """Name the cluster, once."""
 
     cluster_id: str = string(about="Chosen once, for ever.")
+    features: list[InitialFeature] = array(
+        InitialFeature, "0+", tag=0, about="Levels of features that are in force from the beginning."
+    )
 
 
 @data()

@@ -27,6 +27,14 @@ class BrokerListener(Message):
 
 
 @data()
+class BrokerFeature(Message):
+    """A feature that a broker's program knows."""
+
+    name: str = string(about="Name of the feature.")
+    most: int = int16(about="The highest level it knows.")
+
+
+@data()
 class ClusterRecord(Message):
     """The cluster was formed."""
 
@@ -45,6 +53,12 @@ class BrokerRecord(Message):
     fenced: bool = boolean(about="Whether it may not lead.")
     shutting_down: bool = boolean(about="Whether it is in controlled shutdown.")
     log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
+    features: list[BrokerFeature] = array(
+        BrokerFeature,
+        "0+",
+        tag=0,
+        about="What its program knows; programs before these features tell nothing.",
+    )
 
 
 @data()
@@ -128,6 +142,32 @@ class FeatureLevelRecord(Message):
 
 
 @data()
+class AclRecord(Message):
+    """An ACL is there. All its fields together are its identity."""
+
+    resource_type: int = int8(about="What is protected.")
+    resource_name: str = string(about="Name of the pattern.")
+    pattern_type: int = int8(about="3 LITERAL, 4 PREFIXED.")
+    principal: str = string(about="Whom it is about.")
+    host: str = string(about="From where: *, an address, or a network in CIDR notation.")
+    operation: int = int8(about="What is done.")
+    permission: int = int8(about="2 DENY, 3 ALLOW.")
+
+
+@data()
+class AclRemovedRecord(Message):
+    """An ACL is gone."""
+
+    resource_type: int = int8(about="What was protected.")
+    resource_name: str = string(about="Name of the pattern.")
+    pattern_type: int = int8(about="3 LITERAL, 4 PREFIXED.")
+    principal: str = string(about="Whom it was about.")
+    host: str = string(about="From where.")
+    operation: int = int8(about="What was done.")
+    permission: int = int8(about="2 DENY, 3 ALLOW.")
+
+
+@data()
 class ScramCredentialRecord(Message):
     """How a user can log in by SCRAM."""
 
@@ -149,6 +189,8 @@ Record = (
     | ProducerIdsRecord
     | ClientQuotaRecord
     | FeatureLevelRecord
+    | AclRecord
+    | AclRemovedRecord
     | ScramCredentialRecord
     | TransactionalRecord
 )
@@ -170,6 +212,8 @@ _TYPES: dict[int, type[Record]] = {
     14: TransactionalIdRemovedRecord,
     15: WriterPoolRecord,
     16: CommitIndexRecord,
+    17: AclRecord,
+    18: AclRemovedRecord,
     19: ScramCredentialRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from ..codec import MalformedMessage, decode, decode_from, encode, encode_into
 from ..errors import ErrorCode
 from ..schema import Message, data, int32, int64
+from .acl_commands import CreateAcls, DeleteAcls
 from .broker_commands import (
     AllocateProducerIds,
     BeginControlledShutdown,
@@ -83,6 +84,8 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     33: DeleteTransactionalId,
     34: FindOrBegin,
     35: DeclareRestored,
+    36: CreateAcls,
+    37: DeleteAcls,
     38: AlterScramCredentials,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps

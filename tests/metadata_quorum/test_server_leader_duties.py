@@ -5,8 +5,9 @@ from collections.abc import Callable
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wish
 from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTracker
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
-from ottla.protocol.messages.cluster_commands import FormCluster
+from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ElectLeaders
 
 TOPIC = b"t" * 16
@@ -59,7 +60,9 @@ def test_the_first_leader_forms_the_cluster() -> None:
     world = World()
     world.image.cluster_id = ""
     world.duties.lead(0.0)
-    assert world.proposed == [FormCluster(cluster_id="c")]
+    # ACLs need a feature, which clusters that come into being now have at once.
+    features = [InitialFeature(feature=SECURITY, level=1)]
+    assert world.proposed == [FormCluster(cluster_id="c", features=features)]
 
 
 def test_a_silent_broker_is_fenced_once_with_what_is_known_of_its_partitions() -> None:

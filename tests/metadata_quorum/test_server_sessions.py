@@ -9,6 +9,7 @@ import uvloop
 
 from ottla.metadata_quorum.link import Link, dial
 from ottla.metadata_quorum.node import QuorumNode
+from ottla.protocol.features import SECURITY
 from ottla.protocol.handshake import Identity, Role
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
@@ -17,6 +18,7 @@ from ottla.protocol.messages.broker_commands import (
     UnregisterBroker,
 )
 from ottla.protocol.messages.cluster_commands import FormCluster
+from ottla.protocol.messages.metadata_records import BrokerFeature
 from ottla.protocol.messages.quorum_commands import Session, decode_result, encode_command
 from ottla.protocol.messages.quorum_session import (
     CommandReply,
@@ -86,7 +88,7 @@ def with_node(tmp_path: Path, scenario: Callable[[QuorumNode], object]) -> None:
         node = QuorumNode(config(tmp_path))
         await node.start()
         try:
-            await until(lambda: node.is_leader and node.feed.end_offset == 1)
+            await until(lambda: node.is_leader and node.feed.end_offset == 2)
             async with asyncio.timeout(20):
                 await scenario(node)  # type: ignore[misc]
         finally:
@@ -96,7 +98,11 @@ def with_node(tmp_path: Path, scenario: Callable[[QuorumNode], object]) -> None:
 
 
 async def register(broker: RawBroker) -> int:
-    command = RegisterBroker(broker_id=broker.broker_id, incarnation=INCARNATION)
+    command = RegisterBroker(
+        broker_id=broker.broker_id,
+        incarnation=INCARNATION,
+        features=[BrokerFeature(name=SECURITY, most=1)],
+    )
     reply = await broker.ask(0, encode_command(None, command))
     result = decode_result(command, reply.result)
     assert isinstance(result, RegisterBrokerResult)
@@ -114,7 +120,7 @@ def test_a_session_opens_with_who_leads_and_subscribing_brings_the_records(tmp_p
         await until(lambda: broker.of(FeedRecords))
         (push,) = broker.of(FeedRecords)
         assert isinstance(push, FeedRecords)
-        assert (push.first_offset, push.end_offset, len(push.records)) == (0, 1, 1)
+        assert (push.first_offset, push.end_offset, len(push.records)) == (0, 2, 2)
         await register(broker)
         await until(lambda: len(broker.of(FeedRecords)) == 2)
 

@@ -17,6 +17,7 @@ from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
 from ottla.dataplane.handlers.groups import GroupHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import ListGroupsRequest
@@ -216,7 +217,9 @@ async def test_offsets_of_an_earlier_topic_of_the_same_name_are_forgotten_at_the
         group_id="g",
         topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in ("again", "kept")],
     )
-    answer = await handlers.offset_fetch(cast(ClientRequest, SimpleNamespace(api_version=7)), asked)
+    answer = await handlers.offset_fetch(
+        cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=7)), asked
+    )
     assert [t.partitions[0].committed_offset for t in answer.topics] == [-1, 5]
     coordinator.close()
 
@@ -242,7 +245,7 @@ async def test_a_shard_that_could_not_be_read_is_read_again(monkeypatch: pytest.
     log.batches = written.batches
     coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"t"})
     handlers = GroupHandlers(coordinator)
-    asked = cast(ClientRequest, SimpleNamespace(api_version=5))
+    asked = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=5))
     coordinator.elected(0, log)
     answer = handlers.list_groups(asked, ListGroupsRequest())
     assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a part of the groups is no answer"

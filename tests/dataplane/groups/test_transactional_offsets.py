@@ -15,6 +15,7 @@ from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.records import OffsetsWriter
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -339,7 +340,9 @@ async def test_all_offsets_of_a_group_are_fetched_stable_or_not() -> None:
         asked = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id="g", topics=None)], require_stable=stable
         )
-        answer = await handlers.offset_fetch(cast(ClientRequest, SimpleNamespace(api_version=9)), asked)
+        answer = await handlers.offset_fetch(
+            cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=9)), asked
+        )
         rows = {topic.name: topic.partitions[0] for topic in answer.groups[0].topics}
         return {name: (row.error_code, row.committed_offset) for name, row in rows.items()}
 

@@ -18,6 +18,7 @@ from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.records import OffsetRecord, OffsetsWriter, read_records
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -243,7 +244,9 @@ class Play:
             topics=[OffsetFetchRequestTopic(name="t", partition_indexes=list(PARTITIONS))],
             require_stable=stable,
         )
-        answer = await self.handlers.offset_fetch(cast(ClientRequest, SimpleNamespace(api_version=7)), asked)
+        answer = await self.handlers.offset_fetch(
+            cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=7)), asked
+        )
         return [(row.error_code, row.committed_offset) for row in answer.topics[0].partitions]
 
 

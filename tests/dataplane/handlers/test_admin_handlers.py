@@ -14,6 +14,7 @@ from ottla.dataplane.handlers.alter_configs import AlterConfigsHandlers
 from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView
 from ottla.dataplane.handlers.topics import TopicHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
@@ -70,6 +71,7 @@ class RecordingQuorum:
 
 class AtVersion:
     def __init__(self, api_version: int) -> None:
+        self.access = EVERYTHING
         self.api_version = api_version
 
 

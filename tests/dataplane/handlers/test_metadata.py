@@ -16,6 +16,7 @@ from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.handlers.describe_cluster import DescribeClusterHandlers
 from ottla.dataplane.handlers.find_coordinator import FindCoordinatorHandlers
 from ottla.dataplane.handlers.metadata import MetadataHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import decode, encode
@@ -89,6 +90,7 @@ class Replies:
     """Stands in for a request and keeps what was replied."""
 
     def __init__(self, version: int, listener: str = "CLIENTS") -> None:
+        self.access = EVERYTHING
         self.api_version = version
         self.listener = listener
         self.replies: list[Message] = []
@@ -165,7 +167,7 @@ def test_describe_cluster_lists_as_metadata_does_and_says_who_is_fenced(
     quorum: StubQuorum, linger_ms: int, version: int
 ) -> None:
     handlers = DescribeClusterHandlers(quorum, 3, listed(quorum, linger_ms=linger_ms))
-    request = cast(ClientRequest, SimpleNamespace(api_version=version, listener="CLIENTS"))
+    request = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=version, listener="CLIENTS"))
     answer = handlers.describe_cluster(request, DescribeClusterRequest())
     answer = decode(DescribeClusterResponse, encode(answer, version), version)
     still_listed = [(3, version >= 2)] if linger_ms else []
@@ -292,7 +294,7 @@ async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
 
 def test_describe_cluster(quorum: StubQuorum) -> None:
     handlers = DescribeClusterHandlers(quorum, 1, listed(quorum))
-    request = cast(ClientRequest, SimpleNamespace(api_version=2, listener="CLIENTS"))
+    request = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=2, listener="CLIENTS"))
     response = handlers.describe_cluster(request, DescribeClusterRequest(include_fenced_brokers=True))
     assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == [
         (1, False),

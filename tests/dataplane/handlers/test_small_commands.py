@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ottla.dataplane.handlers.client_quotas import ClientQuotaHandlers
 from ottla.dataplane.handlers.partition_reassignments import PartitionReassignmentHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -23,7 +24,7 @@ from ottla.protocol.messages.reassignments import (
     ReassignableTopic,
 )
 
-REQUEST = cast(ClientRequest, SimpleNamespace(api_version=1))
+REQUEST = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=1))
 
 
 class Quorum:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
 from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.messages.metadata_records import (
+    AclRecord,
     BrokerRecord,
     ClientQuotaRecord,
     ClusterRecord,
@@ -97,7 +98,16 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
     writer = TransactionWriterRecord(
         transactional_id="x", producer_id=7, topics=[WriterPartitions(topic_id=TOPIC, partitions=[1, 3])]
     )
-    records: list[Record] = [*HISTORY, quota, config, broker, level, transaction, writer]
+    acl = AclRecord(
+        resource_type=2,
+        resource_name="t",
+        pattern_type=3,
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission=3,
+    )
+    records: list[Record] = [*HISTORY, quota, config, broker, level, acl, transaction, writer]
     expected = ClusterImage()
     for record in records:
         expected.apply(record)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +18,7 @@ from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.cuts import CutHandlers
 from ottla.dataplane.log.producers import recent_markers
 from ottla.dataplane.quorum.transaction_questions import TransactionCut
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.metadata_quorum.transaction_questions import largest_cut
@@ -36,7 +38,7 @@ from tests.metadata_quorum.state.transactional import Identity, identity
 from .broker_beside_a_quorum import Beside, beside_a_quorum
 from .test_markers import until
 
-NO_REQUEST: Any = None
+NO_REQUEST: Any = SimpleNamespace(access=EVERYTHING)
 NAMES = ("a", "b", "c")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.dataplane.handlers import write_txn_markers
 from ottla.dataplane.handlers.write_txn_markers import WriteTxnMarkersHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server.handler import ClientRequest
@@ -70,7 +71,7 @@ async def abort(
         coordinator_epoch=coordinator_epoch,
     )
     session = PeerSession(ANONYMOUS, "127.0.0.1", "PLAINTEXT").of_node(ProvenNode(NodeRole.OPERATOR, NO_NODE))
-    request = cast(ClientRequest, SimpleNamespace(api_version=1, session=session))
+    request = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=1, session=session))
     answer = await handlers.write(request, WriteTxnMarkersRequest(markers=[marker]))
     (result,) = answer.markers
     assert (result.producer_id, result.topics[0].name) == (who[0], topic)

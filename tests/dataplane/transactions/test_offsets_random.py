@@ -13,6 +13,7 @@ import pytest
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.dataplane.transactions import gate, markers
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -118,7 +119,7 @@ class CommittingClient:
             producer_epoch=self.who[1],
             topics=[TxnOffsetCommitRequestTopic(name=PLACE[0], partitions=[row])],
         )
-        request = SimpleNamespace(api_version=5, reply=told.set_result)
+        request = SimpleNamespace(access=EVERYTHING, api_version=5, reply=told.set_result)
         self.run.handlers.commit(cast(ClientRequest, request), message)
         code = (await told).topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:

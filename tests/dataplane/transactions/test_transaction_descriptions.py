@@ -14,6 +14,7 @@ from ottla.dataplane.handlers.abort_transaction import AbortTransactionHandlers
 from ottla.dataplane.handlers.delete_transactional_id import DeleteTransactionalIdHandlers
 from ottla.dataplane.handlers.describe_transactions import DescribeTransactionsHandlers
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.transactions.coordinator import coordinator_of
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
@@ -89,7 +90,7 @@ class Asked:
     def handle(self, message: RequestMessage[M], broker_id: int, version: int = 0) -> M:
         handler = self._brokers[broker_id].get(message.schema.api_key)
         assert handler is not None
-        request: Any = SimpleNamespace(api_version=version)
+        request: Any = SimpleNamespace(access=EVERYTHING, api_version=version)
         answer: M = asyncio.run(handler.function(request, message))
         assert type(answer) is message.response
         return answer

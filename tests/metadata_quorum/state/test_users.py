@@ -7,6 +7,8 @@ import pytest
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.cluster_image import SealedCredential
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import SECURITY
+from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
 from ottla.protocol.messages.user_commands import (
     AlterScramCredentials,
@@ -26,10 +28,17 @@ def change(
     )
 
 
+def formed(level: int = 1) -> Controller:
+    controller = Controller()
+    features = [InitialFeature(feature=SECURITY, level=level)] if level else []
+    controller.apply(1, 1, encode_command(None, FormCluster(cluster_id="c", features=features)))
+    return controller
+
+
 def alter(controller: Controller, *changes: ScramCredentialChange) -> list[int]:
     """The error code of each change."""
     command = AlterScramCredentials(changes=list(changes))
-    result = decode_result(command, controller.apply(encode_command(None, command)).result)
+    result = decode_result(command, controller.apply(1, 1, encode_command(None, command)).result)
     assert isinstance(result, AlterScramCredentialsResult)
     assert result.error_code == ErrorCode.NONE
     return [one.error_code for one in result.changes]
@@ -47,23 +56,31 @@ def alter(controller: Controller, *changes: ScramCredentialChange) -> list[int]:
     ],
 )
 def test_what_is_refused_changes_nothing_and_spoils_no_other(wrong: ScramCredentialChange, code: int) -> None:
-    controller = Controller()
+    controller = formed()
     assert alter(controller, change("bob"), wrong, change("eve", SHA_512)) == [0, code, 0]
     assert sorted(controller.image.scram_credentials) == [("bob", SHA_256), ("eve", SHA_512)]
 
 
 def test_mechanisms_of_one_user_are_apart() -> None:
-    controller = Controller()
+    controller = formed()
     assert alter(controller, change("ann"), change("ann", SHA_512, 8192)) == [0, 0]
     assert alter(controller, change("ann", keys=DELETED)) == [0]
     assert controller.image.scram_credentials == {("ann", SHA_512): SealedCredential(b"salt", b"keys", 8192)}
 
 
 def test_users_survive_a_snapshot_and_are_nowhere_in_a_text() -> None:
-    controller, restored = Controller(), Controller()
+    controller, restored = formed(), Controller()
     alter(controller, change("ann", keys=b"sealed"), change("bob"), change("ann", SHA_512))
     alter(controller, change("bob", keys=DELETED))
     restored.restore(controller.snapshot())
     assert restored.image.scram_credentials == controller.image.scram_credentials
     assert len(restored.image.scram_credentials) == 2
     assert "sealed" not in repr(restored.image.scram_credentials)
+
+
+def test_nobody_is_made_before_every_broker_knows_of_users() -> None:
+    controller = formed(level=0)
+    command = AlterScramCredentials(changes=[change("ann")])
+    result = decode_result(command, controller.apply(1, 1, encode_command(None, command)).result)
+    assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert controller.image.scram_credentials == {}

@@ -14,6 +14,7 @@ from ottla.dataplane.fetching.reading import FetchReader, Round
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.log import LogConfig
+from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.storage.directory import LogDirectory
 from ottla.metadata_quorum.raft import snapshots
 from ottla.metadata_quorum.raft.disk import CorruptFile, Directory
@@ -331,7 +332,7 @@ def a_consumer_reads_beyond_the_high_watermark(folder: Path) -> bool:
     cluster[1].produce(b"m")
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     fetch: Any = SimpleNamespace(
-        request=SimpleNamespace(api_version=12), message=SimpleNamespace(isolation_level=0)
+        request=SimpleNamespace(access=EVERYTHING, api_version=12), message=SimpleNamespace(isolation_level=0)
     )
     wanted: Any = SimpleNamespace(part=part)
     found = Round(1 << 20)

@@ -1,0 +1,306 @@
+"""`ottla acl`: who may do what with which resources, and which rule decides."""
+
+from __future__ import annotations
+
+import argparse
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from ...protocol.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+    name_of,
+)
+from ..arguments.options import (
+    Actions,
+    CommandParser,
+    add_bootstrap,
+    add_common,
+    add_yes,
+    carry_out,
+    command_parser,
+)
+from ..failures import UsageError
+from ..terminal.confirmation import confirm
+from ..terminal.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin
+    from ...dataplane.security.authorization.decision import Decision
+
+_RESOURCES = {
+    "topic": AclResourceType.TOPIC,
+    "group": AclResourceType.GROUP,
+    "transactional-id": AclResourceType.TRANSACTIONAL_ID,
+    "delegation-token": AclResourceType.DELEGATION_TOKEN,
+    "user": AclResourceType.USER,
+}
+_EVERYTHING_OPEN = "NoAuthorizer"
+_CodeT = TypeVar("_CodeT", bound=IntEnum)
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla acl ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Show and change who may do what. Brokers go by it if authorizer.class.name is set.",
+        "  ottla acl create --principal User:ann --operation READ --topic orders\n"
+        "  ottla acl list --topic orders\n"
+        "  ottla acl check --principal User:ann --host 10.0.0.7 --operation WRITE --topic orders",
+    )
+    add_bootstrap(options)
+    actions = Actions(options, __package__ or "")
+    create = actions.add(
+        "create",
+        "acl:create_acls",
+        "Allow or deny operations.",
+        "  ottla acl create --principal User:ann --operation READ --topic orders\n"
+        "  ottla acl create --principal User:ann --operation READ --group reports- --prefixed\n"
+        "  ottla acl create --deny --principal 'User:*' --host 10.0.0.0/8 --operation ALL --topic '*'",
+    )
+    create.add_argument("--deny", action="store_true", help="deny what is named, whatever else allows it")
+    listing = actions.add(
+        "list",
+        "acl:list_acls",
+        "List ACLs.",
+        "  ottla acl list\n  ottla acl list --principal User:ann\n  ottla acl list --topic orders --covering",
+    )
+    delete = actions.add(
+        "delete",
+        "acl:delete_acls",
+        "Remove the ACLs that all options together find.",
+        "  ottla acl delete --principal User:ann --topic orders",
+    )
+    add_yes(delete)
+    asked = actions.add(
+        "check",
+        "acl:check_acl",
+        "Say whether something is allowed, and which rule decides; ends with 1 if it is denied.",
+        "  ottla acl check --principal User:ann --host 10.0.0.7 --operation WRITE --topic orders",
+    )
+    for action, some in ((create, "append"), (listing, "store"), (delete, "store"), (asked, "store")):
+        searches = action in (listing, delete)
+        _add_resource(action, required=not searches)
+        action.add_argument(
+            "--principal",
+            metavar="TYPE:NAME",
+            required=not searches,
+            help="like User:ann; User:* is everybody",
+        )
+        action.add_argument(
+            "--operation",
+            metavar="NAME",
+            action=some,
+            required=not searches,
+            help="like READ; ALL is every one",
+        )
+        action.add_argument(
+            "--host",
+            metavar="HOST",
+            required=action is asked,
+            help="*, an address, or a network like 10.0.0.0/8",
+        )
+        if action is not asked:
+            action.add_argument("--prefixed", action="store_true", help="names that begin with the given one")
+        if searches:
+            action.add_argument(
+                "--covering", action="store_true", help="all that cover a resource of this name"
+            )
+        add_common(action)
+    return options
+
+
+run = carry_out
+
+
+def _add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
+    one = action.add_mutually_exclusive_group(required=required)
+    for kind in _RESOURCES:
+        one.add_argument(f"--{kind}", metavar="NAME", help=f"this {kind.replace('-', ' ')}; * is every one")
+    one.add_argument("--cluster", action="store_true", help="the cluster as a whole")
+
+
+def resource_of(arguments: argparse.Namespace) -> tuple[AclResourceType, str] | None:
+    """Type and name of the resource; None without one."""
+    if arguments.cluster:
+        return AclResourceType.CLUSTER, CLUSTER_NAME
+    for kind, code in _RESOURCES.items():
+        name = getattr(arguments, kind.replace("-", "_"))
+        if name is not None:
+            return code, name
+    return None
+
+
+def filter_of(arguments: argparse.Namespace) -> AclFilter:
+    """The ACLs that `list` and `delete` mean. Raises UsageError."""
+    resource = resource_of(arguments)
+    if arguments.covering and (resource is None or arguments.prefixed):
+        raise UsageError("--covering needs the name of a resource, and no --prefixed")
+    pattern = PatternType.ANY
+    if arguments.covering:
+        pattern = PatternType.MATCH
+    elif arguments.prefixed:
+        pattern = PatternType.PREFIXED
+    kind, name = (AclResourceType.ANY, None) if resource is None else resource
+    operation = AclOperation.ANY if arguments.operation is None else _code(AclOperation, arguments.operation)
+    return AclFilter(kind, name, pattern, arguments.principal, arguments.host, operation)
+
+
+def create_acls(arguments: argparse.Namespace) -> None:
+    """Create one ACL for each operation."""
+    from ..asking import run_client
+
+    resource = resource_of(arguments)
+    assert resource is not None, "the parser requires one"
+    acls = [
+        Acl(
+            *resource,
+            PatternType.PREFIXED if arguments.prefixed else PatternType.LITERAL,
+            arguments.principal,
+            arguments.host or "*",
+            _code(AclOperation, operation),
+            AclPermission.DENY if arguments.deny else AclPermission.ALLOW,
+        )
+        for operation in arguments.operation
+    ]
+
+    async def create() -> None:
+        async with _admin(arguments) as admin:
+            await admin.create_acls(acls)
+
+    run_client(create())
+    _print(arguments, acls)
+
+
+def list_acls(arguments: argparse.Namespace) -> None:
+    """Print each ACL that is found."""
+    from ..asking import run_client
+
+    async def describe() -> list[Acl]:
+        async with _admin(arguments) as admin:
+            return await admin.describe_acls(filter_of(arguments))
+
+    _print(arguments, run_client(describe()))
+
+
+def delete_acls(arguments: argparse.Namespace) -> None:
+    """Remove each ACL that is found, and print it."""
+    from ..asking import run_client
+
+    wanted = filter_of(arguments)
+
+    async def describe() -> list[Acl]:
+        async with _admin(arguments) as admin:
+            return await admin.describe_acls(wanted)
+
+    async def delete() -> list[Acl]:
+        async with _admin(arguments) as admin:
+            return await admin.delete_acls([wanted])
+
+    found = run_client(describe())
+    if found:
+        lines = "\n".join(f"  {acl}" for acl in found)
+        confirm(f"{lines}\nRemove these {len(found)} ACLs?", yes=arguments.yes)
+        found = run_client(delete())
+    _print(arguments, found)
+
+
+def check_acl(arguments: argparse.Namespace) -> int:
+    """Print who decides; 1 if the operation is denied."""
+    from ..asking import run_client
+
+    resource = resource_of(arguments)
+    assert resource is not None, "the parser requires one"
+    operation = _code(AclOperation, arguments.operation)
+    if operation <= AclOperation.ALL:
+        raise UsageError("check takes one operation")
+
+    async def decide() -> Decision:
+        async with _admin(arguments) as admin:
+            return await _decide(admin, arguments, resource, operation)
+
+    decision = run_client(decide())
+    verdict = "allowed" if decision.allowed else "denied"
+    if arguments.output == "json":
+        print_json([{"result": verdict, "rule": decision.rule}])
+    else:
+        print_table(("RESULT", "RULE"), [(verdict, decision.rule)])
+    return 0 if decision.allowed else 1
+
+
+async def _decide(
+    admin: Admin,
+    arguments: argparse.Namespace,
+    resource: tuple[AclResourceType, str],
+    operation: AclOperation,
+) -> Decision:
+    """By the ACLs and the settings of the brokers, as they decide it."""
+    from ...client.admin import BROKER_RESOURCE
+    from ...dataplane.security.authorization.authorizer import Authorizer, requester_at
+    from ...dataplane.security.authorization.decision import Decision
+    from ...protocol.authorizer_settings import AuthorizerSettings
+
+    broker_id = str((await admin.describe_cluster()).brokers[0].id)
+    entries = await admin.describe_configs(BROKER_RESOURCE, broker_id)
+    values = {entry.name: entry.value for entry in entries if entry.value is not None}
+    settings = AuthorizerSettings.from_properties(values)
+    if settings is None:
+        return Decision(True, _EVERYTHING_OPEN)
+    kind, name = resource
+    acls = await admin.describe_acls(AclFilter(kind, name, PatternType.MATCH))
+    authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
+    authorizer.change((acl, True) for acl in acls)
+    return authorizer.decide(kind, name, operation, requester_at(arguments.principal, arguments.host))
+
+
+def _admin(arguments: argparse.Namespace) -> Admin:
+    from ...client.admin import Admin
+
+    return Admin(bootstrap_servers=arguments.bootstrap)
+
+
+def _code(kind: type[_CodeT], name: str) -> _CodeT:
+    """A code by its name, in upper or lower case, with dashes or underscores. Raises UsageError."""
+    from ...protocol.nearest import nearest
+
+    known = [one.name for one in kind if one.value > 1]
+    wanted = name.upper().replace("-", "_")
+    if wanted not in known:
+        meant = nearest(wanted, known)
+        raise UsageError(
+            f"{name} is no operation: " + (f"did you mean {meant}?" if meant else ", ".join(known))
+        )
+    return kind[wanted]
+
+
+def _print(arguments: argparse.Namespace, acls: list[Acl]) -> None:
+    rows = [
+        (
+            name_of(AclPermission, acl.permission),
+            acl.principal,
+            acl.host,
+            name_of(AclOperation, acl.operation),
+            name_of(AclResourceType, acl.resource_type),
+            name_of(PatternType, acl.pattern_type),
+            acl.resource_name,
+        )
+        for acl in acls
+    ]
+    if arguments.output == "json":
+        fields = (
+            "permission",
+            "principal",
+            "host",
+            "operation",
+            "resource_type",
+            "pattern_type",
+            "resource_name",
+        )
+        print_json([dict(zip(fields, row, strict=True)) for row in rows])
+    else:
+        print_table(("PERMISSION", "PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "PATTERN", "NAME"), rows)

@@ -1,0 +1,115 @@
+"""ACLs: who may do what with which resources, from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.acls import Acl, AclFilter
+from ...protocol.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
+from .session import check
+from .theme import AdminTheme
+
+_PER_REQUEST = 5_000
+"""Brokers take 10,000 in one request."""
+
+
+class AclAdmin(AdminTheme):
+    """Creates, lists and removes ACLs. SECURITY_DISABLED without an authorizer."""
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Create ACLs; those that are there already stay.
+
+            await admin.create_acls([Acl(AclResourceType.TOPIC, "orders", principal="User:ann",
+                                         operation=AclOperation.READ)])
+
+        Raises KafkaError for the first that is refused; the others are created.
+        """
+        wanted = list(acls)
+        for begin in range(0, len(wanted), _PER_REQUEST):
+            some = wanted[begin : begin + _PER_REQUEST]
+            request = CreateAclsRequest(creations=[_creation(one) for one in some])
+            connection = await self.session.cluster.any_connection()
+            response = await connection.request(request)
+            for acl, result in zip(some, response.results, strict=True):
+                check(result.error_code, f"ACL {acl}", result.error_message)
+
+    async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
+        """The ACLs that a filter finds, or all, in order."""
+        wanted = matching or AclFilter()
+        request = DescribeAclsRequest(
+            resource_type_filter=wanted.resource_type,
+            resource_name_filter=wanted.resource_name,
+            pattern_type_filter=wanted.pattern_type,
+            principal_filter=wanted.principal,
+            host_filter=wanted.host,
+            operation=wanted.operation,
+            permission_type=wanted.permission,
+        )
+        response = await self.session.cluster.ask_any(request)
+        check(response.error_code, "ACLs", response.error_message)
+        return [
+            Acl(
+                resource.resource_type,
+                resource.resource_name,
+                resource.pattern_type,
+                acl.principal,
+                acl.host,
+                acl.operation,
+                acl.permission_type,
+            )
+            for resource in response.resources
+            for acl in resource.acls
+        ]
+
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
+        """Remove what any of the filters finds, all at once. Returns the ACLs that are gone, in order."""
+        request = DeleteAclsRequest(filters=[_filter(one) for one in filters])
+        connection = await self.session.cluster.any_connection()
+        response = await connection.request(request)
+        for result in response.filter_results:
+            check(result.error_code, "ACLs", result.error_message)
+        return sorted(
+            {
+                Acl(
+                    one.resource_type,
+                    one.resource_name,
+                    one.pattern_type,
+                    one.principal,
+                    one.host,
+                    one.operation,
+                    one.permission_type,
+                )
+                for result in response.filter_results
+                for one in result.matching_acls
+            }
+        )
+
+
+def _creation(acl: Acl) -> AclCreation:
+    return AclCreation(
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        resource_pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _filter(wanted: AclFilter) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )

@@ -1,0 +1,180 @@
+"""DescribeAcls (1-3), CreateAcls (1-3) and DeleteAcls (1-3): who may do what.
+
+Any broker lists the ACLs that its image has. The quorum checks and keeps them, and the answer to a change comes once
+this broker goes by it. Other brokers follow by the metadata feed. Without an authorizer nobody would go by ACLs, so
+there are none: SECURITY_DISABLED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import groupby
+
+from ...protocol.acls import Acl, AclFilter, AclOperation, checked_filter
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import acl_commands as commands
+from ...protocol.messages.acls import (
+    AclCreationResult,
+    AclDescription,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from ..quorum.access import Quorum
+from ..security.authorization.access import Authorization
+from ..security.authorization.needs import cluster
+from ..server.handler import ClientRequest, handles
+
+
+def _create_error(message: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
+    result = AclCreationResult(error_code=error.code, error_message=error.message)
+    return CreateAclsResponse(results=[result] * len(message.creations))
+
+
+def _delete_error(message: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
+    result = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+    return DeleteAclsResponse(filter_results=[result] * len(message.filters))
+
+
+class AclHandlers:
+    """Shows ACLs, and passes changes to the quorum."""
+
+    def __init__(self, quorum: Quorum, authorization: Authorization | None) -> None:
+        self._quorum = quorum
+        self._authorization = authorization
+
+    def _enabled(self) -> Authorization:
+        if self._authorization is None:
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        return self._authorization
+
+    @handles(DescribeAclsRequest, 1, 3, needs=cluster(AclOperation.DESCRIBE))
+    async def describe_acls(
+        self, request: ClientRequest, message: DescribeAclsRequest
+    ) -> DescribeAclsResponse:
+        """The ACLs that the filter finds, by pattern, in order."""
+        self._enabled()
+        wanted = checked_filter(
+            AclFilter(
+                message.resource_type_filter,
+                message.resource_name_filter,
+                message.pattern_type_filter,
+                message.principal_filter,
+                message.host_filter,
+                message.operation,
+                message.permission_type,
+            )
+        )
+        # There may be very many, and a thread cannot walk what the event loop changes.
+        found = await asyncio.to_thread(_found, list(self._quorum.image.acls), wanted)
+        return DescribeAclsResponse(error_message=None, resources=found)
+
+    @handles(CreateAclsRequest, 1, 3, on_error=_create_error, needs=cluster(AclOperation.ALTER))
+    async def create_acls(self, request: ClientRequest, message: CreateAclsRequest) -> CreateAclsResponse:
+        """Create each ACL on its own. One that is there already is no error."""
+        audit = self._enabled().audit
+        entries = [
+            commands.AclEntry(
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                pattern_type=one.resource_pattern_type,
+                principal=one.principal,
+                host=one.host,
+                operation=one.operation,
+                permission=one.permission_type,
+            )
+            for one in message.creations
+        ]
+        outcome = await self._quorum.submit(commands.CreateAcls(acls=entries))
+        results = list(zip(entries, outcome.results, strict=True))
+        audit.changed(request, "created", [_acl(one) for one, result in results if not result.error_code])
+        return CreateAclsResponse(
+            results=[
+                AclCreationResult(error_code=one.error_code, error_message=one.error_message or None)
+                for one in outcome.results
+            ]
+        )
+
+    @handles(DeleteAclsRequest, 1, 3, on_error=_delete_error, needs=cluster(AclOperation.ALTER))
+    async def delete_acls(self, request: ClientRequest, message: DeleteAclsRequest) -> DeleteAclsResponse:
+        """Remove what any filter finds, all at once."""
+        audit = self._enabled().audit
+        outcome = await self._quorum.submit(
+            commands.DeleteAcls(filters=[_filter_entry(one) for one in message.filters])
+        )
+        removed = dict.fromkeys(_acl(acl) for result in outcome.results for acl in result.acls)
+        audit.changed(request, "removed", list(removed))
+        return DeleteAclsResponse(filter_results=[_filter_result(one) for one in outcome.results])
+
+
+def _found(acls: Iterable[Acl], wanted: AclFilter) -> list[DescribeAclsResource]:
+    matching = sorted(filter(wanted.matches, acls))
+    return [
+        DescribeAclsResource(
+            resource_type=resource_type,
+            resource_name=name,
+            pattern_type=pattern_type,
+            acls=[
+                AclDescription(
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in some
+            ],
+        )
+        for (resource_type, name, pattern_type), some in groupby(matching, key=lambda acl: acl[:3])
+    ]
+
+
+def _acl(entry: commands.AclEntry) -> Acl:
+    return Acl(
+        entry.resource_type,
+        entry.resource_name,
+        entry.pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission,
+    )
+
+
+def _filter_entry(given: DeleteAclsFilter) -> commands.AclFilterEntry:
+    return commands.AclFilterEntry(
+        resource_type=given.resource_type_filter,
+        resource_name=given.resource_name_filter,
+        pattern_type=given.pattern_type_filter,
+        principal=given.principal_filter,
+        host=given.host_filter,
+        operation=given.operation,
+        permission=given.permission_type,
+    )
+
+
+def _filter_result(result: commands.DeletedAcls) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(
+        error_code=result.error_code,
+        error_message=result.error_message or None,
+        matching_acls=[
+            DeleteAclsMatchingAcl(
+                error_message=None,
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                pattern_type=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in result.acls
+        ],
+    )

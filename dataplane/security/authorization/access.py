@@ -1,0 +1,108 @@
+"""What the sender of one request may do. Every answer is counted, and told to the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ....protocol.errors import ErrorCode, KafkaError
+from .audit_log import Asking, AuditLog
+from .authorizer import Authorizer
+from .grants import Grants
+from .masks import EVERY_OPERATION
+
+_DENIED: Final = {
+    AclResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    AclResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+
+
+def denial(resource_type: int) -> KafkaError:
+    """What clients are told that may not do something with a resource. It tells nothing about the resource."""
+    return KafkaError(_DENIED[AclResourceType(resource_type)])
+
+
+class Access:
+    """What the sender of one request may do: everything, where there is no authorizer."""
+
+    __slots__ = ("_audit", "_request", "grants")
+
+    def __init__(self, grants: Grants | None, audit: AuditLog | None, request: Asking | None) -> None:
+        self.grants = grants
+        """None: there is no authorizer."""
+        self._audit = audit
+        self._request = request
+
+    def allows(self, operation: int, resource_type: int, name: str, *, quiet: bool = False) -> bool:
+        """Whether an operation is allowed with a resource. `quiet`: being denied is nothing to tell, because another
+        right will do as well, or because the answer leaves out what is denied.
+        """
+        grants = self.grants
+        if grants is None:
+            return True
+        allowed = grants.mask(resource_type, name) >> operation & 1 == 1
+        if self._audit is not None and self._request is not None:
+            self._audit.note(self._request, grants, allowed, operation, resource_type, name, quiet=quiet)
+        return allowed
+
+    def allows_cluster(self, operation: int, *, quiet: bool = False) -> bool:
+        """The same with the cluster as a whole."""
+        return self.grants is None or self.allows(
+            operation, AclResourceType.CLUSTER, CLUSTER_NAME, quiet=quiet
+        )
+
+    def allows_for_some(self, operation: int, resource_type: int) -> bool:
+        """Whether there may be a resource of this type with which the operation is allowed (KIP-679)."""
+        return self.grants is None or self.grants.allows_for_some(operation, resource_type)
+
+    def check(self, operation: int, resource_type: int, name: str) -> None:
+        """Raises KafkaError if the operation is not allowed with the resource."""
+        if self.grants is not None and not self.allows(operation, resource_type, name):
+            raise denial(resource_type)
+
+    def check_topic(self, operation: int, name: str) -> None:
+        """Raises TOPIC_AUTHORIZATION_FAILED if the operation is not allowed with the topic."""
+        if self.grants is not None and not self.allows(operation, AclResourceType.TOPIC, name):
+            raise denial(AclResourceType.TOPIC)
+
+    def check_cluster(self, operation: int) -> None:
+        """Raises CLUSTER_AUTHORIZATION_FAILED if the operation is not allowed."""
+        if not self.allows_cluster(operation):
+            raise denial(AclResourceType.CLUSTER)
+
+    def operations(self, resource_type: int, name: str) -> int:
+        """The operations that are allowed with a resource, as bits. Nothing is logged."""
+        return EVERY_OPERATION if self.grants is None else self.grants.mask(resource_type, name)
+
+    def denied_topics(self, operation: int, names: Iterable[str]) -> set[str]:
+        """Those of the topics with which the operation is not allowed."""
+        if self.grants is None:
+            return set()
+        return {name for name in names if not self.allows(operation, AclResourceType.TOPIC, name)}
+
+
+EVERYTHING: Final = Access(None, None, None)
+"""Without an authorizer everybody may do everything."""
+
+
+class Authorization:
+    """The authorizer of a broker, and its audit log."""
+
+    def __init__(self, authorizer: Authorizer, audit: AuditLog) -> None:
+        self.authorizer = authorizer
+        self.audit = audit
+
+    def access(self, request: Asking) -> Access:
+        """What the sender of a request may do."""
+        session = request.session
+        return Access(self.authorizer.grants(str(session.principal), session.host), self.audit, request)
+
+
+def cluster_operations(access: Access) -> int:
+    """The operations with the cluster that a client is told of: none, if it may not describe the cluster."""
+    operations = access.operations(AclResourceType.CLUSTER, CLUSTER_NAME)
+    return operations if operations & 1 << AclOperation.DESCRIBE else 0

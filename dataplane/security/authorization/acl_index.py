@@ -1,0 +1,206 @@
+"""Finds the ACLs that are about a resource, in time that does not depend on how many there are.
+
+A resource is named by one LITERAL pattern, by the wildcard, and by a PREFIXED pattern for each prefix of its name. So
+a search is one dictionary read for each length that prefixes have, and two more.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+
+from ....protocol.acls import ANYBODY, ANYTHING, Acl, AclOperation, AclPermission, PatternType
+from .masks import allowed_by
+from .pattern_rules import PatternRules, Requester, Said
+
+_Pattern = tuple[int, str]
+"""Type and name."""
+
+
+class _Resources:
+    """The ACLs about resources of one type."""
+
+    __slots__ = ("lengths", "literal", "patterns_of", "prefixed")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, PatternRules] = {}
+        #: by length of the prefix, then by the prefix
+        self.prefixed: dict[int, dict[str, PatternRules]] = {}
+        #: of prefixes, in order
+        self.lengths: list[int] = []
+        #: the patterns that have ACLs for a principal
+        self.patterns_of: dict[str, dict[_Pattern, None]] = {}
+
+    def naming(self, name: str) -> Iterator[tuple[_Pattern, PatternRules]]:
+        """The patterns that cover a resource, the most exact one first."""
+        rules = self.literal.get(name)
+        if rules is not None:
+            yield (PatternType.LITERAL, name), rules
+        for length in reversed(self.lengths):
+            if length <= len(name):
+                prefix = name[:length]
+                rules = self.prefixed[length].get(prefix)
+                if rules is not None:
+                    yield (PatternType.PREFIXED, prefix), rules
+        rules = self.literal.get(ANYTHING)
+        if rules is not None and name != ANYTHING:
+            yield (PatternType.LITERAL, ANYTHING), rules
+
+    def patterns(self, name: str) -> list[PatternRules]:
+        """The same without the patterns themselves, in no order: this is the way of decisions that are not logged."""
+        found = []
+        for key in (name, ANYTHING) if name != ANYTHING else (name,):
+            rules = self.literal.get(key)
+            if rules is not None:
+                found.append(rules)
+        most = len(name)
+        for length in self.lengths:
+            if length > most:
+                break
+            rules = self.prefixed[length].get(name[:length])
+            if rules is not None:
+                found.append(rules)
+        return found
+
+    def change(self, acl: Acl, present: bool) -> None:
+        """One ACL is there, or not any more."""
+        pattern = (acl.pattern_type, acl.resource_name)
+        rules = self._rules(pattern)
+        rules.change(acl.principal, acl.host, acl.operation, acl.permission, present)
+        if rules.knows(acl.principal):
+            self.patterns_of.setdefault(acl.principal, {})[pattern] = None
+        elif acl.principal in self.patterns_of:
+            patterns = self.patterns_of[acl.principal]
+            patterns.pop(pattern, None)
+            if not patterns:
+                del self.patterns_of[acl.principal]
+        if not rules:
+            self._drop(pattern)
+
+    def rules(self, pattern: _Pattern) -> PatternRules:
+        """Those of a pattern that has ACLs."""
+        kind, name = pattern
+        return self.literal[name] if kind == PatternType.LITERAL else self.prefixed[len(name)][name]
+
+    def _rules(self, pattern: _Pattern) -> PatternRules:
+        kind, name = pattern
+        if kind == PatternType.LITERAL:
+            return self.literal.setdefault(name, PatternRules())
+        if len(name) not in self.prefixed:
+            self.prefixed[len(name)] = {}
+            insort(self.lengths, len(name))
+        return self.prefixed[len(name)].setdefault(name, PatternRules())
+
+    def _drop(self, pattern: _Pattern) -> None:
+        kind, name = pattern
+        if kind == PatternType.LITERAL:
+            del self.literal[name]
+            return
+        del self.prefixed[len(name)][name]
+        if not self.prefixed[len(name)]:
+            del self.prefixed[len(name)]
+            self.lengths.remove(len(name))
+
+
+class AclIndex:
+    """All ACLs of a cluster. Whoever asks gets answers of one version: changes come as a whole."""
+
+    def __init__(self, acls: Iterable[Acl] = ()) -> None:
+        self.version = 0
+        """Rises with each change."""
+        self._resources: dict[int, _Resources] = {}
+        for acl in acls:
+            self._of(acl.resource_type).change(acl, True)
+
+    def change(self, changes: Iterable[tuple[Acl, bool]]) -> None:
+        """Each ACL is there from now on, or not any more."""
+        for acl, present in changes:
+            self._of(acl.resource_type).change(acl, present)
+        self.version += 1
+
+    def masks(self, resource_type: int, name: str, requester: Requester) -> tuple[int, int] | None:
+        """What is denied to a requester about a resource, and what is allowed; None if no ACL names the resource."""
+        resources = self._resources.get(resource_type)
+        if resources is None:
+            return None
+        found = False
+        denied = allowed = 0
+        for rules in resources.patterns(name):
+            found = True
+            denies, allows = rules.masks(requester)
+            denied |= denies
+            allowed |= allows
+        return (denied, allowed) if found else None
+
+    def deciding(
+        self, resource_type: int, name: str, operation: int, requester: Requester
+    ) -> tuple[bool, Acl | None]:
+        """Whether any ACL names the resource, and the ACL that decides: one that denies, else one that allows. Of
+        several it is the one with the most exact pattern.
+        """
+        resources = self._resources.get(resource_type)
+        found = False
+        allowing: Acl | None = None
+        for (pattern_type, pattern_name), rules in resources.naming(name) if resources is not None else ():
+            found = True
+            for principal, host, said in rules.about(requester):
+                decided = _deciding_operation(said, operation)
+                if decided is None:
+                    continue
+                acl = Acl(resource_type, pattern_name, pattern_type, principal, host, *decided)
+                if acl.permission == AclPermission.DENY:
+                    return True, acl
+                allowing = allowing or acl
+        return found, allowing
+
+    def allows_for_some_resource(self, resource_type: int, operation: int, requester: Requester) -> bool:
+        """Whether the ACLs leave at least one resource name for which they allow the operation (KIP-679)."""
+        resources = self._resources.get(resource_type)
+        if resources is None:
+            return False
+        denied: set[_Pattern] = set()
+        allowed: set[_Pattern] = set()
+        wanted = 1 << operation | 1 << AclOperation.ALL
+        for pattern in _patterns_for(resources, requester.principal):
+            for _, _, said in resources.rules(pattern).about(requester):
+                if said.denied & wanted:
+                    denied.add(pattern)
+                if said.allowed & wanted:
+                    allowed.add(pattern)
+        everything = (PatternType.LITERAL, ANYTHING)
+        if everything in denied:
+            return False
+        if everything in allowed:
+            return True
+        return any(not _is_dominated(pattern, denied) for pattern in allowed)
+
+    def _of(self, resource_type: int) -> _Resources:
+        return self._resources.setdefault(resource_type, _Resources())
+
+
+def _patterns_for(resources: _Resources, principal: str) -> Iterator[_Pattern]:
+    own = resources.patterns_of.get(principal, {})
+    yield from own
+    yield from (pattern for pattern in resources.patterns_of.get(ANYBODY, {}) if pattern not in own)
+
+
+def _is_dominated(pattern: _Pattern, denied: set[_Pattern]) -> bool:
+    """Whether everything that the pattern names is denied: by the same LITERAL pattern, or by a prefix of it."""
+    kind, name = pattern
+    if kind == PatternType.LITERAL and pattern in denied:
+        return True
+    return any((PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))
+
+
+def _deciding_operation(said: Said, operation: int) -> tuple[int, int] | None:
+    """Operation and permission of the ACL that decides, of those for one principal and host."""
+    bit = 1 << operation
+    for one in (operation, AclOperation.ALL):
+        if said.denied & 1 << one:
+            return one, AclPermission.DENY
+    if not allowed_by(said.allowed) & bit:
+        return None
+    if said.allowed & bit:
+        return operation, AclPermission.ALLOW
+    implying = (one for one in AclOperation if said.allowed & 1 << one and allowed_by(1 << one) & bit)
+    return next(implying), AclPermission.ALLOW

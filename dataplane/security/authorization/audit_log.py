@@ -1,0 +1,125 @@
+"""Who was denied what, in the words of Kafka's authorizer log, and counts of all decisions.
+
+What is denied is logged at INFO, what is allowed at DEBUG. What answers only leave out is not logged. A client that is
+denied something tries again, often many times a second. So equal denials are told once in ten seconds, with how many
+there were since.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from ....protocol.acls import Acl, AclOperation, name_of, resource_text
+from ..peer_session import PeerSession
+from .decision import Decision
+from .grants import Grants
+from .pattern_rules import Requester
+
+logger = logging.getLogger("ottla.authorizer")
+
+REPEATED_AFTER_S: Final = 10.0
+_REMEMBERED_MAX: Final = 10_000
+_NAMED_MAX: Final = 100
+
+_Denial = tuple[str, str, int, int, str, int]
+"""Principal, host, operation, type and name of the resource, API."""
+
+
+class Asking(Protocol):
+    """A request, as far as it matters who asks for what."""
+
+    api_key: int
+    client_id: str | None
+    session: PeerSession
+
+
+class AuditLog:
+    """Counts decisions by operation, and logs them."""
+
+    def __init__(
+        self,
+        explain: Callable[[int, str, int, Requester], Decision],
+        api_name: Callable[[int], str],
+        now_s: Callable[[], float],
+    ) -> None:
+        """`explain` gives the reason of a decision; `now_s` is a clock that does not jump."""
+        self._explain = explain
+        self._api_name = api_name
+        self._now_s = now_s
+        self.allowed = [0] * len(AclOperation)
+        """Decisions since the start, by operation."""
+        self.denied = [0] * len(AclOperation)
+        #: when each was told last, and how often it came since
+        self._told: dict[_Denial, tuple[float, int]] = {}
+
+    def note(
+        self,
+        request: Asking,
+        grants: Grants,
+        allowed: bool,
+        operation: int,
+        resource_type: int,
+        name: str,
+        *,
+        quiet: bool,
+    ) -> None:
+        """A decision was made."""
+        if allowed:
+            self.allowed[operation] += 1
+            if logger.isEnabledFor(logging.DEBUG):
+                self._tell(logging.DEBUG, request, grants, operation, resource_type, name, 0)
+            return
+        if quiet:
+            return
+        self.denied[operation] += 1
+        now_s = self._now_s()
+        requester = grants.requester
+        denial = (requester.principal, requester.host, operation, resource_type, name, request.api_key)
+        told_s, since = self._told.get(denial, (-REPEATED_AFTER_S, 0))
+        if now_s - told_s < REPEATED_AFTER_S:
+            self._told[denial] = (told_s, since + 1)
+            return
+        if len(self._told) >= _REMEMBERED_MAX:
+            self._told.clear()
+        self._told[denial] = (now_s, 0)
+        self._tell(logging.INFO, request, grants, operation, resource_type, name, since)
+
+    def changed(self, request: Asking, what: str, acls: Sequence[Acl]) -> None:
+        """ACLs were created or removed."""
+        if acls:
+            more = f" and {len(acls) - _NAMED_MAX} more" if len(acls) > _NAMED_MAX else ""
+            logger.info(
+                "Principal = %s from host = %s %s ACLs: %s%s",
+                request.session.principal, request.session.host, what, "; ".join(map(str, acls[:_NAMED_MAX])), more,
+            )  # fmt: skip
+
+    def _tell(
+        self,
+        level: int,
+        request: Asking,
+        grants: Grants,
+        operation: int,
+        resource_type: int,
+        name: str,
+        since: int,
+    ) -> None:
+        session = request.session
+        decision = self._explain(resource_type, name, operation, grants.requester)
+        logger.log(
+            level,
+            "Principal = %s is %s operation = %s from host = %s on resource = %s for request = %s with "
+            "resourceRefCount = 1 based on rule %s; client id = %s, listener = %s, mechanism = %s%s",
+            session.principal,
+            "Allowed" if decision.allowed else "Denied",
+            name_of(AclOperation, operation),
+            session.host,
+            resource_text(resource_type, name),
+            self._api_name(request.api_key),
+            decision.rule,
+            request.client_id,
+            session.listener,
+            session.mechanism,
+            f"; {since} more like this since the last line" if since else "",
+        )

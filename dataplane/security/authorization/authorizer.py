@@ -1,0 +1,104 @@
+"""Decides what a principal may do from a host, by Kafka's rules (KIP-290, KIP-801).
+
+1. A super user may do everything, whatever is denied.
+2. What any matching ACL denies is denied.
+3. What any matching ACL allows, or implies, is allowed.
+4. A resource that no ACL names at all is open to everybody, if `allow.everyone.if.no.acl.found` says so.
+5. All else is denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ....protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, canonical_address
+from ..principal import NODE
+from .acl_index import AclIndex
+from .decision import Decision
+from .grants import Grants
+from .masks import EVERY_OPERATION
+from .pattern_rules import Requester
+
+GRANTS_MAX = 2_000
+"""How many principals at hosts are remembered."""
+
+_NODE_PREFIX = f"{NODE}:"
+_NODE_RIGHTS: Mapping[int, int] = {
+    AclResourceType.CLUSTER: 1 << AclOperation.CLUSTER_ACTION,
+    AclResourceType.TOPIC: 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE,
+}
+"""Whoever has proved to hold the cluster secret may do what following a leader takes, whatever the ACLs say."""
+
+_ANY_NAME = "hardcode"
+"""A resource that Kafka asks about to find out who may use any resource of a type."""
+
+
+class Authorizer:
+    """The ACLs of the cluster as this broker knows them, and what they grant to whom."""
+
+    def __init__(self, super_users: frozenset[str] = frozenset(), *, open_without_acls: bool = False) -> None:
+        """`open_without_acls`: everybody may do everything with a resource that no ACL names."""
+        self.super_users = super_users
+        self.index = AclIndex()
+        self._open_without_acls = open_without_acls
+        self._grants: dict[tuple[str, str], Grants] = {}
+
+    @property
+    def version(self) -> int:
+        """Rises with each change of the ACLs."""
+        return self.index.version
+
+    def change(self, changes: Iterable[tuple[Acl, bool]]) -> None:
+        """Each ACL is there from now on, or not any more. From here on all of them count."""
+        self.index.change(changes)
+
+    def grants(self, principal: str, host: str) -> Grants:
+        """What a principal (`User:ann`) may do from a host; the same object for all its connections."""
+        key = (principal, host)
+        found = self._grants.pop(key, None)
+        if found is None:
+            found = Grants(self, requester_at(principal, host))
+            if len(self._grants) >= GRANTS_MAX:
+                del self._grants[next(iter(self._grants))]
+        # The one used last stands at the end.
+        self._grants[key] = found
+        return found
+
+    def mask(self, resource_type: int, name: str, requester: Requester) -> int:
+        """The operations that are allowed with a resource."""
+        if requester.principal in self.super_users:
+            return EVERY_OPERATION
+        if requester.principal.startswith(_NODE_PREFIX):
+            return _NODE_RIGHTS.get(resource_type, 0)
+        masks = self.index.masks(resource_type, name, requester)
+        if masks is None:
+            return EVERY_OPERATION if self._open_without_acls else 0
+        denied, allowed = masks
+        return allowed & ~denied
+
+    def decide(self, resource_type: int, name: str, operation: int, requester: Requester) -> Decision:
+        """The same for one operation, and why. It takes longer: it is for logs, and for people who ask."""
+        if requester.principal in self.super_users:
+            return Decision(True, "SuperUser")
+        if requester.principal.startswith(_NODE_PREFIX):
+            return Decision(bool(_NODE_RIGHTS.get(resource_type, 0) & 1 << operation), "Node")
+        found, acl = self.index.deciding(resource_type, name, operation, requester)
+        if acl is not None:
+            return Decision(acl.permission == AclPermission.ALLOW, f"MatchingAcl({acl})", acl)
+        if not found and self._open_without_acls:
+            return Decision(True, "DefaultAllow")
+        return Decision(False, "DefaultDeny")
+
+    def allows_for_some_resource(self, resource_type: int, operation: int, requester: Requester) -> bool:
+        """Whether there may be a resource of this type with which the operation is allowed (KIP-679)."""
+        if self.mask(resource_type, _ANY_NAME, requester) & 1 << operation:
+            return True
+        return self.index.allows_for_some_resource(resource_type, operation, requester)
+
+
+def requester_at(principal: str, host: str) -> Requester:
+    """A principal at a host as sockets tell its address."""
+    try:
+        return Requester.at(principal, canonical_address(host))
+    except ValueError:
+        return Requester(principal, host)

@@ -1,0 +1,77 @@
+"""What one principal may do from one host: decisions that are remembered until an ACL changes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ....protocol.acls import AclResourceType
+from .acl_index import AclIndex
+from .pattern_rules import Requester
+
+NAMES_MAX = 10_000
+"""How many names are remembered of each type of resource. Names come from clients."""
+
+
+class _Decides(Protocol):
+    """What decides about all that is not remembered."""
+
+    @property
+    def index(self) -> AclIndex: ...
+
+    def mask(self, resource_type: int, name: str, requester: Requester) -> int: ...
+
+    def allows_for_some_resource(self, resource_type: int, operation: int, requester: Requester) -> bool: ...
+
+
+class Grants:
+    """The operations that are allowed with each resource, as bits.
+
+    Only what is allowed is remembered. So names that a client invents, and may not use, take no memory.
+    """
+
+    __slots__ = ("_decides", "_index", "_masks", "_some", "_version", "requester")
+
+    def __init__(self, decides: _Decides, requester: Requester) -> None:
+        self.requester = requester
+        self._decides = decides
+        self._index = decides.index
+        self._version = self._index.version
+        #: by type of resource, then by name
+        self._masks: list[dict[str, int]] = [{} for _ in AclResourceType]
+        self._some: dict[tuple[int, int], bool] = {}
+
+    @property
+    def version(self) -> int:
+        """Of the ACLs that count now. Whoever keeps a decision keeps it together with this."""
+        return self._index.version
+
+    def mask(self, resource_type: int, name: str) -> int:
+        """The operations that are allowed with a resource: bit n for Kafka's operation with the code n."""
+        if self._version != self._index.version:
+            self._forget()
+        masks = self._masks[resource_type]
+        mask = masks.get(name)
+        if mask is None:
+            mask = self._decides.mask(resource_type, name, self.requester)
+            if mask:
+                if len(masks) >= NAMES_MAX:
+                    masks.clear()
+                masks[name] = mask
+        return mask
+
+    def allows_for_some(self, operation: int, resource_type: int) -> bool:
+        """Whether there may be a resource of this type with which the operation is allowed."""
+        if self._version != self._index.version:
+            self._forget()
+        key = (operation, resource_type)
+        found = self._some.get(key)
+        if found is None:
+            found = self._decides.allows_for_some_resource(resource_type, operation, self.requester)
+            self._some[key] = found
+        return found
+
+    def _forget(self) -> None:
+        self._version = self._index.version
+        for masks in self._masks:
+            masks.clear()
+        self._some.clear()

@@ -1,0 +1,30 @@
+"""Sets of operations as bit masks: bit n stands for Kafka's operation with the code n."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ....protocol.acls import AclOperation
+
+EVERY_OPERATION = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
+"""All but ALL itself, which nobody asks for."""
+
+_DESCRIBED_BY = (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
+
+
+@cache
+def denied_by(operations: int) -> int:
+    """What DENY of these operations denies. It implies nothing but what ALL stands for."""
+    return EVERY_OPERATION if operations & 1 << AclOperation.ALL else operations
+
+
+@cache
+def allowed_by(operations: int) -> int:
+    """What ALLOW of these operations allows: some imply DESCRIBE or DESCRIBE_CONFIGS."""
+    if operations & 1 << AclOperation.ALL:
+        return EVERY_OPERATION
+    if any(operations & 1 << one for one in _DESCRIBED_BY):
+        operations |= 1 << AclOperation.DESCRIBE
+    if operations & 1 << AclOperation.ALTER_CONFIGS:
+        operations |= 1 << AclOperation.DESCRIBE_CONFIGS
+    return operations

@@ -1,0 +1,244 @@
+"""ACLs: who may do what with which resources, from where; and filters that find them.
+
+An ACL has no id: two that are equal are one. Quorum and brokers check ACLs by the same rules here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import IntEnum
+from typing import NamedTuple
+
+from .errors import ErrorCode, KafkaError
+
+CLUSTER_NAME = "kafka-cluster"
+"""The one resource of type CLUSTER."""
+ANYTHING = "*"
+"""Every host and, as the name of a LITERAL pattern, every resource of the type."""
+ANYBODY = "User:*"
+"""Every principal, of whatever type."""
+
+
+class AclResourceType(IntEnum):
+    """What is protected."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How the name of a pattern is meant. ANY and MATCH are for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What is done with a resource. ALL stands for every operation, ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(IntEnum):
+    """What an ACL says about the operation. ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class Acl(NamedTuple):
+    """One rule. The fields stand in the order in which listings are sorted."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    def __str__(self) -> str:
+        """For logs and messages: who, what, on which resource, from where."""
+        return (
+            f"{name_of(AclPermission, self.permission)} {self.principal} from {self.host} "
+            f"{name_of(AclOperation, self.operation)} on {resource_text(*self[:3])}"
+        )
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs are meant. None, and ANY where there is a number, stand for all."""
+
+    resource_type: int = AclResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: int = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = AclOperation.ANY
+    permission: int = AclPermission.ANY
+
+    def matches(self, acl: Acl) -> bool:
+        """Whether the ACL is one of those that are meant."""
+        return (
+            self.resource_type in (AclResourceType.ANY, acl.resource_type)
+            and self.operation in (AclOperation.ANY, acl.operation)
+            and self.permission in (AclPermission.ANY, acl.permission)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self._matches_pattern(acl)
+        )
+
+    @property
+    def exact(self) -> Acl | None:
+        """The only ACL that can match, if nothing is left open."""
+        if self.resource_name is None or self.principal is None or self.host is None:
+            return None
+        # ANY is 1 everywhere.
+        if 1 in (self.resource_type, self.operation, self.permission) or self.pattern_type not in (
+            PatternType.LITERAL,
+            PatternType.PREFIXED,
+        ):
+            return None
+        return Acl(
+            self.resource_type,
+            self.resource_name,
+            self.pattern_type,
+            self.principal,
+            self.host,
+            self.operation,
+            self.permission,
+        )
+
+    def _matches_pattern(self, acl: Acl) -> bool:
+        name = self.resource_name
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
+            return False
+        if name is None or name == acl.resource_name:
+            # A name that is given for MATCH is that of a resource, which a PREFIXED pattern of this name covers too.
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        if acl.pattern_type == PatternType.LITERAL:
+            return acl.resource_name == ANYTHING
+        return name.startswith(acl.resource_name)
+
+
+def name_of(kind: type[IntEnum], code: int) -> str:
+    """The name of a code; codes that have none are told as numbers."""
+    try:
+        return kind(code).name
+    except ValueError:
+        return f"UNKNOWN({code})"
+
+
+def resource_text(resource_type: int, name: str, pattern_type: int = PatternType.LITERAL) -> str:
+    """A resource or pattern as Kafka's authorizer logs it: `Topic:LITERAL:orders`."""
+    kind = name_of(AclResourceType, resource_type).title().replace("_", "")
+    return f"{kind}:{name_of(PatternType, pattern_type)}:{name}"
+
+
+def checked_acl(acl: Acl) -> Acl:
+    """The ACL that is stored: its host is in the one form in which addresses are compared. Raises KafkaError."""
+    if acl.resource_type not in _KINDS:
+        raise _invalid(f"Invalid resourceType {name_of(AclResourceType, acl.resource_type)}")
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _invalid(f"Invalid patternType {name_of(PatternType, acl.pattern_type)}")
+    if acl.operation not in _OPERATIONS:
+        raise _invalid(f"Invalid operation {name_of(AclOperation, acl.operation)}")
+    if acl.permission not in (AclPermission.DENY, AclPermission.ALLOW):
+        raise _invalid(f"Invalid permissionType {name_of(AclPermission, acl.permission)}")
+    if not acl.resource_name:
+        raise _invalid("Resource name should not be empty")
+    if acl.resource_type == AclResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    check_principal(acl.principal)
+    return acl._replace(host=canonical_host(acl.host))
+
+
+def checked_filter(wanted: AclFilter) -> AclFilter:
+    """The filter, its host in the form that ACLs have. Raises KafkaError for what no ACL can have."""
+    for kind, code in (
+        (AclResourceType, wanted.resource_type),
+        (PatternType, wanted.pattern_type),
+        (AclOperation, wanted.operation),
+        (AclPermission, wanted.permission),
+    ):
+        if code == 0 or code not in tuple(kind):
+            raise _invalid(f"Invalid filter: {kind.__name__} {name_of(kind, code)}")
+    if wanted.host is None:
+        return wanted
+    try:
+        return wanted._replace(host=canonical_host(wanted.host))
+    except KafkaError:
+        return wanted  # No ACL has such a host: nothing is found.
+
+
+def check_principal(text: str) -> None:
+    """Raises KafkaError unless it is a type, a colon and a name."""
+    kind, colon, _ = text.partition(":")
+    if not (kind and colon):
+        raise _invalid(
+            f"Could not parse principal from `{text}` (no colon is present separating the principal type "
+            "from the principal name)"
+        )
+
+
+def canonical_address(text: str) -> str:
+    """The text of an address as ACLs and sessions are compared by it: the short form, without a scope, and IPv4
+    wherever it is an IPv4 address in IPv6's form. Raises ValueError.
+    """
+    address = ipaddress.ip_address(text.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(address if mapped is None else mapped)
+
+
+def canonical_host(text: str) -> str:
+    """The host of an ACL in its one form: `*`, an address, or a network in CIDR notation. Raises KafkaError."""
+    if text == ANYTHING:
+        return text
+    if not text:
+        raise _invalid("Host should not be empty")
+    if "/" in text:
+        try:
+            return str(ipaddress.ip_network(text, strict=False))
+        except ValueError:
+            raise _invalid(f"Invalid CIDR notation: {text}") from None
+    try:
+        return canonical_address(text)
+    except ValueError:
+        raise _invalid(
+            f"Invalid host {text}: it has to be *, an IP address, or a network in CIDR notation"
+        ) from None
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+_KINDS = frozenset(AclResourceType) - {AclResourceType.UNKNOWN, AclResourceType.ANY}
+_OPERATIONS = frozenset(AclOperation) - {AclOperation.UNKNOWN, AclOperation.ANY}

@@ -1,0 +1,990 @@
+"""Every API with an authorizer: what it needs, what it says without, and that what is denied is not told.
+
+All peers are User:ANONYMOUS. The administrator is known by its address, which the ACLs name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import consumer_group_description, topic_partitions
+from ottla.protocol.messages.aborts import AbortTransactionRequest
+from ottla.protocol.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.broker_removal import UnregisterBrokerRequest
+from ottla.protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    DescribeClientQuotasRequest,
+    EntityData,
+)
+from ottla.protocol.messages.cluster import DescribeClusterRequest
+from ottla.protocol.messages.config_resources import ListConfigResourcesRequest
+from ottla.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+    ReplaceConfigsResource,
+)
+from ottla.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.features import UpdateFeaturesRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
+from ottla.protocol.messages.leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.producers import InitProducerIdRequest
+from ottla.protocol.messages.quorum_description import (
+    DescribeQuorumRequest,
+    QuorumPartitionAsked,
+    QuorumTopicAsked,
+)
+from ottla.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+)
+from ottla.protocol.messages.shared_transactions import (
+    BeginTransactionRequest,
+    CommitTransactionRequest,
+    JoinTransactionRequest,
+)
+from ottla.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from ottla.protocol.messages.transaction_descriptions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from ottla.protocol.messages.transactional_ids import DeleteTransactionalIdRequest
+from ottla.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.protocol.record import encode_batch
+from ottla.protocol.schema import Message
+from tests import java
+from tests.cluster import running_cluster
+from tests.raw_peer import Peer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("authorization")]
+
+ADMIN, CLIENT = "127.0.0.9", "127.0.0.1"
+TOPIC, GROUP, TXN = "secret", "readers", "writer"
+MISSING = "nothin"
+Op, Kind = AclOperation, AclResourceType
+
+
+class Right(NamedTuple):
+    """An operation with a resource, and what is told to whoever has not got it."""
+
+    kind: AclResourceType
+    name: str
+    operation: AclOperation
+    code: ErrorCode
+
+
+def topic(operation: AclOperation, name: str = TOPIC) -> Right:
+    return Right(Kind.TOPIC, name, operation, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def group(operation: AclOperation) -> Right:
+    return Right(Kind.GROUP, GROUP, operation, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def cluster(operation: AclOperation) -> Right:
+    return Right(Kind.CLUSTER, CLUSTER_NAME, operation, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def txn(operation: AclOperation) -> Right:
+    return Right(Kind.TRANSACTIONAL_ID, TXN, operation, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+@dataclass
+class Row:
+    """A request, and all the rights that it needs. Topics of the request are made from a name."""
+
+    request: Callable[[str, bytes], Message]
+    version: int
+    rights: Sequence[Right]
+    leaks: bool = False
+    """Whether topics are named by id, of which it is no secret whether they exist."""
+
+    @property
+    def name(self) -> str:
+        made = self.request(TOPIC, bytes(16))
+        return f"{type(made).__name__}-{self.version}"
+
+
+BATCH = encode_batch([(None, b"v", 0)])
+
+
+def produce(version: int, transactional_id: str | None = None) -> Callable[[str, bytes], Message]:
+    def made(name: str, topic_id: bytes) -> Message:
+        data = [PartitionProduceData(index=0, records=memoryview(BATCH))]
+        named = (
+            TopicProduceData(topic_id=topic_id, partition_data=data)
+            if version >= 13
+            else TopicProduceData(name=name, partition_data=data)
+        )
+        return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[named])
+
+    return made
+
+
+def fetch(name: str, topic_id: bytes) -> Message:
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        replica_id=-1,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[part])],
+    )
+
+
+def offset_commit(version: int) -> Callable[[str, bytes], Message]:
+    def made(name: str, topic_id: bytes) -> Message:
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+        named = (
+            OffsetCommitRequestTopic(topic_id=topic_id, partitions=[part])
+            if version >= 10
+            else OffsetCommitRequestTopic(name=name, partitions=[part])
+        )
+        return OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[named])
+
+    return made
+
+
+def offset_fetch(version: int) -> Callable[[str, bytes], Message]:
+    def made(name: str, topic_id: bytes) -> Message:
+        if version < 8:
+            return OffsetFetchRequest(
+                group_id=GROUP, topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0])]
+            )
+        named = (
+            OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0])
+            if version >= 10
+            else OffsetFetchRequestTopics(name=name, partition_indexes=[0])
+        )
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[named])])
+
+    return made
+
+
+def metadata(by_id: bool) -> Callable[[str, bytes], Message]:
+    return lambda name, topic_id: MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=topic_id) if by_id else MetadataRequestTopic(name=name)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+
+
+def delete_topics(by_id: bool) -> Callable[[str, bytes], Message]:
+    return lambda name, topic_id: DeleteTopicsRequest(
+        topics=[DeleteTopicState(topic_id=topic_id) if by_id else DeleteTopicState(name=name)],
+        timeout_ms=0,
+    )
+
+
+ROWS = [
+    Row(produce(9), 9, [topic(Op.WRITE)]),
+    Row(produce(13), 13, [topic(Op.WRITE)], leaks=True),
+    Row(produce(9, TXN), 9, [txn(Op.WRITE), topic(Op.WRITE)]),
+    Row(fetch, 12, [topic(Op.READ)]),
+    Row(fetch, 17, [topic(Op.READ)], leaks=True),
+    Row(
+        lambda name, _: ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)]
+                )
+            ],
+        ),
+        7,
+        [topic(Op.DESCRIBE)],
+    ),
+    Row(metadata(False), 12, [topic(Op.DESCRIBE)]),
+    Row(metadata(True), 12, [topic(Op.DESCRIBE)], leaks=True),
+    Row(offset_commit(8), 8, [group(Op.READ), topic(Op.READ)]),
+    Row(offset_commit(10), 10, [group(Op.READ), topic(Op.READ)], leaks=True),
+    Row(offset_fetch(5), 5, [group(Op.DESCRIBE), topic(Op.DESCRIBE)]),
+    Row(offset_fetch(8), 8, [group(Op.DESCRIBE), topic(Op.DESCRIBE)]),
+    Row(offset_fetch(10), 10, [group(Op.DESCRIBE), topic(Op.DESCRIBE)], leaks=True),
+    Row(lambda *_: FindCoordinatorRequest(key=GROUP), 3, [group(Op.DESCRIBE)]),
+    Row(lambda *_: FindCoordinatorRequest(key_type=1, key=TXN), 3, [txn(Op.DESCRIBE)]),
+    Row(lambda *_: FindCoordinatorRequest(coordinator_keys=[GROUP]), 4, [group(Op.DESCRIBE)]),
+    Row(
+        lambda *_: JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=6000,
+            rebalance_timeout_ms=6000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        ),
+        7,
+        [group(Op.READ)],
+    ),
+    Row(lambda *_: SyncGroupRequest(group_id=GROUP, generation_id=1, member_id="m"), 3, [group(Op.READ)]),
+    Row(lambda *_: HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m"), 3, [group(Op.READ)]),
+    Row(lambda *_: LeaveGroupRequest(group_id=GROUP, member_id="m"), 2, [group(Op.READ)]),
+    Row(lambda *_: DescribeGroupsRequest(groups=[GROUP]), 5, [group(Op.DESCRIBE)]),
+    Row(lambda *_: DeleteGroupsRequest(groups_names=[GROUP]), 2, [group(Op.DELETE)]),
+    Row(
+        lambda *_: CreateTopicsRequest(
+            topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)], validate_only=True
+        ),
+        7,
+        [topic(Op.CREATE, "new"), topic(Op.DESCRIBE_CONFIGS, "new")],
+    ),
+    Row(delete_topics(False), 6, [topic(Op.DELETE)]),
+    Row(delete_topics(True), 6, [topic(Op.DELETE)], leaks=True),
+    Row(
+        lambda name, _: DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(
+                    name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)]
+                )
+            ],
+            timeout_ms=1000,
+        ),
+        2,
+        [topic(Op.DELETE)],
+    ),
+    Row(
+        lambda *_: InitProducerIdRequest(
+            transactional_id=TXN, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1
+        ),
+        4,
+        [txn(Op.WRITE)],
+    ),
+    Row(
+        lambda *_: InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1
+        ),
+        4,
+        [cluster(Op.IDEMPOTENT_WRITE)],
+    ),
+    Row(
+        lambda name, _: OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=name,
+                    partitions=[
+                        OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
+                    ],
+                )
+            ],
+        ),
+        4,
+        [topic(Op.DESCRIBE)],
+    ),
+    Row(
+        lambda name, _: AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TXN,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0])],
+        ),
+        3,
+        [txn(Op.WRITE), topic(Op.WRITE)],
+    ),
+    Row(
+        lambda name, _: AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=TXN,
+                    verify_only=True,
+                    topics=[AddPartitionsToTxnTopic(name=name, partitions=[0])],
+                )
+            ]
+        ),
+        4,
+        [cluster(Op.CLUSTER_ACTION)],
+    ),
+    Row(
+        lambda *_: AddOffsetsToTxnRequest(transactional_id=TXN, group_id=GROUP),
+        3,
+        [txn(Op.WRITE), group(Op.READ)],
+    ),
+    Row(lambda *_: EndTxnRequest(transactional_id=TXN), 3, [txn(Op.WRITE)]),
+    Row(
+        lambda name, _: TxnOffsetCommitRequest(
+            transactional_id=TXN,
+            group_id=GROUP,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=0)],
+                )
+            ],
+        ),
+        3,
+        [txn(Op.WRITE), group(Op.READ), topic(Op.READ)],
+    ),
+    Row(
+        lambda *_: DescribeAclsRequest(
+            resource_type_filter=1,
+            pattern_type_filter=1,
+            operation=1,
+            permission_type=1,
+            resource_name_filter=None,
+            principal_filter=None,
+            host_filter=None,
+        ),
+        3,
+        [cluster(Op.DESCRIBE)],
+    ),
+    Row(
+        lambda *_: CreateAclsRequest(
+            creations=[
+                AclCreation(
+                    resource_type=2,
+                    resource_name="x",
+                    principal="User:x",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
+            ]
+        ),
+        3,
+        [cluster(Op.ALTER)],
+    ),
+    Row(
+        lambda *_: DeleteAclsRequest(
+            filters=[
+                DeleteAclsFilter(
+                    resource_type_filter=2,
+                    resource_name_filter="x",
+                    pattern_type_filter=3,
+                    principal_filter=None,
+                    host_filter=None,
+                    operation=1,
+                    permission_type=1,
+                )
+            ]
+        ),
+        3,
+        [cluster(Op.ALTER)],
+    ),
+    *(
+        Row(
+            lambda *_, kind=kind, name=name: DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+                ]
+            ),
+            4,
+            [right],
+        )
+        for kind, name, right in (
+            (2, TOPIC, topic(Op.DESCRIBE_CONFIGS)),
+            (4, "", cluster(Op.DESCRIBE_CONFIGS)),
+            (32, GROUP, group(Op.DESCRIBE_CONFIGS)),
+        )
+    ),
+    *(
+        Row(
+            lambda *_, kind=kind, name=name: IncrementalAlterConfigsRequest(
+                resources=[AlterConfigsResource(resource_type=kind, resource_name=name)], validate_only=True
+            ),
+            1,
+            [right],
+        )
+        for kind, name, right in (
+            (2, TOPIC, topic(Op.ALTER_CONFIGS)),
+            (4, "", cluster(Op.ALTER_CONFIGS)),
+            (32, GROUP, group(Op.ALTER_CONFIGS)),
+        )
+    ),
+    Row(
+        lambda *_: AlterConfigsRequest(
+            resources=[ReplaceConfigsResource(resource_type=2, resource_name=TOPIC)], validate_only=True
+        ),
+        2,
+        [topic(Op.ALTER_CONFIGS)],
+    ),
+    Row(
+        lambda name, _: AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(
+                    path="/nowhere", topics=[AlterReplicaLogDirTopic(name=name, partitions=[0])]
+                )
+            ]
+        ),
+        2,
+        [cluster(Op.ALTER)],
+    ),
+    Row(lambda *_: DescribeLogDirsRequest(topics=None), 4, [cluster(Op.DESCRIBE)]),
+    Row(
+        lambda name, _: CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=2, assignments=None)], validate_only=True
+        ),
+        3,
+        [topic(Op.ALTER)],
+    ),
+    Row(
+        lambda *_: ElectLeadersRequest(
+            topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])], timeout_ms=5000
+        ),
+        2,
+        [cluster(Op.ALTER)],
+    ),
+    Row(lambda *_: AlterPartitionReassignmentsRequest(timeout_ms=5000), 0, [cluster(Op.ALTER)]),
+    Row(
+        lambda *_: ListPartitionReassignmentsRequest(timeout_ms=5000, topics=None), 0, [cluster(Op.DESCRIBE)]
+    ),
+    Row(
+        lambda name, _: OffsetDeleteRequest(
+            group_id=GROUP,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+                )
+            ],
+        ),
+        0,
+        [group(Op.DELETE), topic(Op.READ)],
+    ),
+    Row(lambda *_: DescribeClientQuotasRequest(), 1, [cluster(Op.DESCRIBE_CONFIGS)]),
+    Row(
+        lambda *_: AlterClientQuotasRequest(
+            entries=[
+                AlterClientQuotasRequestEntryData(entity=[EntityData(entity_type="user", entity_name="u")])
+            ],
+            validate_only=True,
+        ),
+        1,
+        [cluster(Op.ALTER_CONFIGS)],
+    ),
+    Row(
+        lambda *_: DescribeQuorumRequest(
+            topics=[
+                QuorumTopicAsked(
+                    topic_name="__cluster_metadata", partitions=[QuorumPartitionAsked(partition_index=0)]
+                )
+            ]
+        ),
+        1,
+        [cluster(Op.DESCRIBE)],
+    ),
+    Row(lambda *_: UpdateFeaturesRequest(timeout_ms=5000, validate_only=True), 1, [cluster(Op.ALTER)]),
+    Row(
+        lambda name, _: DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0])]),
+        0,
+        [topic(Op.READ)],
+    ),
+    Row(lambda *_: UnregisterBrokerRequest(broker_id=77), 0, [cluster(Op.ALTER)]),
+    Row(lambda *_: DescribeTransactionsRequest(transactional_ids=[TXN]), 0, [txn(Op.DESCRIBE)]),
+    Row(
+        lambda name, _: ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id="m",
+            rebalance_timeout_ms=5000,
+            subscribed_topic_names=[name],
+            topic_partitions=[],
+        ),
+        1,
+        [group(Op.READ), topic(Op.DESCRIBE)],
+    ),
+    Row(
+        lambda *_: consumer_group_description.ConsumerGroupDescribeRequest(group_ids=[GROUP]),
+        0,
+        [group(Op.DESCRIBE)],
+    ),
+    Row(lambda *_: ListConfigResourcesRequest(), 1, [cluster(Op.DESCRIBE_CONFIGS)]),
+    Row(
+        lambda name, _: topic_partitions.DescribeTopicPartitionsRequest(
+            topics=[topic_partitions.TopicRequest(name=name)], response_partition_limit=10
+        ),
+        0,
+        [topic(Op.DESCRIBE)],
+    ),
+    Row(lambda *_: AbortTransactionRequest(transactional_id=TXN), 0, [txn(Op.WRITE)]),
+    Row(lambda *_: DeleteTransactionalIdRequest(transactional_id=TXN), 0, [txn(Op.WRITE)]),
+    Row(
+        lambda *_: BeginTransactionRequest(transactional_id=TXN, producer_id=1, producer_epoch=0),
+        0,
+        [txn(Op.WRITE)],
+    ),
+    Row(
+        lambda *_: CommitTransactionRequest(transactional_id=TXN, producer_id=1, producer_epoch=0),
+        0,
+        [txn(Op.WRITE)],
+    ),
+    Row(lambda *_: JoinTransactionRequest(token="x"), 0, [cluster(Op.IDEMPOTENT_WRITE)]),
+    Row(
+        lambda _, topic_id: FindCutRequest(topics=[CutTopic(topic_id=topic_id, partitions=[0])]),
+        0,
+        [topic(Op.DESCRIBE)],
+        leaks=True,
+    ),
+    Row(
+        lambda _, topic_id: ListCutOffsetsRequest(
+            cut=-1, metadata_offset=0, topics=[CutTopic(topic_id=topic_id, partitions=[0])]
+        ),
+        0,
+        [topic(Op.DESCRIBE)],
+        leaks=True,
+    ),
+]
+
+SHOWN_APART = {
+    ApiVersionsRequest, DescribeClusterRequest, ListGroupsRequest, ListTransactionsRequest, WriteTxnMarkersRequest,
+}  # fmt: skip
+"""What needs nothing, or leaves out what is denied, or is for nodes alone: tests of their own are below."""
+
+
+class Broker(NamedTuple):
+    port: int
+    topic_id: bytes
+
+    def ask(self, request: Message, version: int, source: str = CLIENT) -> Any:
+        peer = Peer(self.port, source=source)
+        try:
+            return peer.ask(request, version, 20)
+        finally:
+            peer.close()
+
+    def rights(self, *rights: Right, denied: Sequence[Right] = ()) -> None:
+        """The client has these rights from here on, and no others."""
+        forget = DeleteAclsFilter(
+            resource_type_filter=1, pattern_type_filter=1, host_filter=CLIENT, operation=1, permission_type=1,
+            resource_name_filter=None, principal_filter=None,
+        )  # fmt: skip
+        self.ask(DeleteAclsRequest(filters=[forget]), 3, ADMIN)
+        self.create([acl(right) for right in rights] + [acl(right, AclPermission.DENY) for right in denied])
+
+    def create(self, acls: Sequence[Acl], source: str = ADMIN) -> None:
+        creations = [
+            AclCreation(
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                resource_pattern_type=one.pattern_type,
+                principal=one.principal,
+                host=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in acls
+        ]
+        answer = self.ask(CreateAclsRequest(creations=creations), 3, source)
+        assert [one.error_code for one in answer.results] == [0] * len(acls), answer
+
+
+def acl(right: Right, permission: AclPermission = AclPermission.ALLOW, host: str = CLIENT) -> Acl:
+    return Acl(
+        right.kind, right.name, PatternType.LITERAL, "User:ANONYMOUS", host, right.operation, permission
+    )
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder: Path = tmp_path_factory.mktemp("authorization")
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "allow.everyone.if.no.acl.found": "true",
+        "offsets.topic.num.partitions": "1",
+        "auto.create.topics.enable": "true",
+    }
+    with running_cluster(folder, quorum=1, brokers=1, settings=settings) as running:
+        port = int(running.bootstrap.rpartition(":")[2])
+        found = Broker(port, b"")
+        everything = [
+            acl(Right(kind, name, Op.ALL, ErrorCode.NONE), host=ADMIN)
+            for kind, name in (
+                (Kind.CLUSTER, CLUSTER_NAME), (Kind.TOPIC, "*"), (Kind.GROUP, "*"), (Kind.TRANSACTIONAL_ID, "*"),
+            )
+        ]  # fmt: skip
+        found.create(everything)
+        made = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+        answer = found.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7, ADMIN)
+        found.ask(FindCoordinatorRequest(key=GROUP), 3, ADMIN)
+        yield Broker(port, answer.topics[0].topic_id)
+
+
+def codes(message: Message) -> set[int]:
+    """All error codes in a message."""
+    found: set[int] = set()
+    for field in message.schema.fields:
+        value = getattr(message, field.name)
+        if field.name.endswith("error_code"):
+            found.add(value)
+        elif isinstance(value, list):
+            found.update(*(codes(one) for one in value if isinstance(one, Message)))
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_an_api_needs_each_of_its_rights(broker: Broker, row: Row) -> None:
+    request = row.request(TOPIC, broker.topic_id)
+    for right in row.rights:
+        broker.rights(*(other for other in row.rights if other is not right))
+        assert right.code in codes(broker.ask(request, row.version)), f"without {right}"
+        broker.rights(*row.rights, denied=[right])
+        assert right.code in codes(broker.ask(request, row.version)), f"with {right} denied"
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if any(right.name == TOPIC for right in row.rights)], ids=lambda row: row.name
+)
+def test_what_is_denied_is_not_told(broker: Broker, row: Row) -> None:
+    """The answer about a topic that exists is that about one that does not."""
+    if row.leaks:
+        pytest.skip("topics by id")
+    broker.rights(*(right for right in row.rights if right.name != TOPIC))
+    there = repr(broker.ask(row.request(TOPIC, bytes(16)), row.version))
+    missing = repr(broker.ask(row.request(MISSING, bytes(16)), row.version))
+    assert there == missing.replace(MISSING, TOPIC)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_with_its_rights_an_api_is_not_denied(broker: Broker, row: Row) -> None:
+    broker.rights(*row.rights)
+    if any(right.operation == Op.DELETE and right.kind == Kind.TOPIC for right in row.rights):
+        request = row.request(MISSING, b"\1" * 16)
+        broker.rights(*(right._replace(name=MISSING) for right in row.rights))
+    else:
+        request = row.request(TOPIC, broker.topic_id)
+    found = codes(broker.ask(request, row.version))
+    assert not found & {right.code for right in row.rights}
+
+
+def test_every_api_has_a_row(broker: Broker) -> None:
+    listed = broker.ask(ApiVersionsRequest(), 0)
+    covered = {type(row.request(TOPIC, bytes(16))).schema.api_key for row in ROWS}
+    covered |= {one.schema.api_key for one in SHOWN_APART}
+    assert {one.api_key for one in listed.api_keys} - covered == {20007}, "AuthenticateNode is a proof itself"
+
+
+def test_lists_leave_out_what_may_not_be_described(broker: Broker) -> None:
+    everything = MetadataRequest(topics=None)
+    broker.rights()
+    assert [one.name for one in broker.ask(everything, 12).topics] == []
+    broker.rights(topic(Op.READ))
+    assert [one.name for one in broker.ask(everything, 12).topics] == [TOPIC]
+    pages = topic_partitions.DescribeTopicPartitionsRequest(response_partition_limit=10)
+    assert [one.name for one in broker.ask(pages, 0).topics] == [TOPIC]
+    broker.rights()
+    assert broker.ask(pages, 0).topics == []
+
+
+def test_groups_and_transactional_ids_are_listed_as_far_as_they_may_be_described(broker: Broker) -> None:
+    commit: Any = offset_commit(8)(TOPIC, b"")
+    commit.group_id = "others"
+    broker.ask(commit, 8, ADMIN)
+    others = group(Op.DESCRIBE)._replace(name="others")
+    init = InitProducerIdRequest(
+        transactional_id=TXN, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1
+    )
+    broker.ask(init, 4, ADMIN)
+
+    def listed() -> tuple[list[str], list[str]]:
+        groups = broker.ask(ListGroupsRequest(), 4).groups
+        transactions = broker.ask(ListTransactionsRequest(), 0).transaction_states
+        return [one.group_id for one in groups if one.group_id == "others"], [
+            one.transactional_id for one in transactions
+        ]
+
+    broker.rights()
+    assert listed() == ([], [])
+    broker.rights(others, txn(Op.DESCRIBE))
+    assert listed() == (["others"], [TXN])
+    broker.rights(cluster(Op.DESCRIBE))
+    assert listed() == (["others"], [])
+    broker.rights(others)
+    everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="others", topics=None)])
+    assert broker.ask(everything, 8).groups[0].topics == []
+    broker.rights(others, topic(Op.DESCRIBE))
+    assert [one.name for one in broker.ask(everything, 8).groups[0].topics] == [TOPIC]
+
+
+def test_a_client_is_told_the_operations_that_it_may_do(broker: Broker) -> None:
+    broker.rights(topic(Op.READ), cluster(Op.DESCRIBE), cluster(Op.ALTER))
+    found = broker.ask(metadata(False)(TOPIC, b""), 12).topics[0]
+    assert found.topic_authorized_operations == 1 << Op.READ | 1 << Op.DESCRIBE
+    asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert broker.ask(asked, 0).cluster_authorized_operations == 1 << Op.DESCRIBE | 1 << Op.ALTER
+    broker.rights(cluster(Op.CREATE))
+    assert broker.ask(asked, 0).cluster_authorized_operations == 0
+
+
+def test_a_topic_is_created_on_demand_by_those_who_may_create_it(broker: Broker) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True)
+    for rights in ([], [topic(Op.DESCRIBE, "new")], [topic(Op.CREATE, "new")]):
+        broker.rights(*rights)
+        assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes(broker.ask(asked, 12))
+    broker.rights(topic(Op.DESCRIBE, "new"), topic(Op.CREATE, "new"))
+    assert ErrorCode.TOPIC_AUTHORIZATION_FAILED not in codes(broker.ask(asked, 12))
+    gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="new")], timeout_ms=10_000)
+    assert codes(broker.ask(gone, 6, ADMIN)) == {0}
+
+
+def test_settings_of_a_new_topic_are_shown_to_those_who_may_describe_them(broker: Broker) -> None:
+    made = CreateTopicsRequest(
+        topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)], validate_only=True
+    )
+    broker.rights(cluster(Op.CREATE))
+    hidden = broker.ask(made, 7).topics[0]
+    assert hidden.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not hidden.configs
+    broker.rights(cluster(Op.CREATE), topic(Op.DESCRIBE_CONFIGS, "new"))
+    assert broker.ask(made, 7).topics[0].configs
+
+
+def test_whoever_may_delete_any_topic_needs_no_right_on_it(broker: Broker) -> None:
+    asked = delete_topics(False)(MISSING, b"")
+    broker.rights(cluster(Op.DELETE))
+    assert codes(broker.ask(asked, 6)) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    broker.rights(topic(Op.DESCRIBE, MISSING))
+    assert codes(broker.ask(asked, 6)) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    broker.rights(topic(Op.DESCRIBE))
+    assert codes(broker.ask(delete_topics(False)(TOPIC, b""), 6)) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+def test_an_idempotent_producer_needs_a_right_on_some_topic(broker: Broker) -> None:
+    asked = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1
+    )
+    broker.rights(topic(Op.WRITE))
+    assert codes(broker.ask(asked, 4)) == {0}
+    broker.rights(topic(Op.READ))
+    assert codes(broker.ask(asked, 4)) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+
+
+def test_a_partition_of_an_epoch_may_be_asked_for_by_nodes_or_readers(broker: Broker) -> None:
+    row = next(row for row in ROWS if row.name.startswith("OffsetForLeaderEpoch"))
+    broker.rights(cluster(Op.CLUSTER_ACTION))
+    assert codes(broker.ask(row.request(TOPIC, b""), row.version)) == {0}
+
+
+def test_markers_are_for_nodes_whatever_acls_say(broker: Broker) -> None:
+    broker.rights(cluster(Op.ALTER), cluster(Op.CLUSTER_ACTION))
+    marker = WritableTxnMarker(
+        producer_id=1, topics=[WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])]
+    )
+    asked = WriteTxnMarkersRequest(markers=[marker])
+    assert codes(broker.ask(asked, 1)) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+
+
+def test_a_fetch_session_follows_the_acls(broker: Broker) -> None:
+    """A partition of which nothing is new is denied as soon as its ACL goes, and comes back with it."""
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    begin = FetchRequest(
+        replica_id=-1, max_bytes=1 << 20, session_epoch=0, topics=[FetchTopic(topic=TOPIC, partitions=[part])]
+    )
+    broker.rights(topic(Op.READ))
+    peer = Peer(broker.port)
+    first = peer.ask(begin, 12)
+    assert codes(first) == {0}
+    behind = FetchPartition(
+        partition=0, fetch_offset=first.responses[0].partitions[0].high_watermark, partition_max_bytes=1 << 20
+    )
+    session = first.session_id
+
+    def go_on(epoch: int, *topics: FetchTopic) -> Any:
+        request = FetchRequest(
+            replica_id=-1, max_bytes=1 << 20, session_id=session, session_epoch=epoch, topics=list(topics)
+        )
+        return peer.ask(request, 12)
+
+    assert codes(go_on(1, FetchTopic(topic=TOPIC, partitions=[behind]))) == {0}
+    assert go_on(2).responses == []
+    broker.rights()
+    assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes(go_on(3))
+    assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes(go_on(4))
+    broker.rights(topic(Op.READ))
+    assert codes(go_on(5)) == {0}
+    peer.close()
+
+
+def test_a_fetch_that_waits_ends_denied_if_its_acl_goes(broker: Broker) -> None:
+    broker.rights(topic(Op.READ))
+    end = broker.ask(fetch(TOPIC, b""), 12).responses[0].partitions[0].high_watermark
+    part = FetchPartition(partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
+    waits = FetchRequest(
+        replica_id=-1, max_wait_ms=20_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
+        topics=[FetchTopic(topic=TOPIC, partitions=[part])],
+    )  # fmt: skip
+    peer = Peer(broker.port)
+    peer.send(waits, 12)
+    broker.rights()
+    broker.ask(produce(9)(TOPIC, b""), 9, ADMIN)
+    answer = peer.receive(waits, 12, 10)
+    assert codes(answer) == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert not answer.responses[0].partitions[0].records
+    peer.close()
+
+
+def test_a_fetch_that_is_repeated_ends_denied_if_its_acl_goes(broker: Broker) -> None:
+    broker.ask(produce(9)(TOPIC, b""), 9, ADMIN)
+    broker.rights(topic(Op.READ))
+    peer = Peer(broker.port)
+    for _ in range(3):
+        assert codes(peer.ask(fetch(TOPIC, b""), 12)) == {0}
+    broker.rights()
+    assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes(peer.ask(fetch(TOPIC, b""), 12))
+    broker.rights(topic(Op.READ))
+    for _ in range(3):
+        assert codes(peer.ask(fetch(TOPIC, b""), 12)) == {0}
+    peer.close()
+
+
+def test_acls_are_listed_in_order_and_removed_at_once(broker: Broker) -> None:
+    broker.rights(topic(Op.READ, "b"), topic(Op.READ, "a"), group(Op.READ), topic(Op.ALL, "a"))
+    asked = DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1, host_filter=CLIENT,
+        resource_name_filter=None, principal_filter=None,
+    )  # fmt: skip
+    found = broker.ask(asked, 3, ADMIN).resources
+    assert [(one.resource_type, one.resource_name, [a.operation for a in one.acls]) for one in found] == [
+        (Kind.TOPIC, "a", [Op.ALL, Op.READ]),
+        (Kind.TOPIC, "b", [Op.READ]),
+        (Kind.GROUP, GROUP, [Op.READ]),
+    ]
+    broker.rights()
+    assert broker.ask(asked, 3, ADMIN).resources == []
+
+
+def acl_command(broker: Broker, *words: str) -> int:
+    return main(["acl", *words, "-b", f"127.0.0.1:{broker.port}"])
+
+
+def test_the_command_line_creates_lists_checks_and_removes(
+    broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.rights(cluster(Op.ALTER), cluster(Op.DESCRIBE), cluster(Op.DESCRIBE_CONFIGS))
+    eve = ("--principal", "User:eve")
+    created = acl_command(
+        broker, "create", *eve, "--operation", "read", "--operation", "write", "--topic", "in-", "--prefixed"
+    )
+    assert created == 0
+    capsys.readouterr()
+    assert acl_command(broker, "list", *eve, "-o", "json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [one["operation"] for one in listed] == ["READ", "WRITE"]
+    assert {one["pattern_type"] for one in listed} == {"PREFIXED"}
+    assert acl_command(broker, "list", "--topic", "in-7", "--covering", *eve, "--operation", "READ") == 0
+    assert "in-" in capsys.readouterr().out
+    asked = (*eve, "--host", "10.0.0.7", "--topic", "in-7", "--operation")
+    assert acl_command(broker, "check", *asked, "DESCRIBE") == 0
+    assert "MatchingAcl(ALLOW User:eve from * READ on Topic:PREFIXED:in-)" in capsys.readouterr().out
+    assert acl_command(broker, "check", *asked, "ALTER") == 1
+    assert "DefaultDeny" in capsys.readouterr().out
+    assert acl_command(broker, "delete", *eve, "--yes") == 0
+    assert capsys.readouterr().out.count("User:eve") == 2
+    assert acl_command(broker, "list", *eve, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_the_command_line_says_what_is_wrong(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    broker.rights()
+    for words, said in (
+        (("check", "--principal", "User:e", "--host", "h", "--topic", "t", "--operation", "raed"), "READ"),
+        (("list", "--covering"), "--covering needs the name of a resource"),
+        (("list",), "CLUSTER_AUTHORIZATION_FAILED"),
+    ):
+        assert acl_command(broker, *words) in (1, 2)
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.java
+@java.needs_java
+def test_kafkas_tool_adds_lists_and_removes(broker: Broker) -> None:
+    broker.rights(cluster(Op.ALTER), cluster(Op.DESCRIBE))
+    tool = ("org.apache.kafka.tools.AclCommand", "--bootstrap-server", f"127.0.0.1:{broker.port}")
+    principal = ("--allow-principal", "User:java")
+    java.run(*tool, "--add", *principal, "--producer", "--idempotent", "--topic", "made-by-java")
+    java.run(
+        *tool,
+        "--add",
+        *principal,
+        "--consumer",
+        "--group",
+        "g",
+        "--topic",
+        "made",
+        "--resource-pattern-type",
+        "prefixed",
+    )
+    listed = java.run(*tool, "--list", "--principal", "User:java")
+    assert "IDEMPOTENT_WRITE" in listed
+    assert "patternType=PREFIXED" in listed
+    java.run(
+        *tool, "--remove", "--force", *principal, "--producer", "--idempotent", "--topic", "made-by-java"
+    )
+    assert "made-by-java" not in java.run(*tool, "--list", "--principal", "User:java")
