@@ -98,7 +98,7 @@ class Consumer(Positions, ConsumerQuestions):
         connection, membership = settings.connection, settings.membership
         fetching, group_id = settings.fetching, settings.membership.group_id
         self._life = Lifecycle("consumer")
-        self._cluster = connection.cluster()
+        self._cluster = connection.cluster(settings.security.security())
         self._fetch_options = fetching.of_fetcher(connection)
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
         self._deserialization = settings.handing_out.deserialization()

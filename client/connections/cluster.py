@@ -13,9 +13,11 @@ from typing import TypeVar
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.schema import Message, Request
-from ..failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut
-from .connection import Connection, connect
+from ..failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut, cluster_error
+from ..security.security import Security
+from .connection import Connection
 from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
+from .opening import connect
 
 FIRST_BACKOFF_MS = 1.0
 """Waits after a failure begin here and grow: a leader that died is often replaced within milliseconds."""
@@ -46,6 +48,7 @@ class Cluster:
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int | None = None,
         retry_backoff_max_ms: int = 1_000,
+        security: Security | None = None,
     ) -> None:
         """`connect_timeout_ms`: unless given, CONNECT_TIMEOUT_MS or, if that is shorter, `request_timeout_ms`: a host
         that dies while a connection is being made is waited for no longer than one that dies later."""
@@ -56,6 +59,7 @@ class Cluster:
         self.retry_backoff_max_ms = retry_backoff_max_ms
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._client_id = client_id
+        self._security = security
         self._connect_timeout_ms = (
             min(CONNECT_TIMEOUT_MS, request_timeout_ms) if connect_timeout_ms is None else connect_timeout_ms
         )
@@ -76,7 +80,7 @@ class Cluster:
         await self.close()
 
     async def start(self) -> None:
-        """Reach the cluster once. Raises NoBrokerReachable."""
+        """Reach the cluster once. Raises NoBrokerReachable, TlsFailed and AuthenticationFailed."""
         await self.refresh()
 
     async def close(self) -> None:
@@ -89,6 +93,11 @@ class Cluster:
         await asyncio.gather(*tasks, return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
+
+    @property
+    def user(self) -> str | None:
+        """As whom the client logs in, where it knows that itself."""
+        return None if self._security is None else self._security.user
 
     # connections
 
@@ -188,7 +197,8 @@ class Cluster:
                 return list(info.partitions)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
             if info is not None and not error.retriable and error != ErrorCode.NONE:
-                raise KafkaError(error, f"topic {topic!r}: {error.message}")
+                where = f"topic {topic!r}"
+                raise cluster_error(error, where, operation="DESCRIBE", name=topic, user=self.user)
             if loop.time() > deadline and info is not None and info.partitions:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -299,6 +309,7 @@ class Cluster:
                 client_id=self._client_id,
                 timeout_ms=self._connect_timeout_ms,
                 request_timeout_ms=self.request_timeout_ms,
+                security=self._security,
             )
         finally:
             del self._opening[line]

@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
-from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut, cluster_error
 from ..records import TopicPartition
 from .fetched import FetchedRecords
 
@@ -297,7 +297,7 @@ class Fetcher:
                     if code == ErrorCode.NONE:
                         found[one] = (answer.offset, answer.timestamp)
                     else:
-                        failure = KafkaError(code, f"{one.topic}-{one.partition}: {code.message}")
+                        failure = self._refused(code, one, "DESCRIBE")
         return failure
 
     def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
@@ -306,7 +306,13 @@ class Fetcher:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             code = ErrorCode.LEADER_NOT_AVAILABLE if info is None or not info.error else info.error
-        return KafkaError(code, f"{partition.topic}-{partition.partition}: {code.message}")
+        return self._refused(code, partition, "DESCRIBE")
+
+    def _refused(self, code: ErrorCode, partition: TopicPartition, operation: str) -> KafkaError:
+        topic, index = partition
+        return cluster_error(
+            code, f"{topic}-{index}", operation=operation, name=topic, user=self._cluster.user
+        )
 
     def _leader_of(self, partition: TopicPartition) -> tuple[int, int] | None:
         info = self._cluster.metadata.partition(*partition)
@@ -409,7 +415,7 @@ class Fetcher:
         self._unreachable_since_s = None
         if response.error_code:
             code = ErrorCode.of(response.error_code)
-            raise KafkaError(code, f"fetch failed: {code.message}")
+            raise cluster_error(code, "fetch failed", user=self._cluster.user)
         for topic in response.responses:
             for answer in topic.partitions:
                 one = TopicPartition(topic.topic, answer.partition_index)
@@ -457,8 +463,7 @@ class Fetcher:
         elif code.retriable:
             self._leader_failed(state)
         else:
-            where = f"{state.partition.topic}-{state.partition.partition}"
-            raise KafkaError(code, f"{where}: {code.message}")
+            raise self._refused(code, state.partition, "READ")
 
     def _go_near(self, state: AssignedPartition, replica: int) -> None:
         if replica in self._cluster.metadata.brokers:

@@ -34,6 +34,7 @@ from ..failures import (
     RequestTimedOut,
     TransactionAborted,
     VersionUnsupported,
+    cluster_error,
 )
 from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity
 from .appending import Appender
@@ -439,7 +440,18 @@ class Sender:
         text = answer.error_message or code.message
         if code in TOO_LARGE and batch.count == 1 and batch.encoded is not None:
             text = f"a record that takes {batch.encoded.size} bytes is more than the topic takes: {text}"
-        self._failed(queue, batch, KafkaError(code, f"{queue.topic}-{queue.partition}: {text}"))
+        self._failed(
+            queue,
+            batch,
+            cluster_error(
+                code,
+                f"{queue.topic}-{queue.partition}",
+                text,
+                operation="WRITE",
+                name=queue.topic,
+                user=self._cluster.user,
+            ),
+        )
 
     def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
         queue.acknowledged(batch)
@@ -569,7 +581,14 @@ class Sender:
                         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
                         return
                     if not code.retriable:
-                        self._give_up(KafkaError(code, f"no producer id: {code.message}"))
+                        self._give_up(
+                            cluster_error(
+                                code,
+                                "no producer id",
+                                operation="IDEMPOTENT_WRITE",
+                                user=self._cluster.user,
+                            )
+                        )
                         return
                 await asyncio.sleep(backoff.next_s())
                 self._expire(asyncio.get_running_loop().time())
