@@ -17,7 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from ...protocol.schema import Message, Request
 from ..failures import AuthenticationFailed, ClientError, ConnectionLost
-from ..security.logins import Login, LoginRefused
+from ..security.logins import ClientLogin, ClientLoginRefused
 from ..security.oauth import TokenUnavailable
 from .connection import Connection, ResponseWaiter
 from .metadata import BrokerAddress
@@ -44,7 +44,7 @@ class AuthenticatedConnection(Connection):
     """See Connection. Made by `opening.connect`, which calls `log_in`."""
 
     def __init__(
-        self, address: BrokerAddress, client_id: str, request_timeout_ms: float, login: Login
+        self, address: BrokerAddress, client_id: str, request_timeout_ms: float, login: ClientLogin
     ) -> None:
         super().__init__(address, client_id, request_timeout_ms)
         self._login = login
@@ -70,7 +70,7 @@ class AuthenticatedConnection(Connection):
                 await self._login.run(self._exchange)
         except TimeoutError:
             raise ConnectionLost(f"the login to {self.address} took longer than {timeout_ms:g} ms") from None
-        except LoginRefused as error:
+        except ClientLoginRefused as error:
             raise self._failed(str(error)) from None
         except TokenUnavailable as error:
             if error.is_final:

@@ -18,11 +18,11 @@ _NONCE_BYTES = 24
 _SEPARATOR = "\x01"
 
 
-class LoginRefused(Exception):
+class ClientLoginRefused(Exception):
     """The login ends here. The text holds no secret."""
 
 
-class Login(Protocol):
+class ClientLogin(Protocol):
     """One mechanism with its credentials; each connection logs in by itself, and again before a login ends."""
 
     mechanism: str
@@ -32,7 +32,7 @@ class Login(Protocol):
     """Whether the password itself is sent."""
 
     async def run(self, ask: Ask) -> None:
-        """Exchange the mechanism's messages. Raises LoginRefused, and what `ask` raises."""
+        """Exchange the mechanism's messages. Raises ClientLoginRefused, and what `ask` raises."""
 
 
 class PlainLogin:
@@ -46,7 +46,7 @@ class PlainLogin:
         self._name, self._password = user, password
 
     async def run(self, ask: Ask) -> None:
-        """See Login."""
+        """See ClientLogin."""
         password = await _current(self._password)
         await ask(b"\0".join((b"", self._name.encode(), password.encode())))
 
@@ -67,7 +67,7 @@ class ScramLogin:
         self._extensions = {TOKEN_AUTH_EXTENSION: "true"} if with_token else {}
 
     async def run(self, ask: Ask) -> None:
-        """See Login."""
+        """See ClientLogin."""
         password = await _current(self._password)
         client = ScramClient(
             self._scram, self._name, password, secrets.token_urlsafe(_NONCE_BYTES), self._extensions
@@ -78,7 +78,7 @@ class ScramLogin:
             final = await asyncio.to_thread(client.final, challenge)
             client.check(await ask(final))
         except ScramRefused as error:
-            raise LoginRefused(str(error)) from None
+            raise ClientLoginRefused(str(error)) from None
 
 
 class BearerLogin:
@@ -93,7 +93,7 @@ class BearerLogin:
         self._extensions = dict(extensions)
 
     async def run(self, ask: Ask) -> None:
-        """See Login."""
+        """See ClientLogin."""
         token, of_token = await self._tokens.current()
         pairs = {**self._extensions, **of_token}
         parts = [f"auth=Bearer {token}", *(f"{key}={value}" for key, value in pairs.items())]
@@ -101,7 +101,7 @@ class BearerLogin:
         if answer:
             self._tokens.forget()
             await ask(_SEPARATOR.encode())  # the broker waits for it before it says that the login failed
-            raise LoginRefused(f"the broker does not take the token: {_reason(answer)}")
+            raise ClientLoginRefused(f"the broker does not take the token: {_reason(answer)}")
 
 
 def _reason(answer: bytes) -> str:
@@ -123,7 +123,7 @@ async def _current(password: Any) -> str:
         if inspect.isawaitable(given):
             given = await given
     except Exception as error:
-        raise LoginRefused(f"sasl_plain_password was called, and failed: {error!r}") from error
+        raise ClientLoginRefused(f"sasl_plain_password was called, and failed: {error!r}") from error
     if not isinstance(given, str) or not given or "\0" in given:
-        raise LoginRefused("sasl_plain_password was called, and gave no text that can be a password")
+        raise ClientLoginRefused("sasl_plain_password was called, and gave no text that can be a password")
     return given

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 from ...protocol.nearest import nearest
 from ...protocol.scram import SCRAM_MECHANISMS
 from ..foreign_names import NO_KERBEROS
-from .logins import BearerLogin, Login, PlainLogin, ScramLogin
+from .logins import BearerLogin, ClientLogin, PlainLogin, ScramLogin
 from .oauth import BearerTokens, ClientCredentials, TokenProvider
 from .security import Security
 from .tls import ClientTls, TlsFiles
@@ -193,7 +193,7 @@ class SecurityOptions:
             self.ssl_context,
         )
 
-    def _login(self) -> Login:
+    def _login(self) -> ClientLogin:
         user, password = self.sasl_plain_username or "", self.sasl_plain_password or ""
         if self.sasl_mechanism == "PLAIN":
             return PlainLogin(user, password)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 
-from .logins import Login
+from .logins import ClientLogin
 from .tls import ClientTls
 
 logger = logging.getLogger(__name__)
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 class Security:
     """Shared by all connections of a client; at least one of both is there."""
 
-    def __init__(self, tls: ClientTls | None, login: Login | None) -> None:
+    def __init__(self, tls: ClientTls | None, login: ClientLogin | None) -> None:
         self.tls = tls
         self.login = login
         self._has_warned = False

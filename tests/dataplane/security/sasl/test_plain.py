@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.dataplane.security.sasl.jaas import parse_jaas
+from ottla.protocol.jaas import parse_jaas
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainLogin, PlainMechanism
 
