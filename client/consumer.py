@@ -98,7 +98,7 @@ class Consumer(Positions, ConsumerQuestions):
         connection, membership = settings.connection, settings.membership
         fetching, group_id = settings.fetching, settings.membership.group_id
         self._life = Lifecycle("consumer")
-        self._cluster = connection.cluster(settings.security.security())
+        self._cluster = connection.cluster(settings.security)
         self._fetch_options = fetching.of_fetcher(connection)
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
         self._deserialization = settings.handing_out.deserialization()
@@ -109,7 +109,9 @@ class Consumer(Positions, ConsumerQuestions):
             None if self._deserialization is None else self._deserialization.record,
         )
         audit = settings.audit.settings_of(group_id)
-        self._auditor = None if audit is None else auditor_of_reading(self._inbox, audit, connection)
+        self._auditor = (
+            None if audit is None else auditor_of_reading(self._inbox, audit, connection, settings.security)
+        )
         self.reading = Reading(  # for facades, as those of client.sync
             self._fetcher,
             self._inbox,

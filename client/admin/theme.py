@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Self, Unpack
 
 from ..security.options import SecurityKeywords, SecurityOptions
+from ..security.security import security_of
 from .session import AdminSession
 
 
@@ -24,7 +25,7 @@ class AdminTheme:
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
-            security=SecurityOptions(**security).security(),
+            security=security_of(SecurityOptions(**security)),
         )
         """The connections that all themes share. Programs use the methods of `Admin` instead."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..security.security import Security
+from ..security.options import SecurityOptions
+from ..security.security import security_of
 from .cluster import Cluster
 
 
@@ -19,12 +20,12 @@ class ConnectionOptions:
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
 
-    def cluster(self, security: Security | None = None) -> Cluster:
+    def cluster(self, security: SecurityOptions) -> Cluster:
         """New connections to the cluster. Raises TypeError and ValueError for what are no addresses."""
         return Cluster(
             self.bootstrap_servers,
             client_id=self.client_id,
             request_timeout_ms=self.request_timeout_ms,
             retry_backoff_max_ms=self.retry_backoff_max_ms,
-            security=security,
+            security=security_of(security),
         )

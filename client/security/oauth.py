@@ -12,18 +12,17 @@ import ipaddress
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+
+from .options import Token, TokenProvider
 
 ANSWER_BYTES_MAX = 1024 * 1024
 TOKEN_BYTES_MAX = 64 * 1024
 REQUEST_S = 10.0
 _KEPT = 0.8
 """A token is used for this part of its life."""
-
-Token = str | tuple[str, float]
-"""With the time when it ends, in seconds since 1970, if that is known."""
 
 
 class TokenUnavailable(Exception):
@@ -32,17 +31,6 @@ class TokenUnavailable(Exception):
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
         self.is_final = is_final
-
-
-class TokenProvider(Protocol):
-    """What programs give: of the shape that aiokafka and kafka-python have.
-
-    It may also have a method `extensions()` that returns a mapping (KIP-342).
-    """
-
-    def token(self) -> Token | Awaitable[Token]:
-        """A token that is valid now, plainly or as a coroutine. It is called at each login; one that comes with its end
-        is used until shortly before that. A plain method is called in a thread."""
 
 
 class BearerTokens:

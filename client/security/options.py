@@ -1,4 +1,6 @@
-"""The options with which a client reaches a cluster that is secured, and what they come to."""
+"""The options with which a client reaches a cluster that is secured, and what does not go together. Pure; `security`
+makes of them what connections need.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,35 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ...protocol.nearest import nearest
 from ...protocol.scram import SCRAM_MECHANISMS
 from ..foreign_names import NO_KERBEROS
-from .logins import BearerLogin, ClientLogin, PlainLogin, ScramLogin
-from .oauth import BearerTokens, ClientCredentials, TokenProvider
-from .security import Security
-from .tls import ClientTls, TlsFiles
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 Password = str | Callable[[], str] | Callable[[], Awaitable[str]]
 """What is called is called at each login."""
 
+Token = str | tuple[str, float]
+"""With the time when it ends, in seconds since 1970, if that is known."""
+
+
+class TokenProvider(Protocol):
+    """What programs give: of the shape that aiokafka and kafka-python have.
+
+    It may also have a method `extensions()` that returns a mapping (KIP-342).
+    """
+
+    def token(self) -> Token | Awaitable[Token]:
+        """A token that is valid now, plainly or as a coroutine. It is called at each login; one that comes with its end
+        is used until shortly before that. A plain method is called in a thread."""
+
+
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
-_OAUTH = "OAUTHBEARER"
+OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 class SecurityKeywords(TypedDict, total=False):
@@ -85,21 +98,23 @@ class SecurityOptions:
         given = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
         self._check_families(given)
         self._check_tls(given)
-        if self._has_sasl:
+        if self.has_sasl:
             self._check_sasl(given)
 
     @property
-    def _has_tls(self) -> bool:
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
         return self.security_protocol.endswith("SSL")
 
     @property
-    def _has_sasl(self) -> bool:
+    def has_sasl(self) -> bool:
+        """Whether the client logs in."""
         return self.security_protocol.startswith("SASL")
 
     def _check_families(self, given: list[str]) -> None:
         for family, is_used, protocols in (
-            ("ssl_", self._has_tls, "SSL or SASL_SSL"),
-            ("sasl_", self._has_sasl, "SASL_PLAINTEXT or SASL_SSL"),
+            ("ssl_", self.has_tls, "SSL or SASL_SSL"),
+            ("sasl_", self.has_sasl, "SASL_PLAINTEXT or SASL_SSL"),
         ):
             named = next((one for one in given if one.startswith(family)), None)
             if named is not None and not is_used:
@@ -122,11 +137,11 @@ class SecurityOptions:
             )
         if mechanism not in _MECHANISMS:
             raise ValueError(f"sasl_mechanism {mechanism!r}: {_no_mechanism(mechanism)}")
-        oauth = mechanism == _OAUTH
+        oauth = mechanism == OAUTHBEARER
         for one in given:
             of_oauth = one.startswith("sasl_oauth")
             if one.startswith("sasl_") and one != "sasl_mechanism" and of_oauth is not oauth:
-                owners = _OAUTH if of_oauth else "PLAIN and SCRAM"
+                owners = OAUTHBEARER if of_oauth else "PLAIN and SCRAM"
                 raise ValueError(f"{one} is for {owners}, not for sasl_mechanism {mechanism}")
         if oauth:
             self._check_oauth()
@@ -169,54 +184,9 @@ class SecurityOptions:
             if not getattr(self, name):
                 raise ValueError(f"sasl_oauthbearer_token_endpoint_url needs {name}")
 
-    def security(self) -> Security | None:
-        """What connections are made with; None where they are plain. Raises ValueError for files that cannot be used.
-
-        Certificates are loaded here, so that a mistake is told when the client is made.
-        """
-        if self.security_protocol == "PLAINTEXT":
-            return None
-        return Security(self._tls() if self._has_tls else None, self._login() if self._has_sasl else None)
-
-    def _tls(self) -> ClientTls:
-        return ClientTls(
-            TlsFiles(
-                cafile=_path(self.ssl_cafile),
-                cadata=self.ssl_cadata,
-                certfile=_path(self.ssl_certfile),
-                keyfile=_path(self.ssl_keyfile),
-                password=self.ssl_password,
-                crlfile=_path(self.ssl_crlfile),
-                ciphers=self.ssl_ciphers,
-                checks_names=self.ssl_check_hostname,
-            ),
-            self.ssl_context,
-        )
-
-    def _login(self) -> ClientLogin:
-        user, password = self.sasl_plain_username or "", self.sasl_plain_password or ""
-        if self.sasl_mechanism == "PLAIN":
-            return PlainLogin(user, password)
-        if self.sasl_mechanism != _OAUTH:
-            return ScramLogin(
-                SCRAM_MECHANISMS[self.sasl_mechanism or ""], user, password, with_token=self.sasl_token_auth
-            )
-        provider = self.sasl_oauth_token_provider or ClientCredentials(
-            url=self.sasl_oauthbearer_token_endpoint_url or "",
-            client_id=self.sasl_oauthbearer_client_id or "",
-            client_secret=self.sasl_oauthbearer_client_secret or "",
-            scope=self.sasl_oauthbearer_scope,
-            cafile=_path(self.ssl_cafile),
-        )
-        return BearerLogin(BearerTokens(provider), self.sasl_oauthbearer_extensions or {})
-
 
 def _no_mechanism(given: Any) -> str:
     if given == "GSSAPI":
         return NO_KERBEROS
     meant = nearest(str(given).upper(), _MECHANISMS)
     return f"did you mean {meant!r}?" if meant else f"there are {', '.join(_MECHANISMS)}"
-
-
-def _path(given: str | os.PathLike[str] | None) -> str | None:
-    return None if given is None else os.fspath(given)

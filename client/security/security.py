@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 
-from .logins import ClientLogin
-from .tls import ClientTls
+from ...protocol.scram import SCRAM_MECHANISMS
+from .logins import BearerLogin, ClientLogin, PlainLogin, ScramLogin
+from .oauth import BearerTokens, ClientCredentials
+from .options import OAUTHBEARER, SecurityOptions
+from .tls import ClientTls, TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -38,3 +42,48 @@ class Security:
             "the password of %r goes to %s unencrypted (SASL_PLAINTEXT, %s): anyone on the way can read it",
             self.login.user, peer, self.login.mechanism,
         )  # fmt: skip
+
+
+def security_of(options: SecurityOptions) -> Security | None:
+    """What connections are made with; None where they are plain. Raises ValueError for files that cannot be used.
+
+    Certificates are loaded here, so that a mistake is told when the client is made.
+    """
+    if options.security_protocol == "PLAINTEXT":
+        return None
+    return Security(_tls(options) if options.has_tls else None, _login(options) if options.has_sasl else None)
+
+
+def _tls(options: SecurityOptions) -> ClientTls:
+    files = TlsFiles(
+        cafile=_path(options.ssl_cafile),
+        cadata=options.ssl_cadata,
+        certfile=_path(options.ssl_certfile),
+        keyfile=_path(options.ssl_keyfile),
+        password=options.ssl_password,
+        crlfile=_path(options.ssl_crlfile),
+        ciphers=options.ssl_ciphers,
+        checks_names=options.ssl_check_hostname,
+    )
+    return ClientTls(files, options.ssl_context)
+
+
+def _login(options: SecurityOptions) -> ClientLogin:
+    user, password = options.sasl_plain_username or "", options.sasl_plain_password or ""
+    if options.sasl_mechanism == "PLAIN":
+        return PlainLogin(user, password)
+    if options.sasl_mechanism != OAUTHBEARER:
+        mechanism = SCRAM_MECHANISMS[options.sasl_mechanism or ""]
+        return ScramLogin(mechanism, user, password, with_token=options.sasl_token_auth)
+    provider = options.sasl_oauth_token_provider or ClientCredentials(
+        url=options.sasl_oauthbearer_token_endpoint_url or "",
+        client_id=options.sasl_oauthbearer_client_id or "",
+        client_secret=options.sasl_oauthbearer_client_secret or "",
+        scope=options.sasl_oauthbearer_scope,
+        cafile=_path(options.ssl_cafile),
+    )
+    return BearerLogin(BearerTokens(provider), options.sasl_oauthbearer_extensions or {})
+
+
+def _path(given: str | os.PathLike[str] | None) -> str | None:
+    return None if given is None else os.fspath(given)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from ottla.client.security.logins import BearerLogin, ClientLoginRefused, PlainLogin, ScramLogin
-from ottla.client.security.oauth import BearerTokens, Token, TokenUnavailable
+from ottla.client.security.oauth import BearerTokens, TokenUnavailable
+from ottla.client.security.options import Token
 from ottla.protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramServer, ScramUser
 
 SHA_256 = SCRAM_MECHANISMS["SCRAM-SHA-256"]

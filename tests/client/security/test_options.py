@@ -11,6 +11,7 @@ import pytest
 from ottla import Admin, Consumer, Producer, sync
 from ottla.client.foreign_names import JAVA, LIBRDKAFKA, Secret, is_secret
 from ottla.client.security.options import SecurityOptions
+from ottla.client.security.security import security_of
 from tests.certificates import Authority
 
 PLAIN = {
@@ -87,12 +88,14 @@ def test_what_does_not_go_together_is_named(options: dict[str, Any], message: st
 @pytest.mark.parametrize("url", ["http://idp.example/token", "ftp://x/", "idp.example/token"])
 def test_a_secret_goes_to_nobody_unencrypted(url: str) -> None:
     with pytest.raises(ValueError, match=f"{URL} is https://HOST/PATH"):
-        SecurityOptions(
-            **OAUTH,  # type: ignore[arg-type]
-            sasl_oauthbearer_token_endpoint_url=url,
-            sasl_oauthbearer_client_id="id",
-            sasl_oauthbearer_client_secret="s",
-        ).security()
+        security_of(
+            SecurityOptions(
+                **OAUTH,  # type: ignore[arg-type]
+                sasl_oauthbearer_token_endpoint_url=url,
+                sasl_oauthbearer_client_id="id",
+                sasl_oauthbearer_client_secret="s",
+            )
+        )
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin, sync.Admin])

@@ -21,7 +21,7 @@ from ottla.client.connections.opening import connect
 from ottla.client.failures import AuthenticationFailed, ConnectionLost, TlsFailed
 from ottla.client.security.logins import PlainLogin
 from ottla.client.security.options import SecurityOptions
-from ottla.client.security.security import Security
+from ottla.client.security.security import Security, security_of
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -117,7 +117,7 @@ def authority(tmp_path: Path) -> Authority:
 
 def tls(authority: Authority | None, **more: Any) -> Security:
     given = {} if authority is None else {"ssl_cafile": authority.file}
-    security = SecurityOptions(security_protocol="SSL", **{**given, **more}).security()
+    security = security_of(SecurityOptions(security_protocol="SSL", **{**given, **more}))
     assert security is not None
     return security
 
