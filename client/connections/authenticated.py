@@ -48,6 +48,7 @@ class AuthenticatedConnection(Connection):
     ) -> None:
         super().__init__(address, client_id, request_timeout_ms)
         self._login = login
+        self._turns = asyncio.get_running_loop()
         self._held: list[_Held] | None = None  # a list while the login is renewed
         self._silent: asyncio.Future[None] | None = None
         self._due: asyncio.TimerHandle | None = None
@@ -57,7 +58,7 @@ class AuthenticatedConnection(Connection):
     @property
     def in_flight(self) -> int:
         """Requests sent or held back, and not yet answered."""
-        return len(self._under_way) + len(self._held or ())
+        return super().in_flight + len(self._held or ())
 
     async def log_in(self, timeout_ms: float) -> None:
         """Log in, and see to it that this is done again in time.
@@ -78,7 +79,7 @@ class AuthenticatedConnection(Connection):
             raise ConnectionLost(f"cannot log in to {self.address}: {error}") from error
         if self._lasts_ms > 0:
             due_s = max(self._lasts_ms / 1000 * random.uniform(*RENEWED_AT), RENEWED_S_MIN)
-            self._due = self._loop.call_later(due_s, self._begin_renewal)
+            self._due = self._turns.call_later(due_s, self._begin_renewal)
 
     async def _begin(self) -> None:
         """Choose the mechanism."""
@@ -111,7 +112,7 @@ class AuthenticatedConnection(Connection):
 
     async def _ask_now(self, message: Request[ResponseT], version: int) -> ResponseT:
         """Whatever is held back."""
-        answer: asyncio.Future[object] = self._loop.create_future()
+        answer: asyncio.Future[object] = self._turns.create_future()
         super().send_for(answer, message, version=version)
         return cast(ResponseT, await answer)
 
@@ -155,8 +156,8 @@ class AuthenticatedConnection(Connection):
 
     async def _renew(self) -> None:
         try:
-            if self._under_way:
-                self._silent = self._loop.create_future()
+            if super().in_flight:
+                self._silent = self._turns.create_future()
                 await self._silent
             await self.log_in(self.request_timeout_ms)
         except ClientError as error:
@@ -171,7 +172,7 @@ class AuthenticatedConnection(Connection):
 
     def _answer(self, frame: memoryview) -> None:
         super()._answer(frame)
-        if self._silent is not None and not self._under_way and not self._silent.done():
+        if self._silent is not None and not super().in_flight and not self._silent.done():
             self._silent.set_result(None)
 
     def _break(self, reason: ClientError) -> None:

@@ -99,6 +99,12 @@ class Cluster:
         """As whom the client logs in, where it knows that itself."""
         return None if self._security is None else self._security.user
 
+    def failure(
+        self, code: ErrorCode, where: str, told: str | None = None, *, operation: str = "", name: str = ""
+    ) -> KafkaError:
+        """`cluster_error`, for the user of this client."""
+        return cluster_error(code, where, told, operation=operation, name=name, user=self.user)
+
     # connections
 
     def connected(self, broker_id: int, lane: str = "") -> Connection | None:
@@ -198,7 +204,7 @@ class Cluster:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
             if info is not None and not error.retriable and error != ErrorCode.NONE:
                 where = f"topic {topic!r}"
-                raise cluster_error(error, where, operation="DESCRIBE", name=topic, user=self.user)
+                raise self.failure(error, where, operation="DESCRIBE", name=topic)
             if loop.time() > deadline and info is not None and info.partitions:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
-from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut, cluster_error
+from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .fetched import FetchedRecords
 
@@ -310,9 +310,7 @@ class Fetcher:
 
     def _refused(self, code: ErrorCode, partition: TopicPartition, operation: str) -> KafkaError:
         topic, index = partition
-        return cluster_error(
-            code, f"{topic}-{index}", operation=operation, name=topic, user=self._cluster.user
-        )
+        return self._cluster.failure(code, f"{topic}-{index}", operation=operation, name=topic)
 
     def _leader_of(self, partition: TopicPartition) -> tuple[int, int] | None:
         info = self._cluster.metadata.partition(*partition)
@@ -415,7 +413,7 @@ class Fetcher:
         self._unreachable_since_s = None
         if response.error_code:
             code = ErrorCode.of(response.error_code)
-            raise cluster_error(code, "fetch failed", user=self._cluster.user)
+            raise self._cluster.failure(code, "fetch failed")
         for topic in response.responses:
             for answer in topic.partitions:
                 one = TopicPartition(topic.topic, answer.partition_index)

@@ -34,7 +34,6 @@ from ..failures import (
     RequestTimedOut,
     TransactionAborted,
     VersionUnsupported,
-    cluster_error,
 )
 from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity
 from .appending import Appender
@@ -440,18 +439,9 @@ class Sender:
         text = answer.error_message or code.message
         if code in TOO_LARGE and batch.count == 1 and batch.encoded is not None:
             text = f"a record that takes {batch.encoded.size} bytes is more than the topic takes: {text}"
-        self._failed(
-            queue,
-            batch,
-            cluster_error(
-                code,
-                f"{queue.topic}-{queue.partition}",
-                text,
-                operation="WRITE",
-                name=queue.topic,
-                user=self._cluster.user,
-            ),
-        )
+        where = f"{queue.topic}-{queue.partition}"
+        refusal = self._cluster.failure(code, where, text, operation="WRITE", name=queue.topic)
+        self._failed(queue, batch, refusal)
 
     def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
         queue.acknowledged(batch)
@@ -581,14 +571,8 @@ class Sender:
                         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
                         return
                     if not code.retriable:
-                        self._give_up(
-                            cluster_error(
-                                code,
-                                "no producer id",
-                                operation="IDEMPOTENT_WRITE",
-                                user=self._cluster.user,
-                            )
-                        )
+                        operation = "IDEMPOTENT_WRITE"
+                        self._give_up(self._cluster.failure(code, "no producer id", operation=operation))
                         return
                 await asyncio.sleep(backoff.next_s())
                 self._expire(asyncio.get_running_loop().time())

@@ -35,7 +35,7 @@ class ClientLogin(Protocol):
         """Exchange the mechanism's messages. Raises ClientLoginRefused, and what `ask` raises."""
 
 
-class PlainLogin:
+class PlainClientLogin:
     """PLAIN: the password goes to the broker (RFC 4616)."""
 
     mechanism = "PLAIN"
@@ -51,7 +51,7 @@ class PlainLogin:
         await ask(b"\0".join((b"", self._name.encode(), password.encode())))
 
 
-class ScramLogin:
+class ScramClientLogin:
     """SCRAM-SHA-256 and SCRAM-SHA-512: both ends prove what they know (RFC 5802). `with_token`: the name is the id of a
     delegation token, and the password its HMAC (KIP-48)."""
 
@@ -81,7 +81,7 @@ class ScramLogin:
             raise ClientLoginRefused(str(error)) from None
 
 
-class BearerLogin:
+class BearerClientLogin:
     """OAUTHBEARER: a token of an authorization server (RFC 7628, KIP-255)."""
 
     mechanism = "OAUTHBEARER"

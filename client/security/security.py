@@ -7,7 +7,7 @@ import logging
 import os
 
 from ...protocol.scram import SCRAM_MECHANISMS
-from .logins import BearerLogin, ClientLogin, PlainLogin, ScramLogin
+from .logins import BearerClientLogin, ClientLogin, PlainClientLogin, ScramClientLogin
 from .oauth import BearerTokens, ClientCredentials
 from .options import OAUTHBEARER, SecurityOptions
 from .tls import ClientTls, TlsFiles
@@ -71,10 +71,10 @@ def _tls(options: SecurityOptions) -> ClientTls:
 def _login(options: SecurityOptions) -> ClientLogin:
     user, password = options.sasl_plain_username or "", options.sasl_plain_password or ""
     if options.sasl_mechanism == "PLAIN":
-        return PlainLogin(user, password)
+        return PlainClientLogin(user, password)
     if options.sasl_mechanism != OAUTHBEARER:
         mechanism = SCRAM_MECHANISMS[options.sasl_mechanism or ""]
-        return ScramLogin(mechanism, user, password, with_token=options.sasl_token_auth)
+        return ScramClientLogin(mechanism, user, password, with_token=options.sasl_token_auth)
     provider = options.sasl_oauth_token_provider or ClientCredentials(
         url=options.sasl_oauthbearer_token_endpoint_url or "",
         client_id=options.sasl_oauthbearer_client_id or "",
@@ -82,7 +82,7 @@ def _login(options: SecurityOptions) -> ClientLogin:
         scope=options.sasl_oauthbearer_scope,
         cafile=_path(options.ssl_cafile),
     )
-    return BearerLogin(BearerTokens(provider), options.sasl_oauthbearer_extensions or {})
+    return BearerClientLogin(BearerTokens(provider), options.sasl_oauthbearer_extensions or {})
 
 
 def _path(given: str | os.PathLike[str] | None) -> str | None:

@@ -9,7 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client.security.logins import BearerLogin, ClientLoginRefused, PlainLogin, ScramLogin
+from ottla.client.security.logins import (
+    BearerClientLogin,
+    ClientLoginRefused,
+    PlainClientLogin,
+    ScramClientLogin,
+)
 from ottla.client.security.oauth import BearerTokens, TokenUnavailable
 from ottla.client.security.options import Token
 from ottla.protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramServer, ScramUser
@@ -24,7 +29,7 @@ async def test_plain_sends_user_and_password() -> None:
         sent.append(message)
         return b""
 
-    await PlainLogin("änn", "pä=ss,").run(ask)
+    await PlainClientLogin("änn", "pä=ss,").run(ask)
     assert sent == ["\0änn\0pä=ss,".encode()]
 
 
@@ -40,10 +45,10 @@ async def test_a_password_is_asked_for_at_each_login() -> None:
         await asyncio.sleep(0)
         return next(given)
 
-    login = PlainLogin("u", lambda: next(given))
+    login = PlainClientLogin("u", lambda: next(given))
     await login.run(ask)
     await login.run(ask)
-    await PlainLogin("u", later).run(ask)
+    await PlainClientLogin("u", later).run(ask)
     assert sent == [b"\0u\0one", b"\0u\0two", b"\0u\0three"]
 
 
@@ -53,7 +58,7 @@ async def test_a_password_that_does_not_come_is_told(password: Callable[[], str]
         raise AssertionError("nothing is sent")
 
     with pytest.raises(ClientLoginRefused, match="sasl_plain_password was called"):
-        await PlainLogin("u", password).run(ask)
+        await PlainClientLogin("u", password).run(ask)
 
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -71,7 +76,7 @@ async def test_scram_proves_both_ends(name: str, with_token: bool) -> None:
     async def ask(message: bytes) -> bytes:
         return server.receive(message)
 
-    await ScramLogin(mechanism, "a,b=c", "secret", with_token=with_token).run(ask)
+    await ScramClientLogin(mechanism, "a,b=c", "secret", with_token=with_token).run(ask)
     assert server.done
     assert users == [ScramUser("a,b=c", {"tokenauth": "true"} if with_token else {})]
 
@@ -87,7 +92,7 @@ async def test_a_false_server_is_refused() -> None:
         return server.receive(message)
 
     with pytest.raises(ClientLoginRefused, match="may be a false one"):
-        await ScramLogin(SHA_256, "u", "secret").run(ask)
+        await ScramClientLogin(SHA_256, "u", "secret").run(ask)
 
 
 @pytest.mark.parametrize("iterations", ["4095", "1000001", "99999999999", "-1"])
@@ -98,7 +103,7 @@ async def test_a_server_cannot_make_the_client_work_for_hours(iterations: str) -
 
     began = time.monotonic()
     with pytest.raises(ClientLoginRefused, match="iterations"):
-        await ScramLogin(SHA_256, "u", "secret").run(ask)
+        await ScramClientLogin(SHA_256, "u", "secret").run(ask)
     assert time.monotonic() - began < 5
 
 
@@ -132,8 +137,8 @@ async def test_a_token_goes_with_its_extensions() -> None:
         sent.append(message)
         return b""
 
-    await BearerLogin(BearerTokens(Provider("abc")), {"pool": "p"}).run(ask)
-    await BearerLogin(BearerTokens(AsyncProvider()), {}).run(ask)
+    await BearerClientLogin(BearerTokens(Provider("abc")), {"pool": "p"}).run(ask)
+    await BearerClientLogin(BearerTokens(AsyncProvider()), {}).run(ask)
     assert sent == [
         b"n,,\x01auth=Bearer abc\x01pool=p\x01logicalCluster=lkc-1\x01\x01",
         b"n,,\x01auth=Bearer abc\x01\x01",
@@ -150,7 +155,7 @@ async def test_a_refused_token_is_told_and_forgotten() -> None:
     provider = Provider(("one", time.time() + 100), "two")
     tokens = BearerTokens(provider)
     with pytest.raises(ClientLoginRefused, match="does not take the token: status invalid_token"):
-        await BearerLogin(tokens, {}).run(ask)
+        await BearerClientLogin(tokens, {}).run(ask)
     assert sent[1] == b"\x01"
     assert (await tokens.current())[0] == "two"
 

@@ -19,7 +19,7 @@ from ottla.client.connections.connection import Connection
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.connections.opening import connect
 from ottla.client.failures import AuthenticationFailed, ConnectionLost, TlsFailed
-from ottla.client.security.logins import PlainLogin
+from ottla.client.security.logins import PlainClientLogin
 from ottla.client.security.options import SecurityOptions
 from ottla.client.security.security import Security, security_of
 from ottla.protocol.codec import encode
@@ -123,7 +123,7 @@ def tls(authority: Authority | None, **more: Any) -> Security:
 
 
 def plain_login() -> Security:
-    return Security(None, PlainLogin("ann", "hunter2"))
+    return Security(None, PlainClientLogin("ann", "hunter2"))
 
 
 async def opened(address: BrokerAddress, security: Security | None) -> Connection:
