@@ -46,17 +46,15 @@ class NoBrokerReachable(ClientError):
 
 
 class AuthenticationFailed(ClientError):
-    """A broker does not take what the client logs in with, or did not prove itself. The client does not try again by
-    itself.
+    """A broker does not take what the client logs in with, or did not prove itself. As in Java, nothing is tried again
+    for it: what was asked for has failed.
     """
 
     error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-class TlsFailed(ClientError):
-    """Client and broker do not agree on TLS, or one does not believe the other's certificate. The client does not try
-    again by itself.
-    """
+class TlsFailed(AuthenticationFailed):
+    """Client and broker do not agree on TLS, or one does not believe the other's certificate."""
 
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -233,6 +231,6 @@ def restated(error: KafkaError, message: str) -> KafkaError:
     """The same failure with another message, not raised yet, of the same class where programs look for it."""
     if isinstance(error, AuthorizationFailed):
         return AuthorizationFailed(error.code, message, operation=error.operation, resource=error.resource)
-    if isinstance(error, AuthenticationFailed | TlsFailed):
+    if isinstance(error, AuthenticationFailed):
         return type(error)(message)
     return KafkaError(error.code, message)

@@ -13,7 +13,14 @@ from typing import TypeVar
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.schema import Message, Request
-from ..failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut, cluster_error
+from ..failures import (
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectionLost,
+    NoBrokerReachable,
+    RequestTimedOut,
+    cluster_error,
+)
 from ..security.security import Security
 from .connection import Connection
 from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
@@ -65,6 +72,9 @@ class Cluster:
         )
         self._connections: dict[_Line, Connection] = {}
         self._opening: dict[_Line, asyncio.Task[Connection]] = {}
+        self._refused_s: dict[
+            BrokerAddress, float
+        ] = {}  # loop time at which a broker last refused the client
         self._topics: set[str] = set()
         self._asked: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -309,21 +319,33 @@ class Cluster:
         return task
 
     async def _open(self, line: _Line) -> Connection:
+        address = line[0]
         try:
+            await self._pause_after_refusal(address)
             connection = await connect(
-                line[0],
+                address,
                 client_id=self._client_id,
                 timeout_ms=self._connect_timeout_ms,
                 request_timeout_ms=self.request_timeout_ms,
                 security=self._security,
             )
+        except AuthenticationFailed:
+            self._refused_s[address] = asyncio.get_running_loop().time()
+            raise
         finally:
             del self._opening[line]
+        self._refused_s.pop(address, None)
         if connection.lost is not None:
             raise connection.lost
         self._connections[line] = connection
         connection.on_lost = self._forget
         return connection
+
+    async def _pause_after_refusal(self, address: BrokerAddress) -> None:
+        """Whoever goes on asking all the same does not do so all the time: a login costs both ends something."""
+        if (refused_s := self._refused_s.get(address)) is not None:
+            again_s = refused_s + self.retry_backoff_max_ms / 1000
+            await asyncio.sleep(max(0.0, again_s - asyncio.get_running_loop().time()))
 
     def _forget(self, connection: Connection) -> None:
         for line, known in list(self._connections.items()):

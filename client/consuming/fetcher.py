@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
-from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .fetched import FetchedRecords
 
@@ -192,6 +192,9 @@ class Fetcher:
                 wait_s = await self._step()
             except NoBrokerReachable as error:
                 wait_s = self._wait_for_brokers(error)
+            except AuthenticationFailed as error:
+                self.fail(error)
+                wait_s = self._backoff.next_s()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._news.wait()
