@@ -88,6 +88,9 @@ class Consumer(Positions, ConsumerQuestions):
     have not come whole yet it keeps up to `large_message_buffer_bytes`, and gives up the oldest beyond that, or who has
     not ended `large_message_expiry_offsets` after the beginning; see `large_message_stats`.
 
+    `security_protocol` and the options that begin with `ssl_` and `sasl_` are those of all clients: docs/CLIENT.md has
+    a table of them.
+
     With an `audit_topic` the records that the program was given are counted, each offset once, and reported as a
     Producer does it. `audit_tier`: "consumer:" and the name of the group if not given, "consumer" without a group.
     """
