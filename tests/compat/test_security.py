@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from ottla import (
     UserLogin,
     UserPassword,
 )
+from ottla.cli.main import main
 from tests.compat.reading import becomes
 from tests.compat.secured import (
     MECHANISMS,
@@ -70,8 +73,11 @@ async def admin(secured: Secured) -> AsyncIterator[Admin]:
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-async def test_everything_works_by(protocol: str, mechanism: str | None, secured: Secured) -> None:
-    """Topics, a transaction, a group with its offsets."""
+async def test_everything_works_by(
+    protocol: str, mechanism: str | None, secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Topics, a transaction, a group with its offsets; and no secret stands in a log."""
+    caplog.set_level(logging.DEBUG)
     options = secured.options(protocol, mechanism)
     topic = f"t-{uuid.uuid4().hex}"
     async with Admin(**options) as admin:
@@ -96,6 +102,8 @@ async def test_everything_works_by(protocol: str, mechanism: str | None, secured
     async with Admin(**options) as admin:
         kept = await admin.committed_offsets(topic)
         assert {one.partition for one in kept} == {0, 1}
+    assert PASSWORD not in caplog.text
+    assert "eyJhbGciOiAibm9uZSJ9" not in caplog.text, "the head of a token"
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -256,3 +264,47 @@ async def test_users_come_and_go(admin: Admin) -> None:
     with pytest.raises(KafkaError, match=name) as failed:
         await admin.alter_scram_credentials(deletions=[(name, "SCRAM-SHA-256")])
     assert failed.value.code is ErrorCode.RESOURCE_NOT_FOUND
+
+
+async def test_the_command_line_by_properties_flags_and_profile(
+    secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTTLA_CONFIG_DIR", str(tmp_path))
+    listener, name = secured.cluster.listeners["SASL_SSL"], f"u-{uuid.uuid4().hex}"
+    (tmp_path / "password").write_text("of the new user")
+    (tmp_path / "of-ann").write_text(PASSWORD)
+    quoted = PASSWORD.replace('"', '\\"')
+    (tmp_path / "client.properties").write_text(
+        "security.protocol=SASL_SSL\n"
+        "sasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+        f'  username="{USER}" password="{quoted}";\n'
+        f"ssl.truststore.type=PEM\nssl.truststore.location={secured.authority.file}\n"
+    )
+
+    async def ottla(*words: str) -> str:
+        code = await asyncio.to_thread(main, words)
+        printed = capsys.readouterr()
+        assert code == 0, printed.err
+        assert PASSWORD not in printed.out + printed.err
+        return printed.out
+
+    by_file = ("-b", listener, "--command-config", str(tmp_path / "client.properties"))
+    await ottla("user", "create", name, "--password-file", str(tmp_path / "password"), *by_file)
+    flags = [
+        *("-b", listener, "-X", "security.protocol=SASL_SSL", "-X", "sasl.mechanism=PLAIN"),
+        *("-X", f"sasl.username={USER}", "-X", f"ssl.ca.location={secured.authority.file}"),
+    ]
+    await ottla("profile", "create", "p", *flags, "--password-file", str(tmp_path / "of-ann"))
+
+    async def listed() -> bool:
+        return name in await ottla("user", "list", "--profile", "p")
+
+    await becomes(listed, True)
+    monkeypatch.setenv("OTTLA_SASL_PASSWORD", PASSWORD)
+    assert "cluster" in (await ottla("cluster", *flags)).lower()
+    await ottla("user", "delete", name, "-y", "--profile", "p")
+    await becomes(listed, False)
+    monkeypatch.setenv("OTTLA_SASL_PASSWORD", "wrong")
+    assert await asyncio.to_thread(main, ["topic", "list", *flags]) == 1
+    assert "login as 'ann' by PLAIN failed" in capsys.readouterr().err
