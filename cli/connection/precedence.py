@@ -62,12 +62,8 @@ def foreign_properties(pairs: Sequence[str]) -> dict[str, str]:
 
 def check_pairs(properties: Mapping[str, str]) -> None:
     """Whether a client could be made with them. Raises UsageError."""
-<<<<<<< HEAD:cli/connection/precedence.py
     from ...client.security.options import SecurityOptions
-=======
-    from ..client.security.options import SecurityOptions
-    from ..client.security.security import security_of
->>>>>>> 7cb7e23 (Spark reaches secured clusters, by our options and by those of Java's clients; tests of profiles and of foreign names):cli/connection.py
+    from ...client.security.security import security_of
 
     given = of_librdkafka(properties)
     security = {name: value for name, value in given.items() if name in SecurityOptions.__dataclass_fields__}
