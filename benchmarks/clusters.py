@@ -45,6 +45,8 @@ class Cluster:
     brokers: list[Node]
     quorum: list[Node]
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    listeners: dict[str, str] = field(default_factory=dict)
+    """Of its brokers besides the plain one: addresses by the name of the protocol."""
 
     def broker(self, broker_id: int) -> Node:
         return next(b for b in self.brokers if b.id == broker_id)

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -77,17 +77,21 @@ def kafka_properties(
     voters: str,
     data: Path,
     settings: Mapping[str, str],
+    listeners: Mapping[str, int],
 ) -> Path:
+    """`listeners`: those of a broker besides the plain one, each named for its protocol."""
     broker = node in brokers
     name = "PLAINTEXT" if broker else "CONTROLLER"
     factor = min(3, len(brokers))
+    more = [f"{one}://{HOST}:{port}" for one, port in listeners.items()] if broker else []
+    protocols = ",".join(f"{one}:{one}" for one in ("PLAINTEXT", *listeners))
     properties = {
         "process.roles": "broker" if broker else "controller",
         "node.id": str(node),
         "controller.quorum.voters": voters,
-        "listeners": f"{name}://{HOST}:{ports[node]}",
+        "listeners": ",".join([f"{name}://{HOST}:{ports[node]}", *more]),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
         "log.dirs": str(data / f"node-{node}"),
         "default.replication.factor": str(factor),
         "min.insync.replicas": str(min(2, factor)),
@@ -103,9 +107,15 @@ def kafka_properties(
 
 @contextmanager
 def kafka_cluster(
-    data: Path, *, brokers: int = 3, quorum: int = 3, settings: Mapping[str, str] | None = None
+    data: Path,
+    *,
+    brokers: int = 3,
+    quorum: int = 3,
+    settings: Mapping[str, str] | None = None,
+    listeners: Sequence[str] = (),
 ) -> Iterator[Cluster]:
-    """Apache Kafka in a new folder: formatted, started, and every broker registered."""
+    """Apache Kafka in a new folder: formatted, started, and every broker registered. `listeners`: protocols that its
+    brokers speak besides PLAINTEXT, each on a port of its own."""
     jars = kafka_jars()
     data.mkdir(parents=True, exist_ok=True)
     broker_ids, voter_ids = list(range(1, brokers + 1)), list(range(101, 101 + quorum))
@@ -113,7 +123,11 @@ def kafka_cluster(
     voters = ",".join(f"{i}@{HOST}:{ports[i]}" for i in voter_ids)
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
     java = ["java", *JVM_FLAGS, f"-Dlog4j2.configurationFile={JAR_CACHE / 'log4j2.xml'}", "-cp", f"{jars}/*"]
-    files = {i: kafka_properties(i, ports, broker_ids, voters, data, settings or {}) for i in ports}
+    more = {
+        i: dict(zip(listeners, free_ports(len(listeners)), strict=True)) if i in broker_ids else {}
+        for i in ports
+    }
+    files = {i: kafka_properties(i, ports, broker_ids, voters, data, settings or {}, more[i]) for i in ports}
     formats = [
         subprocess.Popen(
             [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file)],
@@ -126,6 +140,7 @@ def kafka_cluster(
         raise RuntimeError("Kafka's storage format failed")
     environment = dict(os.environ)
     cluster = Cluster("Apache Kafka", ",".join(f"{HOST}:{ports[i]}" for i in broker_ids), [], [])
+    cluster.listeners = {one: ",".join(f"{HOST}:{more[i][one]}" for i in broker_ids) for one in listeners}
     try:
         for i in voter_ids + broker_ids:
             node = Node(i, ports[i], 0, [*java, "kafka.Kafka", str(files[i])], str(data), environment)

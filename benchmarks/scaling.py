@@ -26,8 +26,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.connections.connection import Connection, connect
+from ottla.client.connections.connection import Connection
 from ottla.client.connections.metadata import BrokerAddress
+from ottla.client.connections.opening import connect
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.groups import (

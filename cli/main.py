@@ -29,6 +29,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   config     settings of topics, brokers, groups and client metrics
   quota      limits of clients
   acl        who may do what, and which rule decides
+  user       create, list and delete users who log in by SCRAM
   txn        list, describe and abort transactions; find those that hang
   audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
@@ -37,6 +38,7 @@ pipelines
   spark      run a pipeline in Spark, exactly once, as a YAML file describes it
 
 tools
+  profile    keep ways to reach clusters, with TLS and passwords
   log        dump and verify the files of a data folder
   bench      measure produce, consume and latency of any Kafka cluster
   completion completion for bash, zsh and fish
@@ -63,10 +65,12 @@ COMMANDS = {
     "config": "commands.config",
     "quota": "commands.quota",
     "acl": "commands.acl",
+    "user": "commands.user",
     "txn": "commands.txn",
     "audit": "commands.audit",
     "cluster": "commands.cluster",
     "spark": "commands.spark",
+    "profile": "commands.profile",
     "log": "commands.log",
     "bench": "commands.bench",
     "completion": "commands.completion",

@@ -88,6 +88,9 @@ class Consumer(Positions, ConsumerQuestions):
     have not come whole yet it keeps up to `large_message_buffer_bytes`, and gives up the oldest beyond that, or who has
     not ended `large_message_expiry_offsets` after the beginning; see `large_message_stats`.
 
+    `security_protocol` and the options that begin with `ssl_` and `sasl_` are those of all clients: docs/CLIENT.md has
+    a table of them.
+
     With an `audit_topic` the records that the program was given are counted, each offset once, and reported as a
     Producer does it. `audit_tier`: "consumer:" and the name of the group if not given, "consumer" without a group.
     """
@@ -98,7 +101,7 @@ class Consumer(Positions, ConsumerQuestions):
         connection, membership = settings.connection, settings.membership
         fetching, group_id = settings.fetching, settings.membership.group_id
         self._life = Lifecycle("consumer")
-        self._cluster = connection.cluster()
+        self._cluster = connection.cluster(settings.security)
         self._fetch_options = fetching.of_fetcher(connection)
         self._fetcher = Fetcher(self._cluster, self._fetch_options)
         self._deserialization = settings.handing_out.deserialization()
@@ -109,7 +112,9 @@ class Consumer(Positions, ConsumerQuestions):
             None if self._deserialization is None else self._deserialization.record,
         )
         audit = settings.audit.settings_of(group_id)
-        self._auditor = None if audit is None else auditor_of_reading(self._inbox, audit, connection)
+        self._auditor = (
+            None if audit is None else auditor_of_reading(self._inbox, audit, connection, settings.security)
+        )
         self.reading = Reading(  # for facades, as those of client.sync
             self._fetcher,
             self._inbox,

@@ -4,7 +4,7 @@ all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..protocol.errors import ErrorCode, KafkaError
 
@@ -43,6 +43,33 @@ class NoBrokerReachable(ClientError):
     """None of the bootstrap servers and none of the known brokers answered."""
 
     error_code = ErrorCode.NETWORK_EXCEPTION
+
+
+class AuthenticationFailed(ClientError):
+    """A broker does not take what the client logs in with, or did not prove itself. As in Java, nothing is tried again
+    for it: what was asked for has failed.
+    """
+
+    error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class TlsFailed(AuthenticationFailed):
+    """Client and broker do not agree on TLS, or one does not believe the other's certificate."""
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class AuthorizationFailed(KafkaError):
+    """The cluster does not allow it to the user as whom the client is logged in.
+
+    `operation` is Kafka's name of what was to be done, as "WRITE", and empty where the client does not know it.
+    `resource` tells with what, as "topic 'orders'".
+    """
+
+    def __init__(self, code: ErrorCode, message: str, *, operation: str = "", resource: str = "") -> None:
+        super().__init__(code, message)
+        self.operation = operation
+        self.resource = resource
 
 
 class ClientClosed(ClientError):
@@ -162,3 +189,48 @@ class SpoolPositionLost(ClientError):
     """The cluster has forgotten how far a spool was delivered while some of it was under way; see docs/CLIENT.md."""
 
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+_DENIED: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "delegation token",
+}
+
+
+def cluster_error(
+    code: ErrorCode,
+    where: str,
+    told: str | None = None,
+    *,
+    operation: str = "",
+    name: str = "",
+    user: str | None = None,
+) -> KafkaError:
+    """What the cluster answered, as an exception that nobody has raised yet; AuthorizationFailed if it is a denial.
+
+    `where` begins the message, `told` is the broker's own text. `operation` and `name`: what was to be done with which
+    topic, group or transactional id; `user`: as whom.
+    """
+    kind = _DENIED.get(code)
+    if kind is None:
+        text = told or code.message
+        return KafkaError(code, f"{where}: {text}" if where else text)
+    resource = f"{kind} {name!r}" if name and kind != "cluster" else kind
+    whom = f" for User:{user}" if user is not None else ""
+    what = f"{operation} on {resource}" if operation else (told or f"no right on this {resource}")
+    denied = f"denied: {what}{whom}"
+    return AuthorizationFailed(
+        code, f"{where}: {denied}" if where else denied, operation=operation, resource=resource
+    )
+
+
+def restated(error: KafkaError, message: str) -> KafkaError:
+    """The same failure with another message, not raised yet, of the same class where programs look for it."""
+    if isinstance(error, AuthorizationFailed):
+        return AuthorizationFailed(error.code, message, operation=error.operation, resource=error.resource)
+    if isinstance(error, AuthenticationFailed):
+        return type(error)(message)
+    return KafkaError(error.code, message)

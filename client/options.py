@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..protocol.nearest import nearest
+from .foreign_names import JAVA, LIBRDKAFKA, NO_KERBEROS, is_kerberos, is_secret
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 GroupT = TypeVar("GroupT")
@@ -104,7 +105,8 @@ def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
                 if name not in known:
                     raise TypeError(_unknown(cls.__name__, name, known))
                 if kinds := _misfit(value, known[name]):
-                    raise TypeError(f"{name} is {kinds}, not {value!r}")
+                    shown = f"a {type(value).__name__}" if is_secret(name) else repr(value)
+                    raise TypeError(f"{name} is {kinds}, not {shown}")
                 if value is not None and _is_number(known[name]) and (bounds := _beyond(name, value)):
                     raise ValueError(f"{name} is {bounds}, not {value!r}")
             init(self, *arguments, **options)
@@ -116,7 +118,10 @@ def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
 
 
 def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
-    meant = nearest(name.replace(".", "_"), known)
+    if is_kerberos(name):
+        return f"{owner} has no option {name!r}: {NO_KERBEROS}"
+    elsewhere = LIBRDKAFKA.get(name) or JAVA.get(name)
+    meant = elsewhere if elsewhere in known else nearest(name.replace(".", "_"), known)
     return f"{owner} has no option {name!r}; " + (
         f"the nearest is {meant!r}" if meant else f"there are {', '.join(sorted(known))}"
     )

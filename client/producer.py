@@ -51,6 +51,9 @@ class Producer(RecordWriter):
     `large_message_segment_size`: values of more bytes are split into records of so many, which a Consumer puts
     together; up to `large_message_max_size`. None: they are not, and what does not fit into a request is refused.
 
+    `security_protocol` and the options that begin with `ssl_` and `sasl_` are those of all clients: docs/CLIENT.md has
+    a table of them.
+
     With an `audit_topic` the records that were acknowledged, and committed if they are part of a transaction, are
     counted by topic and time bucket, which is `audit_bucket_ms` long (a day divided by a whole number). The counts go
     to that topic every `audit_interval_ms` and at `stop`, under the name `audit_tier`; `ottla audit` compares them.

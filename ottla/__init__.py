@@ -30,6 +30,8 @@ __all__ = [
     "AclPermission",
     "AclResourceType",
     "Admin",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
     "BegunTransaction",
     "BrokerAddress",
     "ClientClosed",
@@ -81,6 +83,7 @@ __all__ = [
     "SpoolUnusable",
     "Spooled",
     "SpooledRecord",
+    "TlsFailed",
     "TopicInfo",
     "TopicPartition",
     "Transaction",
@@ -90,6 +93,8 @@ __all__ = [
     "TransactionListing",
     "TransactionWriter",
     "UnreadableRecords",
+    "UserLogin",
+    "UserPassword",
     "VersionUnsupported",
     "WriterReceipt",
     "read_rejected",
@@ -121,6 +126,8 @@ if TYPE_CHECKING:
         QuorumDescription,
         TransactionDescription,
         TransactionListing,
+        UserLogin,
+        UserPassword,
     )
     from ottla.client.admin.records import EARLIEST, LATEST, TO_THE_END
     from ottla.client.columns.sending import ColumnsDelivery, ColumnsSent
@@ -131,6 +138,8 @@ if TYPE_CHECKING:
     from ottla.client.exactly_once.batch import ConsumedBatch, NewRecord
     from ottla.client.exactly_once.processor import ExactlyOnce
     from ottla.client.failures import (
+        AuthenticationFailed,
+        AuthorizationFailed,
         ClientClosed,
         ClientError,
         ConnectionLost,
@@ -144,6 +153,7 @@ if TYPE_CHECKING:
         SpoolFull,
         SpoolPositionLost,
         SpoolUnusable,
+        TlsFailed,
         TransactionAborted,
         TransactionFailed,
         UnreadableRecords,
@@ -195,6 +205,8 @@ else:
             "QuorumDescription",
             "TransactionDescription",
             "TransactionListing",
+            "UserLogin",
+            "UserPassword",
         ],
         "client.admin.records": ["EARLIEST", "LATEST", "TO_THE_END"],
         "client.columns.sending": ["ColumnsDelivery", "ColumnsSent"],
@@ -206,6 +218,8 @@ else:
         "client.exactly_once.batch": ["ConsumedBatch", "NewRecord"],
         "client.exactly_once.processor": ["ExactlyOnce"],
         "client.failures": [
+            "AuthenticationFailed",
+            "AuthorizationFailed",
             "ClientClosed",
             "ClientError",
             "ConnectionLost",
@@ -219,6 +233,7 @@ else:
             "SpoolFull",
             "SpoolPositionLost",
             "SpoolUnusable",
+            "TlsFailed",
             "TransactionAborted",
             "TransactionFailed",
             "UnreadableRecords",

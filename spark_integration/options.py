@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import Any
 
+from ..client.foreign_names import Secret, is_secret
+from ..client.security.foreign_options import is_about_connections, of_java
+from ..client.security.options import SecurityOptions
 from ..protocol.nearest import nearest
 
 PREFIX = "kafka."
@@ -38,31 +42,62 @@ _CONNECTION: Mapping[str, type] = {
     "request_timeout_ms": int,
     "retry_backoff_max_ms": int,
 }
-_OF_ADMINS = ("bootstrap_servers", "client_id", "request_timeout_ms")
+_IN_PROGRAMS_ONLY = ("ssl_context", "sasl_oauth_token_provider", "sasl_oauthbearer_extensions")
+"""What no text can say."""
+_SECURITY: Mapping[str, type] = {
+    one.name: bool if isinstance(one.default, bool) else str
+    for one in fields(SecurityOptions)
+    if one.name not in _IN_PROGRAMS_ONLY
+}
+_OF_SECURITY = (*_SECURITY, "sasl_oauthbearer_extensions")
+_OF_ADMINS = ("bootstrap_servers", "client_id", "request_timeout_ms", *_OF_SECURITY)
 ELSEWHERE = frozenset({"checkpointlocation", "path"})
 """Options that Spark takes for itself and hands on."""
 
 
 def client_options(options: Mapping[str, str], also: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """`kafka.*` as options of our clients: `kafka.request.timeout.ms` is `request_timeout_ms`.
+    """`kafka.*` as options of our clients: `kafka.request.timeout.ms` is `request_timeout_ms`. Those of Java's clients
+    for TLS and logins are understood too, as `kafka.sasl.jaas.config`.
 
     `also`: options that the client in question has beyond those of connections, with their types. Raises WrongOption.
     """
-    known: dict[str, Any] = {**_CONNECTION, **(also or {})}
+    known: dict[str, Any] = {**_CONNECTION, **_SECURITY, **(also or {})}
     found: dict[str, Any] = {}
+    of_java_clients: dict[str, str] = {}
     for given, value in options.items():
         if not given.lower().startswith(PREFIX):
             continue
-        name = given.lower().removeprefix(PREFIX).replace(".", "_")
+        dotted_name = given.lower().removeprefix(PREFIX)
+        name = dotted_name.replace(".", "_")
+        if name not in known and is_about_connections(dotted_name):
+            of_java_clients[dotted_name] = value
+            continue
         if name not in known:
             meant = nearest(name, known)
             dotted = (meant or "").replace("_", ".")
             hint = f"did you mean 'kafka.{dotted}'?" if meant else "the client has no such setting"
             raise WrongOption(f"format('ottla') has no option {given!r}; {hint}")
-        found[name] = _converted(given, value, known[name])
+        converted = _converted(given, value, known[name])
+        found[name] = Secret(converted) if is_secret(name) else converted
+    found |= _secured(of_java_clients, found)
     if not found.get("bootstrap_servers"):
         raise WrongOption(f"option {BOOTSTRAP!r} is missing: the brokers' addresses, HOST:PORT,HOST:PORT")
     return found
+
+
+def security_options(client: Mapping[str, Any]) -> SecurityOptions:
+    """The security of a client with these options. Raises ValueError."""
+    return SecurityOptions(**{name: client[name] for name in _OF_SECURITY if name in client})
+
+
+def _secured(of_java_clients: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of Java's clients as ours. Raises WrongOption, also for what does not go together."""
+    try:
+        given, _ = of_java(of_java_clients)
+        security_options({**found, **given})
+    except ValueError as error:
+        raise WrongOption(f"format('ottla'), options 'kafka.*': {error}") from None
+    return given
 
 
 def admin_options(client: Mapping[str, Any]) -> dict[str, Any]:

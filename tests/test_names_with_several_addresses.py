@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.client.connections.connection import connect
 from ottla.client.connections.metadata import BrokerAddress
+from ottla.client.connections.opening import connect
 from ottla.client.failures import ConnectionLost, RequestTimedOut
 from ottla.network.dialing import connected_socket
 from tests.client.fake_cluster import fake_cluster

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from ...protocol.nearest import nearest
@@ -111,8 +111,35 @@ def add_bootstrap(options: argparse.ArgumentParser, *, repeats: bool = False) ->
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT,...",
-        default=argparse.SUPPRESS if repeats else os.environ.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
+        default=argparse.SUPPRESS if repeats else None,
         help=f"brokers to begin with (OTTLA_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
+    )
+
+
+def add_connection(options: argparse.ArgumentParser, *, repeats: bool = False) -> None:
+    """How the cluster is reached: -b, -X, --command-config and --profile; `connection.connection_of` reads them."""
+    default = argparse.SUPPRESS if repeats else None
+    add_bootstrap(options, repeats=repeats)
+    options.add_argument(
+        "-X",
+        dest="x",
+        action="append",
+        metavar="KEY=VALUE",
+        default=default,
+        help="an option of the connection, by librdkafka's name, as security.protocol=SSL",
+    )
+    options.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        default=default,
+        help="properties of a Java client (OTTLA_COMMAND_CONFIG)",
+    )
+    options.add_argument(
+        "--profile",
+        metavar="NAME",
+        default=default,
+        help="one of 'ottla profile list' (OTTLA_PROFILE, or that of 'ottla profile use')",
     )
 
 
@@ -128,8 +155,8 @@ def add_output(options: argparse.ArgumentParser, *flags: str) -> None:
 
 
 def add_common(options: argparse.ArgumentParser) -> None:
-    """What every action that asks a cluster takes: -b and -o."""
-    add_bootstrap(options, repeats=True)
+    """What every action that asks a cluster takes: how to reach it, and -o."""
+    add_connection(options, repeats=True)
     add_output(options, "-o")
 
 

@@ -19,12 +19,13 @@ from ...protocol.acls import (
 from ..arguments.options import (
     Actions,
     CommandParser,
-    add_bootstrap,
     add_common,
+    add_connection,
     add_yes,
     carry_out,
     command_parser,
 )
+from ..connection.precedence import connection_of
 from ..failures import UsageError
 from ..terminal.confirmation import confirm
 from ..terminal.output import print_json, print_table
@@ -53,7 +54,7 @@ def parser(name: str) -> CommandParser:
         "  ottla acl list --topic orders\n"
         "  ottla acl check --principal User:ann --host 10.0.0.7 --operation WRITE --topic orders",
     )
-    add_bootstrap(options)
+    add_connection(options)
     actions = Actions(options, __package__ or "")
     create = actions.add(
         "create",
@@ -261,7 +262,7 @@ async def _decide(
 def _admin(arguments: argparse.Namespace) -> Admin:
     from ...client.admin import Admin
 
-    return Admin(bootstrap_servers=arguments.bootstrap)
+    return Admin(**connection_of(arguments))
 
 
 def _code(kind: type[_CodeT], name: str) -> _CodeT:

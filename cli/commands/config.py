@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ..arguments.options import (
     Actions,
     CommandParser,
-    add_bootstrap,
     add_common,
+    add_connection,
     carry_out,
     command_parser,
     key_values,
 )
 from ..arguments.selection import missing
+from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.output import print_json, print_table
 from ..terminal.text import say
@@ -38,7 +39,7 @@ def parser(name: str) -> CommandParser:
         "  ottla config set group billing consumer.session.timeout.ms=30000\n"
         "  ottla config unset topic orders retention.ms",
     )
-    add_bootstrap(options)
+    add_connection(options)
     actions = Actions(options, __package__ or "")
     listing = actions.add(
         "list",
@@ -203,7 +204,7 @@ def _without_effect(kind: int, key: str) -> str:
 async def _with_admin(arguments: argparse.Namespace, ask: Any) -> Any:
     from ...client.admin import Admin
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         return await ask(admin)
 
 

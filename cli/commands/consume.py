@@ -11,9 +11,10 @@ from ...client.admin import Admin
 from ...client.consumer import Consumer
 from ...client.failures import UnreadableRecords
 from ...client.records import TopicPartition
-from ..arguments.options import CommandParser, add_bootstrap, add_output, add_regex, command_parser
+from ..arguments.options import CommandParser, add_connection, add_output, add_regex, command_parser
 from ..arguments.selection import numbers_in, select, timestamp_ms
 from ..asking import run_client
+from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
 from ..terminal.text import visible_bytes
@@ -76,7 +77,7 @@ def parser(name: str) -> CommandParser:
         help="only records of committed transactions, as --isolation-level read_committed",
     )
     add_output(options)
-    add_bootstrap(options)
+    add_connection(options)
     return options
 
 
@@ -131,13 +132,13 @@ def parse_offset(text: str, now_ms: int) -> tuple[str, int]:
 async def _consume(
     arguments: argparse.Namespace, where: tuple[str, int], indexes: list[int], show: Printer
 ) -> None:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         # Asked for first, because a consumer's question would create them.
         existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
     topics = select(existing, arguments.topics, "topic", regex=arguments.regex)
     async with Consumer(
         *(topics if arguments.group else ()),
-        bootstrap_servers=arguments.bootstrap,
+        **connection_of(arguments),
         group_id=arguments.group,
         auto_offset_reset="latest" if where[0] == "end" else "earliest",
         isolation_level=arguments.isolation_level,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.output import print_json, print_table
 from ..terminal.text import say, show_progress
@@ -101,7 +102,7 @@ async def _open_there(arguments: argparse.Namespace, partition: TopicPartition) 
     from ...client.admin import Admin, HangingTransaction
     from ...protocol.errors import KafkaError
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         found = (await admin.describe_producers([partition]))[partition]
     if isinstance(found, KafkaError):
         raise found
@@ -118,14 +119,14 @@ async def _abort_there(
 ) -> None:
     from ...client.admin import Admin
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         await admin.abort_hanging(hanging, cluster_secret=cluster_secret)
 
 
 async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[HangingTransaction]:
     from ...client.admin import Admin
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         partitions = await _searched(admin, arguments)
         return await admin.find_hanging(
             partitions, max_transaction_timeout_ms=longest_ms, progress=_show_progress

@@ -13,8 +13,9 @@ from typing import BinaryIO
 from ...client.producer import Producer
 from ...client.producing.deliveries import RecordDelivery
 from ...client.writing.options import Acks
-from ..arguments.options import CommandParser, add_bootstrap, command_parser, key_values
+from ..arguments.options import CommandParser, add_connection, command_parser, key_values
 from ..asking import run_client
+from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.record_format import LineRecord, line_reader, unescape
 from ..terminal.text import show_progress
@@ -66,7 +67,7 @@ def parser(name: str) -> CommandParser:
         "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more (5)"
     )
     options.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
-    add_bootstrap(options)
+    add_connection(options)
     return options
 
 
@@ -161,7 +162,7 @@ async def _produce(arguments: argparse.Namespace, read: Callable[[bytes], LineRe
     began = shown = time.monotonic()
     loud = not arguments.quiet and sys.stderr.isatty()
     async with Producer(
-        bootstrap_servers=arguments.bootstrap,
+        **connection_of(arguments),
         acks=ACKS[arguments.acks],
         compression_type=None if arguments.compression == "none" else arguments.compression,
         linger_ms=arguments.linger_ms,

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from ..arguments.options import (
     Actions,
     CommandParser,
-    add_bootstrap,
     add_common,
+    add_connection,
     carry_out,
     command_parser,
     key_values,
 )
+from ..connection.precedence import connection_of
 from ..failures import UsageError
 from ..terminal.output import print_json, print_table
 
@@ -33,7 +34,7 @@ def parser(name: str) -> CommandParser:
         "  ottla quota set --default-client-id consumer_byte_rate=52428800\n"
         "  ottla quota unset --client-id import producer_byte_rate",
     )
-    add_bootstrap(options)
+    add_connection(options)
     actions = Actions(options, __package__ or "")
     listing = actions.add(
         "list",
@@ -141,14 +142,14 @@ def _change(arguments: argparse.Namespace, changes: dict[str, float | None]) -> 
 async def _describe(arguments: argparse.Namespace) -> list[tuple[Entity, dict[str, float]]]:
     from ...client.admin import Admin
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         return await admin.describe_quotas(entity_of(arguments))
 
 
 async def _alter(arguments: argparse.Namespace, changes: dict[str, float | None]) -> None:
     from ...client.admin import Admin
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         await admin.alter_quotas(entity_of(arguments), changes, validate_only=arguments.dry_run)
 
 

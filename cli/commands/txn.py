@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ..arguments.options import (
     Actions,
     CommandParser,
-    add_bootstrap,
     add_common,
+    add_connection,
     add_regex,
     add_yes,
     carry_out,
     command_parser,
 )
+from ..connection.precedence import connection_of
 from ..failures import CommandFailed
 from ..terminal.output import print_json, print_table
 from ..terminal.text import say
@@ -41,7 +42,7 @@ def parser(name: str) -> CommandParser:
         "  ottla txn find-hanging\n"
         "  ottla txn abort-hanging orders:0 --producer-id 4711 --secret-file /etc/ottla/cluster.secret",
     )
-    add_bootstrap(options)
+    add_connection(options)
     actions = Actions(options, __package__ or "")
     _show(actions)
     _abort(actions)
@@ -329,7 +330,7 @@ async def _list(arguments: argparse.Namespace) -> list[TransactionListing]:
     longer = arguments.open_longer_than
     longer_ms = None if longer is None else milliseconds_of(longer, "--open-longer-than")
     pattern = _pattern(arguments)
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         found = await admin.list_transactions(
             states=arguments.state,
             producer_ids=arguments.producer_id,
@@ -353,7 +354,7 @@ async def _describe(arguments: argparse.Namespace) -> Described:
     from ...client.admin import Admin
 
     names = await _named(arguments)
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         return await admin.describe_transactions(names)
 
 
@@ -364,7 +365,7 @@ async def _named(arguments: argparse.Namespace) -> list[str]:
     pattern = _pattern(arguments)
     if arguments.names and not pattern:
         return list(dict.fromkeys(arguments.names))
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         names = [one.transactional_id for one in await admin.list_transactions(pattern=pattern)]
     if pattern and not names:
         raise CommandFailed(f"no transactional id matches {' or '.join(arguments.names)}")
@@ -385,7 +386,7 @@ async def _abort_all(
     """What was refused."""
     from ...client.admin import Admin
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         return await _refused(admin.abort_transaction, [one.transactional_id for one in opened])
 
 
@@ -393,7 +394,7 @@ async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[s
     """What was refused."""
     from ...client.admin import Admin
 
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         return await _refused(admin.delete_transactional_id, names)
 
 

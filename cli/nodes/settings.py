@@ -56,13 +56,18 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 def read_settings(path: Path) -> dict[str, str]:
     """The settings of one file: flat `key=value` when it ends in .properties, YAML otherwise."""
+    text = read_text(path)
+    return parse_properties(text, path) if path.suffix == ".properties" else parse_yaml(text, path)
+
+
+def read_text(path: Path) -> str:
+    """What a file holds. Raises CommandFailed."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise CommandFailed(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise CommandFailed(f"{path} is not a text file") from None
-    return parse_properties(text, path) if path.suffix == ".properties" else parse_yaml(text, path)
 
 
 def parse_properties(text: str, path: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..options import checks_options
+from ..security.options import SecurityOptions
 from .acls import AclAdmin
 from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
@@ -17,6 +18,7 @@ from .quotas import QuotaAdmin
 from .records import RecordAdmin
 from .throttles import ThrottleAdmin
 from .topics import TopicAdmin
+from .users import UserAdmin, UserLogin, UserPassword
 from .values import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -64,10 +66,12 @@ __all__ = [
     "QuorumDescription",
     "TransactionDescription",
     "TransactionListing",
+    "UserLogin",
+    "UserPassword",
 ]
 
 
-@checks_options()
+@checks_options(SecurityOptions)
 class Admin(
     TopicAdmin,
     ThrottleAdmin,
@@ -78,6 +82,7 @@ class Admin(
     LogDirAdmin,
     QuotaAdmin,
     AclAdmin,
+    UserAdmin,
     BegunTransactionAdmin,
     CutAdmin,
 ):

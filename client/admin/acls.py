@@ -37,7 +37,7 @@ class AclAdmin(AdminTheme):
             connection = await self.session.cluster.any_connection()
             response = await connection.request(request)
             for acl, result in zip(some, response.results, strict=True):
-                check(result.error_code, f"ACL {acl}", result.error_message)
+                check(result.error_code, f"ACL {acl}", result.error_message, operation="ALTER")
 
     async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
         """The ACLs that a filter finds, or all, in order."""
@@ -52,7 +52,7 @@ class AclAdmin(AdminTheme):
             permission_type=wanted.permission,
         )
         response = await self.session.cluster.ask_any(request)
-        check(response.error_code, "ACLs", response.error_message)
+        check(response.error_code, "ACLs", response.error_message, operation="DESCRIBE")
         return [
             Acl(
                 resource.resource_type,
@@ -73,7 +73,7 @@ class AclAdmin(AdminTheme):
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         for result in response.filter_results:
-            check(result.error_code, "ACLs", result.error_message)
+            check(result.error_code, "ACLs", result.error_message, operation="ALTER")
         return sorted(
             {
                 Acl(

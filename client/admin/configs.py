@@ -38,7 +38,7 @@ class ConfigAdmin(AdminTheme):
         response = await self._ask_owner(resource_type, name, request)
         entries: list[ConfigEntry] = []
         for result in response.results:
-            check(result.error_code, name, result.error_message)
+            check(result.error_code, name, result.error_message, operation="DESCRIBE_CONFIGS", name=name)
             entries += [_entry(config) for config in result.configs]
         return entries
 
@@ -71,7 +71,7 @@ class ConfigAdmin(AdminTheme):
             # Apache Kafka refuse that. Setting them twice does no harm.
             response = await self.session.cluster.ask_any(request)
         for result in response.responses:
-            check(result.error_code, name, result.error_message)
+            check(result.error_code, name, result.error_message, operation="ALTER_CONFIGS", name=name)
 
     async def list_config_resources(self, types: Iterable[int] = ()) -> list[tuple[int, str]]:
         """(type, name) of what has a configuration, of these types or of all."""

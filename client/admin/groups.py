@@ -26,7 +26,7 @@ from ...protocol.messages.offsets import (
 from ..connections.coordinator import OF_GROUP, Coordinator
 from ..connections.metadata import BrokerAddress
 from ..consuming.membership.subscription import decode_assignment
-from ..failures import VersionUnsupported
+from ..failures import VersionUnsupported, cluster_error
 from ..records import TopicPartition
 from .session import check, error_of
 from .theme import AdminTheme
@@ -63,7 +63,8 @@ class GroupAdmin(AdminTheme):
 
         async def once() -> dict[TopicPartition, int]:
             response = await self._coordinator(group_id).ask(request, at_most=_ONE_GROUP_FETCH)
-            check(response.error_code, f"offsets of group {group_id!r}", None)
+            what = f"offsets of group {group_id!r}"
+            check(response.error_code, what, None, operation="DESCRIBE", name=group_id)
             found: dict[TopicPartition, int] = {}
             for topic in response.topics:
                 for one in topic.partitions:
@@ -119,7 +120,7 @@ class GroupAdmin(AdminTheme):
 
         async def once() -> dict[TopicPartition, KafkaError | None]:
             response = await self._coordinator(group_id).ask(request)
-            check(response.error_code, f"group {group_id!r}", None)
+            check(response.error_code, f"group {group_id!r}", None, operation="DELETE", name=group_id)
             return {
                 TopicPartition(topic.name, one.partition_index): _settled(one.error_code)
                 for topic in response.topics
@@ -132,7 +133,7 @@ class GroupAdmin(AdminTheme):
         async def once() -> None:
             response = await self._coordinator(name).ask(DeleteGroupsRequest(groups_names=[name]))
             for result in response.results:
-                check(result.error_code, f"group {name!r}", None)
+                check(result.error_code, f"group {name!r}", None, operation="DELETE", name=name)
 
         try:
             await self.session.with_retries(once)
@@ -151,7 +152,8 @@ class GroupAdmin(AdminTheme):
         for found in newer.groups if newer is not None else ():
             if ErrorCode.of(found.error_code) in _NO_GROUP:
                 continue
-            check(found.error_code, f"group {name!r}", found.error_message)
+            what = f"group {name!r}"
+            check(found.error_code, what, found.error_message, operation="DESCRIBE", name=name)
             members = tuple(
                 GroupMember(
                     one.member_id,
@@ -170,7 +172,9 @@ class GroupAdmin(AdminTheme):
         (group,) = response.groups
         if group.error_code:
             error = ErrorCode.of(group.error_code)
-            raise KafkaError(error, f"group {name!r}: {group.error_message or error.message}")
+            raise cluster_error(
+                error, f"group {name!r}", group.error_message, operation="DESCRIBE", name=name
+            )
         if group.group_state == "Dead":
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
         return _classic(group, where)

@@ -11,8 +11,9 @@ from ...protocol.messages.cluster import DescribeClusterRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ..connections.cluster import Backoff, Cluster
 from ..connections.metadata import ClusterMetadata
-from ..failures import VersionUnsupported
+from ..failures import VersionUnsupported, cluster_error
 from ..lifecycle import Lifecycle
+from ..security.security import Security
 
 TELLS_FENCED = 2
 """The version of DescribeCluster from which brokers say who is fenced."""
@@ -23,10 +24,20 @@ class AdminSession:
     """The connections of one admin client. Each theme asks its questions through it."""
 
     def __init__(
-        self, *, bootstrap_servers: str | Sequence[str], client_id: str, request_timeout_ms: int
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str],
+        client_id: str,
+        request_timeout_ms: int,
+        security: Security | None,
     ) -> None:
         self._life = Lifecycle("admin client")
-        self._reached = Cluster(bootstrap_servers, client_id=client_id, request_timeout_ms=request_timeout_ms)
+        self._reached = Cluster(
+            bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security,
+        )
         self.timeout_ms = request_timeout_ms
         """How long the cluster may take to answer a request, and how long `with_retries` tries again."""
 
@@ -92,16 +103,13 @@ class AdminSession:
                 await asyncio.sleep(backoff.next_s())
 
 
-def check(code: int, what: str, message: str | None) -> None:
-    """Raises KafkaError about `what` unless the code is 0."""
+def check(code: int, what: str, message: str | None, *, operation: str = "", name: str = "") -> None:
+    """Raises KafkaError about `what` unless the code is 0. `operation`: what was to be done with the topic, group or
+    other resource of this `name`."""
     if code:
-        error = ErrorCode.of(code)
-        raise KafkaError(error, f"{what}: {message or error.message}")
+        raise cluster_error(ErrorCode.of(code), what, message, operation=operation, name=name)
 
 
-def error_of(code: int, message: str | None) -> KafkaError | None:
+def error_of(code: int, message: str | None, *, operation: str = "", name: str = "") -> KafkaError | None:
     """A code as an exception that nobody has raised yet; None for 0."""
-    if not code:
-        return None
-    error = ErrorCode.of(code)
-    return KafkaError(error, message or error.message)
+    return cluster_error(ErrorCode.of(code), "", message, operation=operation, name=name) if code else None

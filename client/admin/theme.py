@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, Unpack
 
+from ..security.options import SecurityKeywords, SecurityOptions
+from ..security.security import security_of
 from .session import AdminSession
 
 
@@ -17,9 +19,13 @@ class AdminTheme:
         bootstrap_servers: str | Sequence[str] = "localhost:9092",
         client_id: str = "ottla-admin",
         request_timeout_ms: int = 30_000,
+        **security: Unpack[SecurityKeywords],
     ) -> None:
         self.session = AdminSession(
-            bootstrap_servers=bootstrap_servers, client_id=client_id, request_timeout_ms=request_timeout_ms
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security_of(SecurityOptions(**security)),
         )
         """The connections that all themes share. Programs use the methods of `Admin` instead."""
 

@@ -38,7 +38,8 @@ class TopicAdmin(AdminTheme):
             connection = await self.session.cluster.any_connection()
             response = await connection.request(request)
             for topic in response.topics:
-                check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+                what = f"topic {topic.name!r}"
+                check(topic.error_code, what, topic.error_message, operation="CREATE", name=topic.name)
 
         await self.session.with_retries(once)
         if not validate_only:
@@ -51,7 +52,8 @@ class TopicAdmin(AdminTheme):
         version = connection.version_for(DeleteTopicsRequest, at_most=5)  # version 6 may go by topic id
         response = await connection.request(request, version=version)
         for topic in response.responses:
-            check(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+            what = f"topic {topic.name!r}"
+            check(topic.error_code, what, topic.error_message, operation="DELETE", name=topic.name or "")
 
     async def create_partitions(self, topic: str, total: int, *, validate_only: bool = False) -> None:
         """Raise the number of partitions of `topic` to `total`; with `validate_only` only check."""
@@ -62,7 +64,8 @@ class TopicAdmin(AdminTheme):
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         for result in response.results:
-            check(result.error_code, f"topic {result.name!r}", result.error_message)
+            what = f"topic {result.name!r}"
+            check(result.error_code, what, result.error_message, operation="ALTER", name=topic)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, in order."""
@@ -79,7 +82,7 @@ class TopicAdmin(AdminTheme):
             info = metadata.topics.get(name)
             if info is None or info.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            check(info.error, f"topic {name!r}", None)
+            check(info.error, f"topic {name!r}", None, operation="DESCRIBE", name=name)
             described.append(info)
         return described
 

@@ -13,9 +13,18 @@ from typing import TypeVar
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.schema import Message, Request
-from ..failures import ClientClosed, ConnectionLost, NoBrokerReachable, RequestTimedOut
-from .connection import Connection, connect
+from ..failures import (
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectionLost,
+    NoBrokerReachable,
+    RequestTimedOut,
+    cluster_error,
+)
+from ..security.security import Security
+from .connection import Connection
 from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
+from .opening import connect
 
 FIRST_BACKOFF_MS = 1.0
 """Waits after a failure begin here and grow: a leader that died is often replaced within milliseconds."""
@@ -46,6 +55,7 @@ class Cluster:
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int | None = None,
         retry_backoff_max_ms: int = 1_000,
+        security: Security | None = None,
     ) -> None:
         """`connect_timeout_ms`: unless given, CONNECT_TIMEOUT_MS or, if that is shorter, `request_timeout_ms`: a host
         that dies while a connection is being made is waited for no longer than one that dies later."""
@@ -56,11 +66,15 @@ class Cluster:
         self.retry_backoff_max_ms = retry_backoff_max_ms
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._client_id = client_id
+        self._security = security
         self._connect_timeout_ms = (
             min(CONNECT_TIMEOUT_MS, request_timeout_ms) if connect_timeout_ms is None else connect_timeout_ms
         )
         self._connections: dict[_Line, Connection] = {}
         self._opening: dict[_Line, asyncio.Task[Connection]] = {}
+        self._refused_s: dict[
+            BrokerAddress, float
+        ] = {}  # loop time at which a broker last refused the client
         self._topics: set[str] = set()
         self._asked: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -76,7 +90,7 @@ class Cluster:
         await self.close()
 
     async def start(self) -> None:
-        """Reach the cluster once. Raises NoBrokerReachable."""
+        """Reach the cluster once. Raises NoBrokerReachable, TlsFailed and AuthenticationFailed."""
         await self.refresh()
 
     async def close(self) -> None:
@@ -89,6 +103,17 @@ class Cluster:
         await asyncio.gather(*tasks, return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
+
+    @property
+    def user(self) -> str | None:
+        """As whom the client logs in, where it knows that itself."""
+        return None if self._security is None else self._security.user
+
+    def failure(
+        self, code: ErrorCode, where: str, told: str | None = None, *, operation: str = "", name: str = ""
+    ) -> KafkaError:
+        """`cluster_error`, for the user of this client."""
+        return cluster_error(code, where, told, operation=operation, name=name, user=self.user)
 
     # connections
 
@@ -188,7 +213,8 @@ class Cluster:
                 return list(info.partitions)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
             if info is not None and not error.retriable and error != ErrorCode.NONE:
-                raise KafkaError(error, f"topic {topic!r}: {error.message}")
+                where = f"topic {topic!r}"
+                raise self.failure(error, where, operation="DESCRIBE", name=topic)
             if loop.time() > deadline and info is not None and info.partitions:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -293,20 +319,33 @@ class Cluster:
         return task
 
     async def _open(self, line: _Line) -> Connection:
+        address = line[0]
         try:
+            await self._pause_after_refusal(address)
             connection = await connect(
-                line[0],
+                address,
                 client_id=self._client_id,
                 timeout_ms=self._connect_timeout_ms,
                 request_timeout_ms=self.request_timeout_ms,
+                security=self._security,
             )
+        except AuthenticationFailed:
+            self._refused_s[address] = asyncio.get_running_loop().time()
+            raise
         finally:
             del self._opening[line]
+        self._refused_s.pop(address, None)
         if connection.lost is not None:
             raise connection.lost
         self._connections[line] = connection
         connection.on_lost = self._forget
         return connection
+
+    async def _pause_after_refusal(self, address: BrokerAddress) -> None:
+        """Whoever goes on asking all the same does not do so all the time: a login costs both ends something."""
+        if (refused_s := self._refused_s.get(address)) is not None:
+            again_s = refused_s + self.retry_backoff_max_ms / 1000
+            await asyncio.sleep(max(0.0, again_s - asyncio.get_running_loop().time()))
 
     def _forget(self, connection: Connection) -> None:
         for line, known in list(self._connections.items()):

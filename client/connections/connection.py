@@ -8,29 +8,31 @@ follows it on this connection would wait for the same stalled broker.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import unpack_from
 from typing import Protocol, TypeVar, cast
 
-from ...network.dialing import connected_socket
 from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.headers import decode_response, request_pieces
 from ...protocol.schema import Message, Request
-from ...version import __version__
-from ..failures import ClientError, ConnectionLost, RequestTimedOut, VersionUnsupported
+from ..failures import ClientError, ConnectionLost, RequestTimedOut, TlsFailed, VersionUnsupported
+from ..security.tls_failure import broken_handshake
 from .frame_reader import FrameReader, ImpossibleSize
 from .metadata import BrokerAddress
 
 _RESPONSE_BYTES_LEAST = 4
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """A broker that announces a larger response is taken for something that is no broker."""
-DEFAULT_TIMEOUT_MS = 30_000
+_TLS_ALERT = 0x1503
+"""The first bytes of what a TLS server says to one who does not speak TLS."""
+_FIRST_REQUESTS = 3
+"""About the versions, which may be asked for twice, and the first question after that."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -62,7 +64,7 @@ class _UnderWay:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An open connection whose versions are negotiated. Made by `connect`; broken once, never repaired."""
+    """An open connection. `opening.connect` makes it, and negotiates its versions; broken once, never repaired."""
 
     def __init__(self, address: BrokerAddress, client_id: str, request_timeout_ms: float) -> None:
         self.address = address
@@ -72,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         """Per API key the lowest and highest version the broker speaks."""
         self.features: dict[str, int] = {}
         """The level of each feature that is in force in the cluster (KIP-584)."""
-        self.lost: ConnectionLost | RequestTimedOut | None = None
+        self.lost: ClientError | None = None
         """Why the connection is no more; None while it stands."""
         self.on_lost: Callable[[Connection], None] | None = None
         """Called once when the connection breaks or is closed."""
@@ -170,7 +172,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
+        if isinstance(exc, ssl.SSLError):
+            self._break(TlsFailed(f"{self.address}: {broken_handshake(exc)}"))
+            return
         reason = f": {exc}" if exc is not None else " by the other side"
+        if self._under_way and self._under_way[0].correlation_id < _FIRST_REQUESTS:
+            reason += " before it answered a question; security_protocol may not be that of the listener"
         self._break(ConnectionLost(f"the connection to {self.address} was closed{reason}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -185,6 +192,11 @@ class Connection(asyncio.BufferedProtocol):
                 if self.lost is not None:
                     return
         except ImpossibleSize as error:
+            if error.size >> 16 == _TLS_ALERT:
+                self._break(
+                    TlsFailed(f"{self.address}: the broker expects TLS: security_protocol is SSL or SASL_SSL")
+                )
+                return
             told = f"{self.address} sent a frame of {error.size} bytes: it is no Kafka broker"
             self._break(ConnectionLost(told))
 
@@ -232,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         name = late.request_class.__name__.removesuffix("Request")
         self._break(RequestTimedOut(f"{self.address} did not answer {name} in time"))
 
-    def _break(self, reason: ConnectionLost | RequestTimedOut) -> None:
+    def _break(self, reason: ClientError) -> None:
         if self.lost is not None:
             return
         self.lost = reason
@@ -247,50 +259,6 @@ class Connection(asyncio.BufferedProtocol):
         self._under_way.clear()
         if self.on_lost is not None:
             self.on_lost(self)
-
-
-async def connect(
-    address: BrokerAddress,
-    *,
-    client_id: str = "ottla",
-    timeout_ms: float = DEFAULT_TIMEOUT_MS,
-    request_timeout_ms: float = DEFAULT_TIMEOUT_MS,
-) -> Connection:
-    """Open a connection and learn the broker's versions, in `timeout_ms`. Raises ConnectionLost or RequestTimedOut."""
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            sock = await connected_socket(address.host, address.port)
-            _, connection = await loop.create_connection(
-                lambda: Connection(address, client_id, request_timeout_ms), sock=sock
-            )
-    except TimeoutError:
-        raise RequestTimedOut(f"{address} did not accept a connection in time") from None
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise ConnectionLost(f"cannot connect to {address}: {reason}") from None
-    try:
-        await _negotiate(connection, timeout_ms)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-async def _negotiate(connection: Connection, timeout_ms: float) -> None:
-    """Ask for the broker's versions, first in ours, then in version 0, which every broker reads (KIP-511)."""
-    request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-    version = ApiVersionsRequest.max_version
-    response = await connection.request(request, version=version, timeout_ms=timeout_ms)
-    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        offered = [key.max_version for key in response.api_keys if key.api_key == ApiVersionsRequest.api_key]
-        version = min([version - 1, *offered])
-        response = await connection.request(request, version=max(version, 0), timeout_ms=timeout_ms)
-    if response.error_code != ErrorCode.NONE:
-        raise ClientError(f"{connection.address} refused to tell its versions (error {response.error_code})")
-    connection.versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
-    if response.finalized_features_epoch >= 0:
-        connection.features = {one.name: one.max_version_level for one in response.finalized_features}
 
 
 def _decode(request_class: type, frame: memoryview, version: int) -> object:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.schema import Message, Request
-from ..failures import ConnectionLost, RequestTimedOut
+from ..failures import ConnectionLost, RequestTimedOut, cluster_error
 from .cluster import Cluster
 from .connection import Connection
 from .metadata import BrokerAddress
@@ -42,6 +42,11 @@ class Coordinator:
         self._cluster = cluster
         self._key_type = key_type
         self._lane = lane
+
+    @property
+    def user(self) -> str | None:
+        """As whom the client logs in, where it knows that itself."""
+        return self._cluster.user
 
     def forget(self) -> None:
         """It has moved: look it up before the next question."""
@@ -94,7 +99,13 @@ class Coordinator:
         if response.error_code:
             error = ErrorCode.of(response.error_code)
             whose = "group" if self._key_type == OF_GROUP else "transactional id"
-            why = response.error_message or error.message
-            raise KafkaError(error, f"{whose} {self.key!r}, coordinator lookup: {why}")
+            raise cluster_error(
+                error,
+                f"{whose} {self.key!r}, coordinator lookup",
+                response.error_message,
+                operation="DESCRIBE",
+                name=self.key,
+                user=self.user,
+            )
         self._cluster.metadata.learn_broker(BrokerAddress(response.node_id, response.host, response.port))
         return response.node_id

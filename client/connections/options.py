@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..security.options import SecurityOptions
+from ..security.security import security_of
 from .cluster import Cluster
 
 
@@ -18,11 +20,12 @@ class ConnectionOptions:
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
 
-    def cluster(self) -> Cluster:
+    def cluster(self, security: SecurityOptions) -> Cluster:
         """New connections to the cluster. Raises TypeError and ValueError for what are no addresses."""
         return Cluster(
             self.bootstrap_servers,
             client_id=self.client_id,
             request_timeout_ms=self.request_timeout_ms,
             retry_backoff_max_ms=self.retry_backoff_max_ms,
+            security=security_of(security),
         )

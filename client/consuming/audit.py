@@ -8,6 +8,7 @@ from ..auditing.auditor import Auditor
 from ..auditing.handed_out import HandedOut
 from ..auditing.settings import AuditSettings
 from ..connections.options import ConnectionOptions
+from ..security.options import SecurityOptions
 from .inbox import Inbox
 
 
@@ -20,8 +21,11 @@ class ReadingAuditor(Auditor):
         await self.cluster.close()
 
 
-def auditor_of_reading(inbox: Inbox, settings: AuditSettings, connection: ConnectionOptions) -> Auditor:
+def auditor_of_reading(
+    inbox: Inbox, settings: AuditSettings, connection: ConnectionOptions, security: SecurityOptions
+) -> Auditor:
     """Counts what `inbox` hands out. It reaches the cluster when there is something to report."""
-    auditor = ReadingAuditor(connection.cluster(), settings, connection.client_id, collect=inbox.settle)
+    cluster = connection.cluster(security)
+    auditor = ReadingAuditor(cluster, settings, connection.client_id, collect=inbox.settle)
     inbox.handed_out = HandedOut(auditor.count)
     return auditor

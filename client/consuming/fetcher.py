@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
-from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .fetched import FetchedRecords
 
@@ -192,6 +192,9 @@ class Fetcher:
                 wait_s = await self._step()
             except NoBrokerReachable as error:
                 wait_s = self._wait_for_brokers(error)
+            except AuthenticationFailed as error:
+                self.fail(error)
+                wait_s = self._backoff.next_s()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._news.wait()
@@ -297,7 +300,7 @@ class Fetcher:
                     if code == ErrorCode.NONE:
                         found[one] = (answer.offset, answer.timestamp)
                     else:
-                        failure = KafkaError(code, f"{one.topic}-{one.partition}: {code.message}")
+                        failure = self._refused(code, one, "DESCRIBE")
         return failure
 
     def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
@@ -306,7 +309,11 @@ class Fetcher:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             code = ErrorCode.LEADER_NOT_AVAILABLE if info is None or not info.error else info.error
-        return KafkaError(code, f"{partition.topic}-{partition.partition}: {code.message}")
+        return self._refused(code, partition, "DESCRIBE")
+
+    def _refused(self, code: ErrorCode, partition: TopicPartition, operation: str) -> KafkaError:
+        topic, index = partition
+        return self._cluster.failure(code, f"{topic}-{index}", operation=operation, name=topic)
 
     def _leader_of(self, partition: TopicPartition) -> tuple[int, int] | None:
         info = self._cluster.metadata.partition(*partition)
@@ -409,7 +416,7 @@ class Fetcher:
         self._unreachable_since_s = None
         if response.error_code:
             code = ErrorCode.of(response.error_code)
-            raise KafkaError(code, f"fetch failed: {code.message}")
+            raise self._cluster.failure(code, "fetch failed")
         for topic in response.responses:
             for answer in topic.partitions:
                 one = TopicPartition(topic.topic, answer.partition_index)
@@ -457,8 +464,7 @@ class Fetcher:
         elif code.retriable:
             self._leader_failed(state)
         else:
-            where = f"{state.partition.topic}-{state.partition.partition}"
-            raise KafkaError(code, f"{where}: {code.message}")
+            raise self._refused(code, state.partition, "READ")
 
     def _go_near(self, state: AssignedPartition, replica: int) -> None:
         if replica in self._cluster.metadata.brokers:

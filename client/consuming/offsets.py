@@ -16,7 +16,7 @@ from ...protocol.messages.offsets import (
 )
 from ..connections.cluster import Backoff, Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
-from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut, cluster_error
 from ..records import OffsetAndMetadata, TopicPartition
 from .group_metadata import ConsumerGroupMetadata
 
@@ -73,7 +73,8 @@ class CommittedOffsets:
             response = await self._coordinator.ask(request, at_most=self._commit_version_max)
             for topic in response.topics:
                 for partition in topic.partitions:
-                    self._check(partition.error_code, f"commit of {topic.name}-{partition.partition_index}")
+                    what = f"commit of {topic.name}-{partition.partition_index}"
+                    self._check(partition.error_code, what, "READ", topic.name)
 
         await self._with_retries(once)
 
@@ -100,10 +101,11 @@ class CommittedOffsets:
             # Brokers that know nothing of it (Kafka before 2.5) give what there is, as to Kafka's consumer.
             request.require_stable = self._read_committed and version >= FIRST_WITH_STABLE
             response = await self._coordinator.ask(request, at_most=version)
-            self._check(response.error_code, "offset fetch")
+            self._check(response.error_code, "offset fetch", "DESCRIBE")
             for topic in response.topics:
                 for partition in topic.partitions:
-                    self._check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
+                    what = f"offset of {topic.name}-{partition.partition_index}"
+                    self._check(partition.error_code, what, "DESCRIBE", topic.name)
                     if partition.committed_offset >= 0:
                         found[TopicPartition(topic.name, partition.partition_index)] = OffsetAndMetadata(
                             partition.committed_offset, partition.metadata or ""
@@ -132,10 +134,18 @@ class CommittedOffsets:
                     self._coordinator.forget()
                 await asyncio.sleep(backoff.next_s())
 
-    def _check(self, code: int, what: str) -> None:
+    def _check(self, code: int, what: str, operation: str, topic: str = "") -> None:
         if code:
             error = ErrorCode.of(code)
-            raise KafkaError(error, f"group {self._group_id!r}, {what}: {error.message}")
+            of_topic = error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            where = f"group {self._group_id!r}, {what}"
+            raise cluster_error(
+                error,
+                where,
+                operation=operation,
+                name=topic if of_topic else self._group_id,
+                user=self._coordinator.user,
+            )
 
 
 def coordinator_moved(error: KafkaError) -> bool:

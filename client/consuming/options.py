@@ -11,6 +11,7 @@ from ..auditing.settings import AuditOptions, AuditSettings, tier_of_readers
 from ..connections.options import ConnectionOptions
 from ..large_messages.assemblies import Assemblies
 from ..options import group_of
+from ..security.options import SecurityKeywords, SecurityOptions
 from .deserialization import Deserialization, Deserializer, deserialization
 from .fetcher import EARLIEST, LATEST, FetchOptions
 
@@ -44,7 +45,7 @@ class ReadingOptions(TypedDict, total=False):
     large_message_expiry_offsets: int
 
 
-class ConsumerOptions(ReadingOptions, total=False):
+class ConsumerOptions(ReadingOptions, SecurityKeywords, total=False):
     """What type checkers know of the groups below, which have the defaults. See Consumer for the meaning of each."""
 
     bootstrap_servers: str | Sequence[str]
@@ -176,6 +177,7 @@ class ConsumerAudit(AuditOptions):
 
 CONSUMER_GROUPS = (
     ConsumerConnection,
+    SecurityOptions,
     FetchingOptions,
     MembershipOptions,
     HandingOutOptions,
@@ -189,6 +191,7 @@ class ConsumerSettings:
     """All groups of one consumer."""
 
     connection: ConsumerConnection
+    security: SecurityOptions
     fetching: FetchingOptions
     membership: MembershipOptions
     handing_out: HandingOutOptions
@@ -200,6 +203,7 @@ class ConsumerSettings:
         """From the keyword arguments of a consumer. Raises TypeError and ValueError."""
         return cls(
             connection=group_of(ConsumerConnection, options),
+            security=group_of(SecurityOptions, options),
             fetching=group_of(FetchingOptions, options),
             membership=group_of(MembershipOptions, options),
             handing_out=group_of(HandingOutOptions, options),

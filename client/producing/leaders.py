@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
-from contextlib import suppress
 from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..connections.connection import Connection
-from ..failures import ConnectionLost, RequestTimedOut
+from ..failures import AuthenticationFailed, ConnectionLost, RequestTimedOut
 from .accumulator import PartitionQueue
 
 REFUSED_S = 0.02
@@ -45,15 +44,17 @@ class Leaders:
         retry_backoff_max_ms: int,
         spawn: Spawn,
         wake: Callable[[], None],
+        refused: Callable[[_Queue, KafkaError], None],
     ) -> None:
         """`active` are at any time the queues where something waits; `wake` is called when more of it may be
-        sent than before.
+        sent than before. `refused` is called with a queue whose leader does not let the client in.
         """
         self._cluster = cluster
         self._active = active
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._spawn = spawn
         self._wake = wake
+        self._refused = refused
         self._backoffs: dict[_Queue, Backoff] = {}
         self._connecting: set[int] = set()
         self._leaderless: dict[_Queue, None] = {}
@@ -116,6 +117,10 @@ class Leaders:
                     queue.failed_leader, queue.retry_at_s = leader, now + max(backoff.next_s(), REFUSED_S)
                     self._leaderless[queue] = None
             self._seek()
+        except AuthenticationFailed as error:
+            for queue in list(self._active):
+                if (leader := self.of(queue)) is not None and leader[0] == broker_id:
+                    self._refused(queue, error)
         finally:
             self._connecting.discard(broker_id)
             self._wake()
@@ -130,8 +135,13 @@ class Leaders:
         backoff = Backoff(self._retry_backoff_max_ms)
         try:
             while self._leaderless and not self._closed:
-                with suppress(KafkaError):
+                try:
                     await self._cluster.refresh({queue.topic for queue in self._leaderless})
+                except AuthenticationFailed as error:
+                    for queue in self._leaderless:
+                        self._refused(queue, error)
+                except KafkaError:
+                    pass  # whoever cannot be reached now may be soon
                 self._leaderless = {
                     queue: None
                     for queue in self._leaderless

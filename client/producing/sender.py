@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
@@ -138,7 +139,9 @@ class Sender:
         self._queues: dict[tuple[str, int], _Queue] = {}
         self._limits: dict[str, BatchLimit] = {}
         self._active: dict[_Queue, None] = {}  # those where something waits, in turn
-        self._leaders = Leaders(cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake)
+        self._leaders = Leaders(
+            cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake, self._refused
+        )
         self._in_flight = InFlight(cluster, self._leaders, self._spawn)
         self._busy_poll = BusyPoll(options.busy_poll_s)
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -421,11 +424,8 @@ class Sender:
         if batch.abandoned:
             return
         if answer is None:
-            self._failed(
-                queue,
-                batch,
-                ClientError(f"the broker left {queue.topic}-{queue.partition} out of its answer"),
-            )
+            left_out = f"the broker left {queue.topic}-{queue.partition} out of its answer"
+            self._failed(queue, batch, ClientError(left_out))
             return
         code = ErrorCode.of(answer.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -439,7 +439,10 @@ class Sender:
         text = answer.error_message or code.message
         if code in TOO_LARGE and batch.count == 1 and batch.encoded is not None:
             text = f"a record that takes {batch.encoded.size} bytes is more than the topic takes: {text}"
-        self._failed(queue, batch, KafkaError(code, f"{queue.topic}-{queue.partition}: {text}"))
+        where = f"{queue.topic}-{queue.partition}"
+        self._failed(
+            queue, batch, self._cluster.failure(code, where, text, operation="WRITE", name=queue.topic)
+        )
 
     def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
         queue.acknowledged(batch)
@@ -510,19 +513,24 @@ class Sender:
         batch.release()
 
     def _expire(self, now: float) -> None:
-        before = now - self._options.delivery_timeout_s
+        limit = self._options.delivery_timeout_s
         for queue in self._active:
             identity = queue.identity
-            error: RequestTimedOut | None = None
-            for batch in queue.expired(before):
-                limit = self._options.delivery_timeout_s
-                where = f"{queue.topic}-{queue.partition}"
-                error = RequestTimedOut(f"{where} took no record within {limit:g} s of delivery_timeout_ms")
-                self._settle(batch, error)
-            if error is not None:
-                self.fail_transaction(error)
-            if queue.identity != identity and self._transaction is None:
-                self._bump_epoch(identity)
+            if gone := queue.expired(now - limit):
+                late = f"{queue.topic}-{queue.partition} took no record within {limit:g} s of delivery_timeout_ms"
+                self._fail_waiting(queue, identity, gone, RequestTimedOut(late))
+
+    def _refused(self, queue: _Queue, error: KafkaError) -> None:
+        self._fail_waiting(queue, queue.identity, queue.expired(inf), error)
+
+    def _fail_waiting(
+        self, queue: _Queue, before: ProducerIdentity | None, gone: list[_Batch], error: KafkaError
+    ) -> None:
+        for batch in gone:
+            self._settle(batch, error)
+        self.fail_transaction(error)
+        if queue.identity != before and self._transaction is None:
+            self._bump_epoch(before)
 
     def _settle(self, batch: _Batch, error: KafkaError) -> None:
         self._settled(batch)
@@ -544,9 +552,7 @@ class Sender:
         self._bump_epoch(identity)
 
     def _bump_epoch(self, broken: ProducerIdentity | None) -> None:
-        """Give up the identity `broken`, unless that happened already; epochs used up mean a new producer
-        id.
-        """
+        """Give up the identity `broken`, unless that happened already; epochs used up mean a new producer id."""
         if broken is not None and broken == self._identity:
             spent = broken.epoch >= MAX_EPOCH
             self._identity = None if spent else ProducerIdentity(broken.id, broken.epoch + 1)
@@ -569,8 +575,7 @@ class Sender:
                         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
                         return
                     if not code.retriable:
-                        self._give_up(KafkaError(code, f"no producer id: {code.message}"))
-                        return
+                        raise self._cluster.failure(code, "no producer id", operation="IDEMPOTENT_WRITE")
                 await asyncio.sleep(backoff.next_s())
                 self._expire(asyncio.get_running_loop().time())
         except KafkaError as error:

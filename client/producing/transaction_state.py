@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Final
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..failures import OutOfTurn, ProducerFenced, TransactionFailed
+from ..failures import OutOfTurn, ProducerFenced, TransactionFailed, restated
 
 
 class ProducerPhase(Enum):
@@ -141,7 +141,7 @@ class TransactionState:
             assert self.error is not None
             if isinstance(self.error, ProducerFenced):
                 return ProducerFenced(self.error.message)
-            return KafkaError(self.error.code, self.error.message)
+            return restated(self.error, self.error.message)
         if self.phase is ProducerPhase.FAILED:
             return TransactionFailed(
                 f"the transaction of {self.transactional_id!r} can only be aborted: {self.error}"

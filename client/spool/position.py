@@ -15,7 +15,7 @@ from ...protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestT
 from ..connections.cluster import Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from ..consuming.offsets import FIRST_WITH_STABLE, LANE, LAST_FOR_ONE_GROUP
-from ..failures import SpoolPositionLost, SpoolUnusable
+from ..failures import SpoolPositionLost, SpoolUnusable, cluster_error
 from .folder import Checkpoint, SpoolIdentity
 
 
@@ -69,7 +69,8 @@ class ClusterPosition:
     def _check(self, code: int) -> None:
         if code:
             error = ErrorCode.of(code)
-            raise KafkaError(error, f"position of a spool, group {self._group_id!r}: {error.message}")
+            where = f"position of a spool, group {self._group_id!r}"
+            raise cluster_error(error, where, operation="DESCRIBE", name=self._group_id)
 
 
 def resolve(known: Mapping[str, KnownPosition], identity: SpoolIdentity, checkpoint: Checkpoint) -> int:

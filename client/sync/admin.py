@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from .. import admin
+from ..options import shows_options
+from ..security.options import SecurityKeywords, SecurityOptions
 from .facade import Facade, blocking
 from .loop_thread import shared_loop
 
 
+@shows_options(SecurityOptions)
 class Admin(Facade):
     """Creates, lists, describes, moves and deletes; see `ottla.Admin`. Every method raises KafkaError with what the
     cluster answered, RequestTimedOut when that takes longer than `request_timeout_ms`. What is given as `progress` is
@@ -21,11 +25,13 @@ class Admin(Facade):
         bootstrap_servers: str | Sequence[str] = "localhost:9092",
         client_id: str = "ottla-admin",
         request_timeout_ms: int = 30_000,
+        **security: Unpack[SecurityKeywords],
     ) -> None:
         client = admin.Admin(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
+            **security,
         )
         super().__init__(client, shared_loop())
 
@@ -44,6 +50,9 @@ class Admin(Facade):
     create_acls = blocking(admin.Admin.create_acls)
     describe_acls = blocking(admin.Admin.describe_acls)
     delete_acls = blocking(admin.Admin.delete_acls)
+
+    describe_scram_credentials = blocking(admin.Admin.describe_scram_credentials)
+    alter_scram_credentials = blocking(admin.Admin.alter_scram_credentials)
 
     describe_cluster = blocking(admin.Admin.describe_cluster)
     describe_quorum = blocking(admin.Admin.describe_quorum)

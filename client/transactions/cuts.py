@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import CutOffset, CutTopic, ListCutOffsetsResponse
 from ..connections.metadata import TopicInfo
+from ..failures import cluster_error
 from ..records import TopicPartition
 
 
@@ -30,7 +31,8 @@ def cut_offsets(
             one = TopicPartition(names.get(topic.topic_id, "?"), said.partition_index)
             if said.error_code:
                 code = ErrorCode.of(said.error_code)
-                found[one] = KafkaError(code, f"cut of {one.topic}-{one.partition}: {code.message}")
+                where = f"cut of {one.topic}-{one.partition}"
+                found[one] = cluster_error(code, where, operation="DESCRIBE", name=one.topic)
             else:
                 found[one] = said
     return found

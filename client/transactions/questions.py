@@ -10,9 +10,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import Message, Request
 from ..connections.cluster import Backoff
 from ..connections.coordinator import COORDINATOR_MOVED, Coordinator
-from ..failures import ClientClosed, RequestTimedOut, TransactionAborted
+from ..failures import ClientClosed, RequestTimedOut, TransactionAborted, cluster_error, restated
 from ..producing.in_flight import STALL_S
 
+_NOT_THE_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ResponseT = TypeVar("ResponseT", bound=Message)
 ResultT = TypeVar("ResultT")
 Failure = Callable[[ResponseT], KafkaError | None]
@@ -64,7 +65,12 @@ class ProducerQuestions:
             except KafkaError as lost:
                 error = lost
             if not error.code.retriable:
-                raise KafkaError(error.code, f"{self._whose}, {what}: {error.message}") from error
+                if error.code is _NOT_THE_ID:
+                    where = f"{self._whose}, {what}"
+                    raise cluster_error(
+                        error.code, where, operation="WRITE", name=whom.key, user=whom.user
+                    ) from error
+                raise restated(error, f"{self._whose}, {what}: {error.message}") from error
             if error.code in COORDINATOR_MOVED:
                 whom.forget()
             if loop.time() > deadline:
@@ -112,4 +118,4 @@ class ProducerQuestions:
 
 def failure_of(code: int, message: str | None = None) -> KafkaError | None:
     """What a code from the wire says, None for success."""
-    return KafkaError(ErrorCode.of(code), message) if code else None
+    return cluster_error(ErrorCode.of(code), "", message) if code else None

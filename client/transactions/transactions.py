@@ -37,7 +37,14 @@ from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
 from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
 from ..consuming.group_metadata import ConsumerGroupMetadata
-from ..failures import ClientClosed, OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from ..failures import (
+    ClientClosed,
+    OutOfTurn,
+    RequestTimedOut,
+    TransactionAborted,
+    TransactionFailed,
+    cluster_error,
+)
 from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
@@ -480,10 +487,11 @@ class Transactions:
         return self._state.in_the_way()
 
 
-def _worst(codes: Iterable[tuple[int, PartitionName]]) -> KafkaError | None:
-    """Of many answers the one that decides: what is final comes before what helps itself."""
+def _worst(operation: str, codes: Iterable[tuple[int, PartitionName]]) -> KafkaError | None:
+    """What an operation on topics has failed with. Of many answers the one that decides: what is final comes before
+    what helps itself."""
     failures = [
-        KafkaError(ErrorCode.of(code), f"{place[0]}-{place[1]}: {ErrorCode.of(code).message}")
+        cluster_error(ErrorCode.of(code), f"{place[0]}-{place[1]}", operation=operation, name=place[0])
         for code, place in codes
         if code
     ]
@@ -496,15 +504,21 @@ def _weight(error: KafkaError) -> tuple[bool, bool, bool]:
 
 def _addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
     return _worst(
-        (one.partition_error_code, (topic.name, one.partition_index))
-        for topic in answer.results_by_topic_v3_and_below
-        for one in topic.results_by_partition
+        "WRITE",
+        (
+            (one.partition_error_code, (topic.name, one.partition_index))
+            for topic in answer.results_by_topic_v3_and_below
+            for one in topic.results_by_partition
+        ),
     )
 
 
 def _offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
     return _worst(
-        (one.error_code, (topic.name, one.partition_index))
-        for topic in answer.topics
-        for one in topic.partitions
+        "READ",
+        (
+            (one.error_code, (topic.name, one.partition_index))
+            for topic in answer.topics
+            for one in topic.partitions
+        ),
     )

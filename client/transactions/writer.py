@@ -8,7 +8,7 @@ from typing import Self, Unpack
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.shared_transactions import JoinTransactionRequest, JoinTransactionResponse
 from ..connections.cluster import Backoff
-from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed
+from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed, cluster_error
 from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity
 from ..producing.transaction_state import ProducerPhase, TransactionState
@@ -99,7 +99,7 @@ class TransactionWriter(RecordWriter):
                 code = ErrorCode.of(answer.error_code)
                 if code is ErrorCode.NONE:
                     return answer
-                error = KafkaError(code, f"joining a transaction: {answer.error_message or code.message}")
+                error = cluster_error(code, "joining a transaction", answer.error_message)
             except KafkaError as lost:
                 error = lost
             if not error.code.retriable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from ..auditing.settings import AuditOptions
 from ..connections.options import ConnectionOptions
@@ -14,11 +14,12 @@ from ..producing.batches import compression_named
 from ..producing.partitioner import Partitioner, murmur2_partition
 from ..producing.sender import SenderOptions
 from ..producing.serialization import Intake, Serializer
+from ..security.options import SecurityKeywords, SecurityOptions
 
 Acks = Literal[0, 1, -1, "all"]
 
 
-class WriterOptions(TypedDict, total=False):
+class WriterOptions(SecurityKeywords, total=False):
     """What type checkers know of the groups below, which have the defaults. See Producer for the meaning of each."""
 
     bootstrap_servers: str | Sequence[str]
@@ -154,6 +155,7 @@ class WriterAudit(AuditOptions):
 
 WRITER_GROUPS = (
     WriterConnection,
+    SecurityOptions,
     SendingOptions,
     BufferOptions,
     RecordOptions,
@@ -167,6 +169,7 @@ class WriterSettings:
     """All groups of one producer."""
 
     connection: WriterConnection
+    security: SecurityOptions
     sending: SendingOptions
     buffer: BufferOptions
     records: RecordOptions
@@ -178,6 +181,7 @@ class WriterSettings:
         """From the keyword arguments of a producer. Raises TypeError and ValueError."""
         return cls(
             connection=group_of(WriterConnection, options),
+            security=group_of(SecurityOptions, options),
             sending=group_of(SendingOptions, options),
             buffer=group_of(BufferOptions, options),
             records=group_of(RecordOptions, options),

@@ -55,7 +55,7 @@ class RecordWriter:
         if transaction is not None and not settings.sending.fit_transactions:
             raise ValueError("transactions need acks='all' and idempotence")
         sending = settings.sending.of_sender(settings.connection)
-        cluster = settings.connection.cluster()
+        cluster = settings.connection.cluster(settings.security)
         partitioner = settings.records.partitioner
         self._transaction = transaction
         self._appender = Appender(

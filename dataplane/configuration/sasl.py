@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...protocol.config_keys import NODE_KEYS, ConfigError
+from ...protocol.jaas import JaasMalformed, LoginModule, parse_jaas
 from ...protocol.scram import SCRAM_MECHANISMS
 from ..security.sasl import plain, scram
-from ..security.sasl.jaas import JaasMalformed, LoginModule, parse_jaas
 
 MECHANISMS: Final = (plain.PLAIN, *SCRAM_MECHANISMS)
 VERIFY_BY_LIST, VERIFY_BY_SCRAM = "jaas", "scram"

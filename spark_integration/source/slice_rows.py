@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,10 +19,12 @@ from ...client.consuming.options import ConsumerConnection, FetchingOptions
 from ...client.consuming.slice_reader import SliceReader
 from ...client.failures import UnreadableRecords
 from ...client.options import group_of
+from ...client.security.security import security_of
 from ...client.sync.loop_thread import LoopThread, shared_loop
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import Columns
 from ...protocol.record_columns import column_buffers
+from ..options import security_options
 from .cluster_view import CLIENT_ID
 from .cut_filter import Counted, CutFilter, Step
 from .data_loss import DataLoss
@@ -185,18 +188,19 @@ def _fetch_options(one: Slice) -> FetchOptions:
     return replace(fetching, read_committed=one.isolation == READ_COMMITTED, reset_timestamp=None)
 
 
-_clusters: dict[tuple[int, tuple[tuple[str, object], ...]], Cluster] = {}
+_clusters: dict[tuple[int, tuple[tuple[str, object], ...], bytes], Cluster] = {}
 
 
 def _cluster(loop: LoopThread, client: Mapping[str, Any]) -> Cluster:
     """The connections of this process to a cluster: tasks come one after the other, and each would make its own."""
     names = ("bootstrap_servers", "client_id", "request_timeout_ms", "retry_backoff_max_ms")
     options = {"client_id": CLIENT_ID} | {name: client[name] for name in names if name in client}
-    key = (os.getpid(), tuple(sorted(options.items())))
+    security = security_options(client)
+    key = (os.getpid(), tuple(sorted(options.items())), pickle.dumps(security))
     if key not in _clusters:
 
         async def make() -> Cluster:
-            cluster = Cluster(**options)
+            cluster = Cluster(**options, security=security_of(security))
             cluster.creates_topics = False
             await cluster.start()
             return cluster

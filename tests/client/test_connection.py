@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ottla.client.connections.connection import MAX_RESPONSE_BYTES, Connection, connect
+from ottla.client.connections.connection import MAX_RESPONSE_BYTES, Connection
 from ottla.client.connections.metadata import BrokerAddress
+from ottla.client.connections.opening import connect
 from ottla.client.failures import ConnectionLost, RequestTimedOut, VersionUnsupported
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode

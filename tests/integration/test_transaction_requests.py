@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ottla.client.connections.connection import BrokerAddress, Connection, connect
+from ottla.client.connections.connection import BrokerAddress, Connection
+from ottla.client.connections.opening import connect
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.transactions import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from ...arguments.options import CommandParser, add_bootstrap, add_output, command_parser
+from ...arguments.options import CommandParser, add_connection, add_output, command_parser
 from ...arguments.selection import milliseconds_of, timestamp_ms
+from ...connection.precedence import connection_of
 from ...terminal.text import note, say
 
 AUDIT_TOPIC = "audit"
@@ -57,7 +58,7 @@ def parser(name: str) -> CommandParser:
         metavar="AGE",
         help="how long after its end a bucket is judged: more than consumers lag, and than clients report (2m)",
     )
-    add_bootstrap(options)
+    add_connection(options)
     add_output(options, "-o")
     return options
 
@@ -77,7 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
         closed_ms=now_ms - milliseconds_of(arguments.grace, "--grace"),
     )
     question = AuditQuestion(
-        arguments.bootstrap, arguments.audit_topic, arguments.topic, arguments.tier, arguments.log, window
+        connection_of(arguments),
+        arguments.audit_topic,
+        arguments.topic,
+        arguments.tier,
+        arguments.log,
+        window,
     )
     found = run_client(audit(question))
     if found.unreadable:

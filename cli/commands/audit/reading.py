@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ....client.admin import Admin
 from ....client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
@@ -28,7 +29,8 @@ Handle = Callable[[TopicPartition, Sequence[ConsumerRecord]], None]
 class AuditQuestion:
     """See `commands.audit` for the meaning of each."""
 
-    bootstrap: str
+    connection: Mapping[str, Any]
+    """Keyword arguments of any client."""
     audit_topic: str
     topics: Sequence[str]
     tiers: Sequence[str]
@@ -53,7 +55,7 @@ class Audit:
 
 async def audit(question: AuditQuestion) -> Audit:
     """Read, and compare. Raises CommandFailed where there is nothing to compare."""
-    async with Admin(bootstrap_servers=question.bootstrap) as admin:
+    async with Admin(**question.connection) as admin:
         # Asked for first, because a consumer's question would create it.
         existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
     select(existing, [question.audit_topic], "topic", regex=False)
@@ -106,7 +108,7 @@ async def _read_reports(question: AuditQuestion, indexes: Iterable[int], tally: 
     # A report is not older than its bucket, and no bucket begins on another day than it ends.
     begin_ms = bucket_start(question.window.from_ms, DAY_MS)
     partitions = [TopicPartition(question.audit_topic, index) for index in indexes]
-    async with _consumer(question.bootstrap) as consumer:
+    async with _consumer(question.connection) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_timestamp(begin_ms)
         await _read_to_the_end(consumer, "reading reports", handle)
@@ -130,7 +132,7 @@ async def _read_log(question: AuditQuestion, topic: str, existing: Partitions, t
         counts.count(topic, [one for one in stamped(records) if one[0] >= starts[0]])
 
     partitions = [TopicPartition(topic, index) for index in existing[topic]]
-    async with _consumer(question.bootstrap) as consumer:
+    async with _consumer(question.connection) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_timestamp(starts[0])
         positions = {one: await consumer.position(one) for one in partitions}
@@ -141,10 +143,8 @@ async def _read_log(question: AuditQuestion, topic: str, existing: Partitions, t
     return max((first_stamps.get(one, question.window.to_ms) for one in trimmed), default=0)
 
 
-def _consumer(bootstrap: str) -> Consumer:
-    return Consumer(
-        bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
-    )
+def _consumer(connection: Mapping[str, Any]) -> Consumer:
+    return Consumer(isolation_level="read_committed", auto_offset_reset="earliest", **connection)
 
 
 async def _read_to_the_end(consumer: Consumer, what: str, handle: Handle) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ...arguments.options import CommandParser, add_bootstrap, add_output, command_parser
+from ...arguments.options import CommandParser, add_connection, add_output, command_parser
 from ...arguments.selection import bytes_of
+from ...connection.precedence import connection_of
 from ...failures import UsageError
 
 PHASES = ("produce", "consume", "latency")
@@ -59,7 +60,7 @@ def parser(name: str) -> CommandParser:
     options.add_argument(
         "--batch-size", default="64KiB", metavar="BYTES", help="of a batch before compression (64KiB)"
     )
-    add_bootstrap(options)
+    add_connection(options)
     add_output(options, "-o")
     return options
 
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     results = measure(
         BenchOptions(
-            bootstrap=arguments.bootstrap,
+            connection=connection_of(arguments),
             phases=tuple(arguments.phases) or PHASES,
             records=arguments.records,
             latency_records=arguments.latency_records,

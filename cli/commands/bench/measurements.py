@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,8 @@ Progress = Callable[[int], None]
 class BenchOptions:
     """See `commands.bench` for the meaning of each."""
 
-    bootstrap: str
+    connection: Mapping[str, Any]
+    """Keyword arguments of any client."""
     phases: tuple[str, ...]
     records: int
     latency_records: int
@@ -104,7 +105,7 @@ def measure(options: BenchOptions) -> list[PhaseResult]:
 
 async def _measure(options: BenchOptions) -> list[PhaseResult]:
     topic = options.topic or f"ottla-bench-{os.urandom(4).hex()}"
-    async with Admin(bootstrap_servers=options.bootstrap) as admin:
+    async with Admin(**options.connection) as admin:
         if options.topic is None:
             await admin.create_topics([NewTopic(topic, options.partitions, options.replication_factor)])
         else:
@@ -129,7 +130,7 @@ async def _phase(phase: str, topic: str, options: BenchOptions) -> PhaseResult:
 
 def _producer(options: BenchOptions, linger_ms: float) -> Producer:
     return Producer(
-        bootstrap_servers=options.bootstrap,
+        **options.connection,
         acks=_ACKS[options.acks],
         compression_type=options.compression,
         linger_ms=linger_ms,
@@ -175,7 +176,7 @@ async def _consume(topic: str, options: BenchOptions, progress: Progress) -> Pha
     began = time.perf_counter()
     async with Consumer(
         topic,
-        bootstrap_servers=options.bootstrap,
+        **options.connection,
         auto_offset_reset="earliest",
         max_poll_records=5000,
         max_partition_fetch_bytes=8 * 1024 * 1024,
@@ -206,9 +207,7 @@ async def _latency(topic: str, options: BenchOptions, progress: Progress) -> Pha
     latencies: list[float] = []
     filler = os.urandom(options.value_bytes - 8)
     async with (
-        Consumer(
-            topic, bootstrap_servers=options.bootstrap, auto_offset_reset="latest", fetch_max_wait_ms=500
-        ) as consumer,
+        Consumer(topic, **options.connection, auto_offset_reset="latest", fetch_max_wait_ms=500) as consumer,
         _producer(options, 0) as producer,
     ):
         for partition in consumer.assignment():

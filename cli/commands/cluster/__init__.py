@@ -8,8 +8,8 @@ from pathlib import Path
 from ...arguments.options import (
     Actions,
     CommandParser,
-    add_bootstrap,
     add_common,
+    add_connection,
     add_output,
     add_yes,
     carry_out,
@@ -35,7 +35,7 @@ def parser(name: str) -> CommandParser:
     options.add_argument(
         "--quorum-leader", action="store_true", help="print the leader's id alone (needs --data)"
     )
-    add_bootstrap(options)
+    add_connection(options)
     add_output(options, "-o")
     options.set_defaults(carried_out_by=(__name__, "show", "show"))
     actions = Actions(options, __name__, required=False)

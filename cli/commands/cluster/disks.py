@@ -8,6 +8,7 @@ from typing import Any
 from ....client.admin import Admin, LogDirDescription
 from ....protocol.errors import KafkaError
 from ...asking import raise_refusals, run_client
+from ...connection.precedence import connection_of
 from ...terminal.output import bytes_text, print_json, print_table
 
 
@@ -41,7 +42,7 @@ def disks(arguments: argparse.Namespace) -> None:
 
 
 async def _ask(arguments: argparse.Namespace) -> dict[int, list[LogDirDescription] | KafkaError]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         return await admin.describe_log_dirs(arguments.broker)
 
 

@@ -9,6 +9,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 from ...arguments.selection import named_partitions
 from ...asking import raise_refusals, run_client
+from ...connection.precedence import connection_of
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say
@@ -46,7 +47,7 @@ def _needless(error: KafkaError) -> bool:
 
 
 async def _elect(arguments: argparse.Namespace) -> dict[TopicPartition, KafkaError | None]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         partitions: list[TopicPartition] | None = None
         if arguments.topic:
             existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}

@@ -14,6 +14,7 @@ from ....client.connections.metadata import TopicInfo
 from ....client.failures import NoBrokerReachable
 from ....protocol.errors import ErrorCode, KafkaError
 from ...asking import run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...terminal.output import print_json
 from ...terminal.text import say
@@ -117,7 +118,7 @@ def _try(arguments: argparse.Namespace) -> Health | None:
 
 
 async def _look(arguments: argparse.Namespace) -> Health:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
         quorum, problem = await _quorum(admin, [broker.id for broker in cluster.brokers])

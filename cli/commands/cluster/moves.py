@@ -15,6 +15,7 @@ from ....client.admin import Admin
 from ....client.records import TopicPartition
 from ...arguments.selection import bytes_of
 from ...asking import raise_refusals, run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, numbers, print_json, print_table
@@ -120,7 +121,7 @@ def _show_plan(arguments: argparse.Namespace, moves: Moves) -> None:
 
 
 async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         if throttle is not None:
             brokers = {broker.id for broker in (await admin.describe_cluster()).brokers}
             changed = {one: (move.before, move.after) for one, move in moves.items()}
@@ -135,7 +136,7 @@ async def _follow(arguments: argparse.Namespace, moves: Moves, throttle: int | N
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
             bar = progress.add_task("moving partitions", total=len(moves))
             while left := [one for one in await admin.list_partition_reassignments(moves) if one in moves]:

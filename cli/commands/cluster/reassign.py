@@ -8,6 +8,7 @@ from ....client.admin import Admin, OngoingReassignment
 from ....client.records import TopicPartition
 from ...arguments.selection import broker_ids, missing, named_partitions
 from ...asking import raise_refusals, run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...terminal.confirmation import confirm
 from ...terminal.output import numbers, print_json, print_table
@@ -32,7 +33,7 @@ def reassign(arguments: argparse.Namespace) -> None:
 
 
 async def _moves(arguments: argparse.Namespace) -> Moves:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         topics = {topic.name: topic for topic in await admin.describe_topics()}
         if arguments.file:
             plan = read_plan(arguments.file)
@@ -54,7 +55,7 @@ async def _moves(arguments: argparse.Namespace) -> Moves:
 
 
 async def _ongoing(arguments: argparse.Namespace) -> dict[TopicPartition, OngoingReassignment]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         found = await admin.list_partition_reassignments()
     return {TopicPartition(*one): move for one, move in sorted(found.items())}
 
@@ -102,18 +103,18 @@ def _cancel(arguments: argparse.Namespace) -> None:
 
 
 async def _named(arguments: argparse.Namespace) -> list[TopicPartition]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
     return [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
 
 
 async def _cancel_all(arguments: argparse.Namespace, chosen: list[TopicPartition]) -> None:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         settled = await admin.alter_partition_reassignments(dict.fromkeys(chosen))
     raise_refusals({f"{topic}-{index}": e for (topic, index), e in settled.items() if e is not None})
 
 
 async def _unthrottle(arguments: argparse.Namespace) -> None:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
         await admin.lift_throttles(await admin.list_topics(), brokers)

@@ -10,6 +10,7 @@ from ....client.admin.reassignment_plan import NoPlan, plan
 from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
 from ...asking import run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed
 from ...terminal.confirmation import confirm
 from ...terminal.output import numbers
@@ -41,13 +42,13 @@ def decommission(arguments: argparse.Namespace) -> None:
 
 
 async def _unregister(arguments: argparse.Namespace) -> None:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         await admin.unregister_broker(arguments.broker)
 
 
 async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[Moves, bool]:
     """The moves, and whether the broker that leaves takes part now."""
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
         partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from ...asking import run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed
 from ...terminal.output import numbers, print_json, print_table
 from ...terminal.text import say
@@ -14,7 +16,7 @@ from ...terminal.text import say
 def show(arguments: argparse.Namespace) -> int:
     """Print what was asked for; 1 when the cluster, or the leader, cannot be found."""
     quorum: list[dict[str, Any]] | None = None
-    bootstrap = arguments.bootstrap
+    connection = connection_of(arguments)
     if arguments.quorum_leader and not arguments.data:
         raise CommandFailed(
             "--quorum-leader needs --data: the nodes answer only whoever has the cluster's secret"
@@ -25,7 +27,7 @@ def show(arguments: argparse.Namespace) -> int:
         from ...local_cluster.quorum_status import ask_quorum, leader_of
 
         layout = known_layout(arguments.data.absolute())
-        bootstrap = layout.bootstrap
+        connection["bootstrap_servers"] = layout.bootstrap
         answers = ask_quorum(layout)
         leader = leader_of(answers)
         if arguments.quorum_leader:
@@ -50,7 +52,7 @@ def show(arguments: argparse.Namespace) -> int:
                     "term": answer.term,
                 }
             )
-    report = run_client(_report(bootstrap))
+    report = run_client(_report(connection))
     if quorum is not None:
         report["quorum"] = quorum
     if arguments.output == "json":
@@ -60,10 +62,10 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _report(bootstrap: str) -> dict[str, Any]:
+async def _report(connection: Mapping[str, Any]) -> dict[str, Any]:
     from ....client.admin import Admin
 
-    async with Admin(bootstrap_servers=bootstrap) as admin:
+    async with Admin(**connection) as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
         quorum = await admin.describe_quorum()

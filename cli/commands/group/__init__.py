@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...arguments.options import (
     Actions,
     CommandParser,
-    add_bootstrap,
     add_common,
+    add_connection,
     add_regex,
     add_yes,
     carry_out,
@@ -25,7 +25,7 @@ def parser(name: str) -> CommandParser:
         "  ottla group seek billing --to start --topic orders\n"
         "  ottla group delete billing",
     )
-    add_bootstrap(options)
+    add_connection(options)
     actions = Actions(options, __name__)
     _show(actions)
     _seek(actions)

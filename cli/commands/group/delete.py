@@ -10,6 +10,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...arguments.selection import select, topic_partitions
 from ...asking import refusal, run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
@@ -43,13 +44,13 @@ def delete(arguments: argparse.Namespace) -> None:
 async def _names(arguments: argparse.Namespace) -> list[str]:
     if not arguments.regex:
         return list(dict.fromkeys(arguments.names))
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         known = [group.group_id for group in await admin.list_groups()]
     return select(known, arguments.names, "group", regex=True)
 
 
 async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Settled:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         return list((await admin.delete_groups(names)).items())
 
 
@@ -57,7 +58,7 @@ async def _delete_offsets(
     arguments: argparse.Namespace, names: list[str], topics: Mapping[str, list[int] | None]
 ) -> Settled:
     settled: Settled = []
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         for name in names:
             chosen = _chosen(await admin.committed_offsets(name), topics)
             if not chosen:

@@ -15,6 +15,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 from ...arguments.selection import named_partitions, timestamp_ms
 from ...asking import raise_refusals, run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...terminal.output import print_json, print_table
 
@@ -104,7 +105,7 @@ def _read(name: str) -> Offsets:
 async def _seek(
     arguments: argparse.Namespace, target: Target | None, from_file: Offsets | None
 ) -> tuple[Offsets, Offsets]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         await _refuse_with_members(admin, arguments.group)
         before = await admin.committed_offsets(arguments.group)
         given = from_file

@@ -9,6 +9,7 @@ from typing import Any
 from ....client.admin import Admin, GroupListing
 from ...arguments.selection import select
 from ...asking import run_client
+from ...connection.precedence import connection_of
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say
 from .lag import GroupReport, PartitionLag, report
@@ -56,7 +57,7 @@ def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
 
 
 async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         known = {group.group_id: group for group in await admin.list_groups()}
         names = select(known, arguments.names, "group", regex=arguments.regex)
         groups = [known[name] for name in names if wanted(known[name], arguments)]
@@ -84,7 +85,7 @@ async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         names: Sequence[str] = arguments.names
         if arguments.regex or not names:
             known = [group.group_id for group in await admin.list_groups() if group.type in DESCRIBED_TYPES]

@@ -7,8 +7,8 @@ import argparse
 from ...arguments.options import (
     Actions,
     CommandParser,
-    add_bootstrap,
     add_common,
+    add_connection,
     add_regex,
     add_yes,
     carry_out,
@@ -27,7 +27,7 @@ def parser(name: str) -> CommandParser:
         "  ottla topic alter orders --set retention.ms=86400000\n"
         "  ottla topic delete -r 'test-.*'",
     )
-    add_bootstrap(options)
+    add_connection(options)
     actions = Actions(options, __name__)
     _create(actions)
     _show(actions)

@@ -12,6 +12,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...arguments.options import key_values
 from ...arguments.selection import select
 from ...asking import refusal, run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
@@ -89,7 +90,7 @@ def _named(arguments: argparse.Namespace) -> list[str]:
         return list(dict.fromkeys(arguments.names))
 
     async def existing() -> list[str]:
-        async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+        async with Admin(**connection_of(arguments)) as admin:
             return [topic.name for topic in await admin.describe_topics() if not topic.is_internal]
 
     return select(run_client(existing()), arguments.names, "topic", regex=True)
@@ -103,7 +104,7 @@ async def _for_each(arguments: argparse.Namespace, names: Sequence[str], act: Ac
     """Do it to every topic named, whatever became of the others, and show what became of each."""
     results: list[tuple[str, str]] = []
     failures: list[str] = []
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         for name in names:
             try:
                 results.append((name, await act(admin, name)))

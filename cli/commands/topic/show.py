@@ -13,6 +13,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...arguments.selection import select
 from ...asking import run_client
+from ...connection.precedence import connection_of
 from ...terminal.output import bytes_text, numbers, print_json, print_table
 from ...terminal.text import say
 
@@ -71,13 +72,13 @@ def replication_factor(topic: TopicInfo) -> int:
 
 
 async def _topics(arguments: argparse.Namespace) -> list[TopicInfo]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         topics = {topic.name: topic for topic in await admin.describe_topics()}
     return [topics[name] for name in select(topics, arguments.names, "topic", regex=arguments.regex)]
 
 
 async def _reports(arguments: argparse.Namespace) -> list[TopicReport]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         known = {topic.name: topic for topic in await admin.describe_topics()}
         topics = [known[name] for name in select(known, arguments.names, "topic", regex=arguments.regex)]
         partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]

@@ -11,6 +11,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...arguments.selection import named_partitions, timestamp_ms
 from ...asking import raise_refusals, run_client
+from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
@@ -52,7 +53,7 @@ def trim(arguments: argparse.Namespace) -> None:
 
 
 async def _offsets(arguments: argparse.Namespace, end: bool, stamp: int | None) -> tuple[Found, Found]:
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
         partitions = [TopicPartition(*one) for one in named_partitions(arguments.names, existing)]
         starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -75,7 +76,7 @@ async def _delete(
     arguments: argparse.Namespace, before: dict[TopicPartition, int], asked: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The new start of every partition asked about; where nothing lay below, nothing is sent."""
-    async with Admin(bootstrap_servers=arguments.bootstrap) as admin:
+    async with Admin(**connection_of(arguments)) as admin:
         answers = await admin.delete_records(before) if before else {}
         starts = await admin.list_offsets(dict.fromkeys(asked, EARLIEST))
     raise_refusals({_name(one): at for one, at in answers.items() if isinstance(at, KafkaError)})

@@ -23,6 +23,7 @@ from ....protocol.messages.consumer_groups import (
 from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...connections.cluster import Backoff, Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
+from ...failures import cluster_error, restated
 from ...records import TopicPartition
 from ..group_metadata import NO_GENERATION, ConsumerGroupMetadata
 from ..offsets import coordinator_moved
@@ -194,7 +195,7 @@ class ConsumerGroupMember:
         elif not error.code.retriable:
             hint = EXPLAINED.get(error.code)
             where = f"group {self._options.group_id!r}, heartbeat: {error.message}"
-            raise KafkaError(error.code, f"{where} ({hint})" if hint else where) from error
+            raise restated(error, f"{where} ({hint})" if hint else where) from error
 
     async def _stay_away(self) -> None:
         """As the program does, until it comes back: others get the partitions."""
@@ -251,7 +252,16 @@ class ConsumerGroupMember:
             )
             if response.error_code:
                 code = ErrorCode.of(response.error_code)
-                raise KafkaError(code, response.error_message or code.message)
+                # A topic of the subscription may be what is denied: the broker's text tells.
+                of_group = code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+                raise cluster_error(
+                    code,
+                    "",
+                    response.error_message,
+                    operation="READ" if of_group else "",
+                    name=self._options.group_id,
+                    user=self._coordinator.user,
+                )
         except BaseException:
             self._state.unanswered()
             raise

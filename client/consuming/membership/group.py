@@ -34,6 +34,7 @@ from ....protocol.messages.groups import (
 from ....protocol.schema import Message, Request
 from ...connections.cluster import Backoff, Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
+from ...failures import cluster_error
 from ...records import TopicPartition
 from ..group_metadata import NO_GENERATION, ConsumerGroupMetadata
 from ..offsets import coordinator_moved
@@ -362,4 +363,6 @@ class Group:
     def _check(self, code: int, what: str) -> None:
         if code:
             error = ErrorCode.of(code)
-            raise KafkaError(error, f"group {self._options.group_id!r}, {what}: {error.message}")
+            name = self._options.group_id
+            where = f"group {name!r}, {what}"
+            raise cluster_error(error, where, operation="READ", name=name, user=self._coordinator.user)

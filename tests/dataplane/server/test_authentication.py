@@ -13,7 +13,6 @@ import pytest
 from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
 from ottla.dataplane.handlers.sasl import SaslHandlers
 from ottla.dataplane.runtime.clocks import wall_ms
-from ottla.dataplane.security.sasl.jaas import LoginModule
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, Mechanism
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
@@ -21,6 +20,7 @@ from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
 from ottla.dataplane.server.authentication import AuthenticationSettings
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.jaas import LoginModule
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.headers import decode_response, request_pieces

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.client.connections.connection import BrokerAddress, connect
+from ottla.client.connections.connection import BrokerAddress
+from ottla.client.connections.opening import connect
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.cuts import CutHandlers
 from ottla.dataplane.log.producers import recent_markers

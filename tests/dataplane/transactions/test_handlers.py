@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.client.connections.connection import BrokerAddress, Connection, ConnectionLost, connect
+from ottla.client.connections.connection import BrokerAddress, Connection, ConnectionLost
+from ottla.client.connections.opening import connect
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.groups.coordinator import partition_for
 from ottla.dataplane.handlers.add_to_txn import AddToTxnHandlers

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.client.connections.connection import BrokerAddress, Connection, connect
+from ottla.client.connections.connection import BrokerAddress, Connection
+from ottla.client.connections.opening import connect
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.groups.coordinator import partition_for
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers

@@ -1,0 +1,167 @@
+"""`ottla user`: who can log in by SCRAM, and with which password."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..arguments.options import (
+    Actions,
+    CommandParser,
+    add_common,
+    add_connection,
+    add_yes,
+    carry_out,
+    command_parser,
+)
+from ..arguments.selection import missing
+from ..connection.passwords import password_of
+from ..connection.precedence import connection_of
+from ..failures import CommandFailed, UsageError
+from ..terminal.confirmation import confirm
+from ..terminal.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from ...client.admin import UserLogin, UserPassword
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+DEFAULT_MECHANISM = "SCRAM-SHA-512"
+DEFAULT_ITERATIONS = 8192
+NEW_PASSWORD_VARIABLE = "OTTLA_NEW_PASSWORD"
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla user ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Create, list and delete users who log in by SCRAM.",
+        "  ottla user create ann\n"
+        "  ottla user create ann --password-file ann.password --mechanism SCRAM-SHA-256\n"
+        "  ottla user list\n"
+        "  ottla user delete ann",
+    )
+    add_connection(options)
+    actions = Actions(options, __package__ or "")
+    create = actions.add(
+        "create",
+        "user:create_user",
+        "Give a user a password, a new one if there is one for the mechanism.",
+        "  ottla user create ann\n  ottla user create ann --password-file ann.password",
+    )
+    create.add_argument("name", metavar="NAME")
+    create.add_argument(
+        "--mechanism",
+        action="append",
+        choices=MECHANISMS,
+        help=f"what the password is for, repeatable ({DEFAULT_MECHANISM})",
+    )
+    create.add_argument(
+        "--iterations",
+        type=int,
+        metavar="N",
+        default=DEFAULT_ITERATIONS,
+        help=f"how often the password is hashed, 4096 to 16384 ({DEFAULT_ITERATIONS})",
+    )
+    create.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help=f"whose first line is the password ({NEW_PASSWORD_VARIABLE}, or asked for)",
+    )
+    listing = actions.add(
+        "list", "user:list_users", "List users.", "  ottla user list\n  ottla user list ann"
+    )
+    listing.add_argument("names", nargs="*", metavar="NAME")
+    delete = actions.add(
+        "delete",
+        "user:delete_user",
+        "Take a user's passwords away.",
+        "  ottla user delete ann\n  ottla user delete ann --mechanism SCRAM-SHA-256",
+    )
+    delete.add_argument("name", metavar="NAME")
+    delete.add_argument(
+        "--mechanism", action="append", choices=MECHANISMS, help="only that for this mechanism, repeatable"
+    )
+    add_yes(delete)
+    for action in (create, listing, delete):
+        add_common(action)
+    return options
+
+
+run = carry_out
+
+
+def create_user(arguments: argparse.Namespace) -> None:
+    """Give a password."""
+    from ...client.admin import UserPassword
+    from ..asking import run_client
+
+    connection = connection_of(arguments)
+    if not 4096 <= arguments.iterations <= 16384:
+        raise UsageError(f"--iterations takes 4096 to 16384, not {arguments.iterations}")
+    password = password_of(
+        arguments.password_file, NEW_PASSWORD_VARIABLE, f"new password of {arguments.name}", twice=True
+    )
+    mechanisms = list(dict.fromkeys(arguments.mechanism or [DEFAULT_MECHANISM]))
+    wanted = [UserPassword(arguments.name, password, one, arguments.iterations) for one in mechanisms]
+    run_client(_alter(connection, wanted, []))
+    _print_results(arguments, mechanisms, "set")
+
+
+def list_users(arguments: argparse.Namespace) -> None:
+    """Print who can log in, and how."""
+    from ..asking import run_client
+
+    found = run_client(_describe(connection_of(arguments)))
+    known = {one.user for one in found}
+    for name in arguments.names:
+        if name not in known:
+            raise CommandFailed(missing(name, known, "user"))
+    shown = [one for one in found if not arguments.names or one.user in arguments.names]
+    if arguments.output == "json":
+        print_json(
+            [{"user": one.user, "mechanism": one.mechanism, "iterations": one.iterations} for one in shown]
+        )
+    else:
+        print_table(
+            ("USER", "MECHANISM", "ITERATIONS"), [(one.user, one.mechanism, one.iterations) for one in shown]
+        )
+
+
+def delete_user(arguments: argparse.Namespace) -> None:
+    """Take passwords away."""
+    from ..asking import run_client
+
+    connection = connection_of(arguments)
+    found = run_client(_describe(connection))
+    of_user = [one.mechanism for one in found if one.user == arguments.name]
+    if not of_user:
+        raise CommandFailed(missing(arguments.name, {one.user for one in found}, "user"))
+    mechanisms = list(dict.fromkeys(arguments.mechanism or of_user))
+    confirm(f"take {', '.join(mechanisms)} away from {arguments.name}?", yes=arguments.yes)
+    run_client(_alter(connection, [], [(arguments.name, one) for one in mechanisms]))
+    _print_results(arguments, mechanisms, "deleted")
+
+
+def _print_results(arguments: argparse.Namespace, mechanisms: list[str], word: str) -> None:
+    if arguments.output == "json":
+        print_json([{"user": arguments.name, "mechanism": one, "result": word} for one in mechanisms])
+    else:
+        print_table(("USER", "MECHANISM", "RESULT"), [(arguments.name, one, word) for one in mechanisms])
+
+
+async def _describe(connection: dict[str, object]) -> list[UserLogin]:
+    from ...client.admin import Admin
+
+    async with Admin(**connection) as admin:  # type: ignore[arg-type]
+        return await admin.describe_scram_credentials()
+
+
+async def _alter(
+    connection: dict[str, object], upserts: list[UserPassword], deletions: list[tuple[str, str]]
+) -> None:
+    from ...client.admin import Admin
+
+    async with Admin(**connection) as admin:  # type: ignore[arg-type]
+        await admin.alter_scram_credentials(upserts, deletions)

@@ -1,0 +1,93 @@
+"""Profiles: named ways to reach a cluster, in one file of the user's that nobody else may read.
+
+It stands in OTTLA_CONFIG_DIR, else in `ottla` in XDG_CONFIG_HOME, else in ~/.config/ottla. Settings have librdkafka's
+names there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...protocol.nearest import nearest
+from ..failures import CommandFailed, UsageError
+from ..terminal.text import note
+
+FILE = "profiles.json"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(slots=True)
+class Profiles:
+    """What the file holds. `chosen`: the one that `ottla profile use` has named."""
+
+    chosen: str | None = None
+    settings: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+
+    def of(self, name: str) -> dict[str, str]:
+        """The settings of one. Raises CommandFailed."""
+        if name not in self.settings:
+            meant = nearest(name, self.settings)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(self.settings) or 'none'}"
+            raise CommandFailed(f"there is no profile {name!r} in {path_of(os.environ)}; {hint}")
+        return self.settings[name]
+
+
+def path_of(environ: Mapping[str, str]) -> Path:
+    """Where the file is."""
+    if folder := environ.get("OTTLA_CONFIG_DIR"):
+        return Path(folder) / FILE
+    return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ottla" / FILE
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"a profile is named by 1 to 64 of a-z, A-Z, 0-9, '.', '_' and '-', not {name!r}")
+
+
+def load(path: Path) -> Profiles:
+    """Read the file; nothing where there is none. Raises CommandFailed if it is damaged."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            found: Any = json.load(file)
+    except FileNotFoundError:
+        return Profiles()
+    except OSError as error:
+        raise CommandFailed(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandFailed(f"{path} is damaged: {error}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        note(f"others may read {path}, which may hold passwords: chmod 600 {path}")
+    try:
+        settings = {
+            str(name): {str(key): str(value) for key, value in one.items()}
+            for name, one in found["profiles"].items()
+        }
+        return Profiles(found.get("chosen"), settings)
+    except (AttributeError, KeyError, TypeError):
+        raise CommandFailed(f"{path} is damaged: it holds no profiles") from None
+
+
+def save(profiles: Profiles, path: Path) -> None:
+    """Replace the file as a whole, readable by its owner alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"chosen": profiles.chosen, "profiles": profiles.settings}, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

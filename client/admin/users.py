@@ -1,0 +1,156 @@
+"""Users who log in by SCRAM, and their passwords (KIP-554). A password never leaves the client: it is hashed here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.scram_credentials import (
+    AlteredUser,
+    AlterUserScramCredentialsRequest,
+    CredentialDeletion,
+    CredentialUpsertion,
+    DescribeUserScramCredentialsRequest,
+    NamedUser,
+)
+from ...protocol.nearest import nearest
+from ...protocol.scram import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SCRAM_MECHANISMS,
+    SCRAM_MECHANISMS_BY_CODE,
+    ScramMechanism,
+    salted_password,
+)
+from ..failures import cluster_error
+from .session import check
+from .theme import AdminTheme
+
+DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
+DEFAULT_ITERATIONS: Final = 8192
+_SALT_BYTES: Final = 24
+_Change = CredentialUpsertion | CredentialDeletion
+
+
+@dataclass(frozen=True, slots=True)
+class UserPassword:
+    """A password that a user gets, in place of the one for the same mechanism if there is one."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: str = DEFAULT_MECHANISM
+    iterations: int = DEFAULT_ITERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class UserLogin:
+    """That a user can log in by a mechanism. What is kept of the password is never told."""
+
+    user: str
+    mechanism: str
+    iterations: int
+
+
+class UserAdmin(AdminTheme):
+    """Lists and changes who can log in by SCRAM."""
+
+    async def describe_scram_credentials(self, users: Iterable[str] | None = None) -> list[UserLogin]:
+        """How these users can log in, or all users. Raises KafkaError, RESOURCE_NOT_FOUND for one who cannot."""
+        named = None if users is None else [NamedUser(name=one) for one in dict.fromkeys(users)]
+        if named == []:
+            return []
+        response = await self.session.cluster.ask_any(DescribeUserScramCredentialsRequest(users=named))
+        check(response.error_code, "users", response.error_message, operation="DESCRIBE")
+        found: list[UserLogin] = []
+        for one in response.results:
+            check(one.error_code, f"user {one.user!r}", one.error_message)
+            for info in one.credential_infos:
+                known = SCRAM_MECHANISMS_BY_CODE.get(info.mechanism)
+                name = f"mechanism {info.mechanism}" if known is None else known.name
+                found.append(UserLogin(one.user, name, info.iterations))
+        return sorted(found, key=lambda login: (login.user, login.mechanism))
+
+    async def alter_scram_credentials(
+        self,
+        upserts: Sequence[UserPassword] = (),
+        deletions: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Give users passwords, and take away those of (user, mechanism).
+
+            await admin.alter_scram_credentials([UserPassword("ann", getpass.getpass())])
+
+        Each user is changed or not, whatever becomes of the others. Raises KafkaError with all refusals, ValueError for
+        a mechanism or a number of iterations that there cannot be.
+        """
+        left: list[_Change] = [await _hashed(one) for one in upserts]
+        left += [CredentialDeletion(name=user, mechanism=_mechanism(name).code) for user, name in deletions]
+        refused: list[AlteredUser] = []
+        while left:
+            now, left = _once_each(left)
+            refused += await self._alter(now)
+        if not refused:
+            return
+        code = ErrorCode.of(refused[0].error_code)
+        if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise cluster_error(code, "users", operation="ALTER", user=self.session.cluster.user)
+        texts = [
+            f"user {one.user!r}: {one.error_message or ErrorCode.of(one.error_code).message}"
+            for one in refused
+        ]
+        raise KafkaError(code, "; ".join(dict.fromkeys(texts)))
+
+    async def _alter(self, changes: Sequence[_Change]) -> list[AlteredUser]:
+        """What was refused."""
+        request = AlterUserScramCredentialsRequest(
+            upsertions=[one for one in changes if isinstance(one, CredentialUpsertion)],
+            deletions=[one for one in changes if isinstance(one, CredentialDeletion)],
+        )
+        connection = await self.session.cluster.any_connection()
+        response = await connection.request(request)
+        return [one for one in response.results if one.error_code]
+
+
+def _once_each(changes: Sequence[_Change]) -> tuple[list[_Change], list[_Change]]:
+    """Those that go into one request, which names a user once, and the rest."""
+    first: dict[str, _Change] = {}
+    rest: list[_Change] = []
+    for one in changes:
+        if one.name in first:
+            rest.append(one)
+        else:
+            first[one.name] = one
+    return list(first.values()), rest
+
+
+async def _hashed(given: UserPassword) -> CredentialUpsertion:
+    mechanism = _mechanism(given.mechanism)
+    if not given.user:
+        raise ValueError("the name of a user is not empty")
+    if not given.password:
+        raise ValueError(f"the password of {given.user!r} is not empty")
+    if not ITERATIONS_MIN <= given.iterations <= ITERATIONS_MAX:
+        raise ValueError(
+            f"iterations are {ITERATIONS_MIN} to {ITERATIONS_MAX} for {given.user!r}, not {given.iterations}"
+        )
+    salt = os.urandom(_SALT_BYTES)
+    return CredentialUpsertion(
+        name=given.user,
+        mechanism=mechanism.code,
+        iterations=given.iterations,
+        salt=salt,
+        salted_password=await asyncio.to_thread(
+            salted_password, mechanism, given.password, salt, given.iterations
+        ),
+    )
+
+
+def _mechanism(name: str) -> ScramMechanism:
+    if name not in SCRAM_MECHANISMS:
+        meant = nearest(name.upper(), SCRAM_MECHANISMS)
+        hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(SCRAM_MECHANISMS)}"
+        raise ValueError(f"no mechanism {name!r}; {hint}")
+    return SCRAM_MECHANISMS[name]

@@ -1,0 +1,200 @@
+"""A connection that logs in, and again before the login ends (KIP-368).
+
+While it logs in again, other requests are held back. First those under way are answered, then the login is renewed,
+then what was held back leaves in its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from ...protocol.schema import Message, Request
+from ..failures import AuthenticationFailed, ClientError, ConnectionLost
+from ..security.logins import ClientLogin, ClientLoginRefused
+from ..security.oauth import TokenUnavailable
+from .connection import Connection, ResponseWaiter
+from .metadata import BrokerAddress
+
+RENEWED_AT = (0.8, 0.9)
+"""The part of a login's life after which it is renewed, so that not all connections do it at a time."""
+RENEWED_S_MIN = 1.1
+"""Brokers refuse to renew what is younger than a second."""
+_WITH_MESSAGES = 1
+"""The version of SaslHandshake after which the mechanism's messages are requests of their own."""
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A request that waits for the login. `answer` is None where the broker does not answer."""
+
+    answer: ResponseWaiter | None
+    send: Callable[[], object]
+
+
+class AuthenticatedConnection(Connection):
+    """See Connection. Made by `opening.connect`, which calls `log_in`."""
+
+    def __init__(
+        self, address: BrokerAddress, client_id: str, request_timeout_ms: float, login: ClientLogin
+    ) -> None:
+        super().__init__(address, client_id, request_timeout_ms)
+        self._login = login
+        self._turns = asyncio.get_running_loop()
+        self._held: list[_Held] | None = None  # a list while the login is renewed
+        self._silent: asyncio.Future[None] | None = None
+        self._due: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._lasts_ms = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent or held back, and not yet answered."""
+        return super().in_flight + len(self._held or ())
+
+    async def log_in(self, timeout_ms: float) -> None:
+        """Log in, and see to it that this is done again in time.
+
+        Raises AuthenticationFailed, ConnectionLost, RequestTimedOut, VersionUnsupported.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._begin()
+                await self._login.run(self._exchange)
+        except TimeoutError:
+            raise ConnectionLost(f"the login to {self.address} took longer than {timeout_ms:g} ms") from None
+        except ClientLoginRefused as error:
+            raise self._failed(str(error)) from None
+        except TokenUnavailable as error:
+            if error.is_final:
+                raise self._failed(str(error)) from error
+            raise ConnectionLost(f"cannot log in to {self.address}: {error}") from error
+        if self._lasts_ms > 0:
+            due_s = max(self._lasts_ms / 1000 * random.uniform(*RENEWED_AT), RENEWED_S_MIN)
+            self._due = self._turns.call_later(due_s, self._begin_renewal)
+
+    async def _begin(self) -> None:
+        """Choose the mechanism."""
+        if self.version_for(SaslHandshakeRequest) < _WITH_MESSAGES:
+            raise self._failed("the broker is older than Kafka 1.0")
+        mechanism = self._login.mechanism
+        response = await self._ask_now(SaslHandshakeRequest(mechanism=mechanism), _WITH_MESSAGES)
+        if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(response.mechanisms) or "none"
+            raise self._failed(f"the broker does not take {mechanism} here, but {offered}")
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise self._failed("this listener has no logins: security_protocol is PLAINTEXT or SSL there")
+        if response.error_code:
+            raise self._failed(ErrorCode.of(response.error_code).message)
+
+    async def _exchange(self, message: bytes) -> bytes:
+        response = await self._ask_now(
+            SaslAuthenticateRequest(auth_bytes=message), self.version_for(SaslAuthenticateRequest)
+        )
+        if response.error_code:
+            raise self._failed(response.error_message or ErrorCode.of(response.error_code).message)
+        self._lasts_ms = response.session_lifetime_ms
+        return response.auth_bytes
+
+    def _failed(self, reason: str) -> AuthenticationFailed:
+        who = "" if self._login.user is None else f" as {self._login.user!r}"
+        return AuthenticationFailed(
+            f"{self.address}: the login{who} by {self._login.mechanism} failed: {reason}"
+        )
+
+    async def _ask_now(self, message: Request[ResponseT], version: int) -> ResponseT:
+        """Whatever is held back."""
+        answer: asyncio.Future[object] = self._turns.create_future()
+        super().send_for(answer, message, version=version)
+        return cast(ResponseT, await answer)
+
+    # what is held back
+
+    def send_for(
+        self,
+        answer: ResponseWaiter,
+        message: Request[ResponseT],
+        *,
+        version: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """See Connection."""
+        if self._held is None:
+            super().send_for(answer, message, version=version, timeout_ms=timeout_ms)
+            return
+        if self.lost is not None:
+            raise self.lost
+        if version is None:
+            version = self.version_for(type(message))
+        send = partial(super().send_for, answer, message, version=version, timeout_ms=timeout_ms)
+        self._held.append(_Held(answer, send))
+
+    def send_unanswered(self, message: Request[ResponseT], *, version: int | None = None) -> None:
+        """See Connection."""
+        if self._held is None:
+            super().send_unanswered(message, version=version)
+            return
+        if self.lost is not None:
+            raise self.lost
+        if version is None:
+            version = self.version_for(type(message))
+        self._held.append(_Held(None, partial(super().send_unanswered, message, version=version)))
+
+    # renewal
+
+    def _begin_renewal(self) -> None:
+        self._held = []
+        self._renewing = asyncio.ensure_future(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            if super().in_flight:
+                self._silent = self._turns.create_future()
+                await self._silent
+            await self.log_in(self.request_timeout_ms)
+        except ClientError as error:
+            self._break(error)
+            return
+        except KafkaError as error:
+            self._break(ConnectionLost(f"the login to {self.address} was not renewed: {error.message}"))
+            return
+        held, self._held = self._held or [], None
+        for one in held:
+            _send(one)
+
+    def _answer(self, frame: memoryview) -> None:
+        super()._answer(frame)
+        if self._silent is not None and not super().in_flight and not self._silent.done():
+            self._silent.set_result(None)
+
+    def _break(self, reason: ClientError) -> None:
+        if self.lost is not None:
+            return
+        super()._break(reason)
+        if self._due is not None:
+            self._due.cancel()
+        if self._renewing is not None and self._renewing is not asyncio.current_task():
+            self._renewing.cancel()
+        for one in self._held or ():
+            if one.answer is not None and not one.answer.done():
+                one.answer.set_exception(reason)
+                one.answer.exception()  # whoever gave up waiting leaves no warning behind
+        self._held = None
+
+
+def _send(held: _Held) -> None:
+    if held.answer is not None and held.answer.done():
+        return  # nobody waits any more
+    try:
+        held.send()
+    except KafkaError as error:
+        if held.answer is not None:
+            held.answer.set_exception(error)

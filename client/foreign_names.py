@@ -1,0 +1,75 @@
+"""What other clients call our options: the dotted names of librdkafka, which confluent-kafka and kcat have, and those
+of Java. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+LIBRDKAFKA: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "bootstrap_servers",
+    "metadata.broker.list": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.ca.pem": "ssl_cadata",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "ssl.cipher.suites": "ssl_ciphers",
+    "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "oauth_cb": "sasl_oauth_token_provider",
+    "sasl.oauthbearer.token.endpoint.url": "sasl_oauthbearer_token_endpoint_url",
+    "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_id",
+    "sasl.oauthbearer.client.secret": "sasl_oauthbearer_client_secret",
+    "sasl.oauthbearer.scope": "sasl_oauthbearer_scope",
+    "sasl.oauthbearer.extensions": "sasl_oauthbearer_extensions",
+}
+JAVA: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.truststore.certificates": "ssl_cadata",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.oauthbearer.token.endpoint.url": "sasl_oauthbearer_token_endpoint_url",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl_oauthbearer_client_id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauthbearer_client_secret",
+    "sasl.oauthbearer.scope": "sasl_oauthbearer_scope",
+}
+_KERBEROS: Final = ("sasl_kerberos", "sasl.kerberos")
+NO_KERBEROS: Final = (
+    "GSSAPI (Kerberos) is not there yet; there are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
+)
+_SECRET_WORDS: Final = ("password", "secret", "token", "jaas", "key.pem", "keystore.key", "keystore_key")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of an option is shown nowhere. Names may be anybody's."""
+    lowered = name.lower()
+    return any(word in lowered for word in _SECRET_WORDS) and not lowered.endswith(
+        ("url", "endpoint", "auth")
+    )
+
+
+def is_kerberos(name: str) -> bool:
+    """Whether an option is about a mechanism that is not there."""
+    return name.lower().startswith(_KERBEROS)
+
+
+class Secret(str):
+    """A text that shows itself to nobody who looks at what holds it: a log, a traceback, a page of Spark."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'[hidden]'"

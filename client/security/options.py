@@ -1,0 +1,192 @@
+"""The options with which a client reaches a cluster that is secured, and what does not go together. Pure; `security`
+makes of them what connections need.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, Protocol, TypedDict
+
+from ...protocol.nearest import nearest
+from ...protocol.scram import SCRAM_MECHANISMS
+from ..foreign_names import NO_KERBEROS
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+Password = str | Callable[[], str] | Callable[[], Awaitable[str]]
+"""What is called is called at each login."""
+
+Token = str | tuple[str, float]
+"""With the time when it ends, in seconds since 1970, if that is known."""
+
+
+class TokenProvider(Protocol):
+    """What programs give: of the shape that aiokafka and kafka-python have.
+
+    It may also have a method `extensions()` that returns a mapping (KIP-342).
+    """
+
+    def token(self) -> Token | Awaitable[Token]:
+        """A token that is valid now, plainly or as a coroutine. It is called at each login; one that comes with its end
+        is used until shortly before that. A plain method is called in a thread."""
+
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
+OAUTHBEARER: Final = "OAUTHBEARER"
+
+
+class SecurityKeywords(TypedDict, total=False):
+    """What type checkers know of SecurityOptions."""
+
+    security_protocol: SecurityProtocol
+    ssl_context: ssl.SSLContext | None
+    ssl_cafile: str | os.PathLike[str] | None
+    ssl_cadata: str | None
+    ssl_certfile: str | os.PathLike[str] | None
+    ssl_keyfile: str | os.PathLike[str] | None
+    ssl_password: str | None
+    ssl_crlfile: str | os.PathLike[str] | None
+    ssl_ciphers: str | None
+    ssl_check_hostname: bool
+    sasl_mechanism: SaslMechanism | None
+    sasl_plain_username: str | None
+    sasl_plain_password: Password | None
+    sasl_token_auth: bool
+    sasl_oauth_token_provider: TokenProvider | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_id: str | None
+    sasl_oauthbearer_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_extensions: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityOptions:
+    """Of all clients; see docs/CLIENT.md for the meaning of each. Secrets are not part of the repr."""
+
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    ssl_context: ssl.SSLContext | None = None
+    ssl_cafile: str | os.PathLike[str] | None = None
+    ssl_cadata: str | None = None
+    ssl_certfile: str | os.PathLike[str] | None = None
+    ssl_keyfile: str | os.PathLike[str] | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    ssl_crlfile: str | os.PathLike[str] | None = None
+    ssl_ciphers: str | None = None
+    ssl_check_hostname: bool = True
+    sasl_mechanism: SaslMechanism | None = None
+    sasl_plain_username: str | None = None
+    sasl_plain_password: Password | None = field(default=None, repr=False)
+    sasl_token_auth: bool = False
+    sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_id: str | None = None
+    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_extensions: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError that names what is not allowed, or not together."""
+        if self.security_protocol not in _PROTOCOLS:
+            raise ValueError(
+                f"security_protocol is {', '.join(_PROTOCOLS[:-1])} or {_PROTOCOLS[-1]}, not {self.security_protocol!r}"
+            )
+        given = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+        self._check_families(given)
+        self._check_tls(given)
+        if self.has_sasl:
+            self._check_sasl(given)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether the client logs in."""
+        return self.security_protocol.startswith("SASL")
+
+    def _check_families(self, given: list[str]) -> None:
+        for family, is_used, protocols in (
+            ("ssl_", self.has_tls, "SSL or SASL_SSL"),
+            ("sasl_", self.has_sasl, "SASL_PLAINTEXT or SASL_SSL"),
+        ):
+            named = next((one for one in given if one.startswith(family)), None)
+            if named is not None and not is_used:
+                raise ValueError(f"{named} needs security_protocol {protocols}, not {self.security_protocol}")
+
+    def _check_tls(self, given: list[str]) -> None:
+        if self.ssl_context is not None:
+            other = next((one for one in given if one.startswith("ssl_") and one != "ssl_context"), None)
+            if other is not None:
+                raise ValueError(f"ssl_context brings its own rules and certificates: it excludes {other}")
+        for one in ("ssl_keyfile", "ssl_password"):
+            if one in given and self.ssl_certfile is None:
+                raise ValueError(f"{one} belongs to a certificate: it needs ssl_certfile")
+
+    def _check_sasl(self, given: list[str]) -> None:
+        mechanism = self.sasl_mechanism
+        if mechanism is None:
+            raise ValueError(
+                f"security_protocol {self.security_protocol} needs a sasl_mechanism: {', '.join(_MECHANISMS)}"
+            )
+        if mechanism not in _MECHANISMS:
+            raise ValueError(f"sasl_mechanism {mechanism!r}: {_no_mechanism(mechanism)}")
+        oauth = mechanism == OAUTHBEARER
+        for one in given:
+            of_oauth = one.startswith("sasl_oauth")
+            if one.startswith("sasl_") and one != "sasl_mechanism" and of_oauth is not oauth:
+                owners = OAUTHBEARER if of_oauth else "PLAIN and SCRAM"
+                raise ValueError(f"{one} is for {owners}, not for sasl_mechanism {mechanism}")
+        if oauth:
+            self._check_oauth()
+        else:
+            self._check_user()
+
+    def _check_user(self) -> None:
+        for name in ("sasl_plain_username", "sasl_plain_password"):
+            value = getattr(self, name)
+            if value is None or value == "":
+                raise ValueError(f"sasl_mechanism {self.sasl_mechanism} needs {name}")
+            if isinstance(value, str) and "\0" in value:
+                raise ValueError(f"{name} has a zero character, which no broker takes")
+            if not isinstance(value, str) and not callable(value):
+                raise ValueError(f"{name} is a text, or is called for one, and not a {type(value).__name__}")
+        if self.sasl_token_auth and self.sasl_mechanism not in SCRAM_MECHANISMS:
+            raise ValueError(
+                "sasl_token_auth, a login with a delegation token, needs sasl_mechanism SCRAM-SHA-256 or "
+                f"SCRAM-SHA-512, not {self.sasl_mechanism}"
+            )
+
+    def _check_oauth(self) -> None:
+        provider, url = self.sasl_oauth_token_provider, self.sasl_oauthbearer_token_endpoint_url
+        if (provider is None) == (url is None):
+            both = "both of them are given" if url is not None else "neither is given"
+            raise ValueError(
+                "sasl_mechanism OAUTHBEARER needs either sasl_oauth_token_provider or "
+                f"sasl_oauthbearer_token_endpoint_url; {both}"
+            )
+        if provider is not None:
+            if not callable(getattr(provider, "token", None)):
+                raise ValueError(
+                    f"sasl_oauth_token_provider is an object with a method token(), not a {type(provider).__name__}"
+                )
+            for name in ("client_id", "client_secret", "scope"):
+                if getattr(self, f"sasl_oauthbearer_{name}") is not None:
+                    raise ValueError(f"sasl_oauthbearer_{name} needs sasl_oauthbearer_token_endpoint_url")
+            return
+        for name in ("sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"):
+            if not getattr(self, name):
+                raise ValueError(f"sasl_oauthbearer_token_endpoint_url needs {name}")
+
+
+def _no_mechanism(given: Any) -> str:
+    if given == "GSSAPI":
+        return NO_KERBEROS
+    meant = nearest(str(given).upper(), _MECHANISMS)
+    return f"did you mean {meant!r}?" if meant else f"there are {', '.join(_MECHANISMS)}"

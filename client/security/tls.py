@@ -1,0 +1,139 @@
+"""The certificates of a client: loaded when it is made, and again for new connections once their files have changed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from dataclasses import dataclass, field
+
+logger = logging.getLogger(__name__)
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What a context is made of, by the names of the options; all None: the system's certificates are trusted."""
+
+    cafile: str | None = None
+    cadata: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    password: str | None = field(default=None, repr=False)
+    crlfile: str | None = None
+    ciphers: str | None = None
+    checks_names: bool = True
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+        return tuple(
+            one for one in (self.cafile, self.certfile, self.keyfile, self.crlfile) if one is not None
+        )
+
+    def trusted(self) -> str:
+        """Whose signature counts, for messages."""
+        named = [f"ssl_cafile {self.cafile}"] if self.cafile is not None else []
+        named += ["ssl_cadata"] if self.cadata is not None else []
+        return " and ".join(named) or "the system's CAs, as ssl_cafile is not given"
+
+
+class ClientTls:
+    """Of one client. The context is OpenSSL's; connections that stand keep the one that they were made with."""
+
+    def __init__(self, files: TlsFiles, context: ssl.SSLContext | None = None) -> None:
+        """`context`: one that the program has made, in place of files. Raises ValueError naming the option and file
+        that cannot be used."""
+        self.files = files
+        self._is_given = context is not None
+        self._stamp = self._look()
+        self._context = make_context(files) if context is None else context
+
+    @property
+    def trusted(self) -> str:
+        """Whose signature counts, for messages."""
+        return "the ssl_context" if self._is_given else self.files.trusted()
+
+    def context(self) -> ssl.SSLContext:
+        """For the next connection. New files that cannot be used are told to the log, and the old ones stay."""
+        if self._is_given or (stamp := self._look()) == self._stamp:
+            return self._context
+        self._stamp = stamp
+        try:
+            self._context = make_context(self.files)
+            logger.info(
+                "certificates were loaded again, as they have changed: %s", ", ".join(self.files.paths)
+            )
+        except ValueError as error:
+            logger.warning("certificates have changed and cannot be used, so the old ones are: %s", error)
+        return self._context
+
+    def _look(self) -> _Stamp:
+        found = []
+        for path in self.files.paths:
+            try:
+                status = os.stat(path)
+            except OSError:
+                found.append((0, 0, 0))
+            else:
+                found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        return tuple(found)
+
+
+def make_context(files: TlsFiles) -> ssl.SSLContext:
+    """Raises ValueError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.check_hostname = files.checks_names
+    # As in Java, each certificate that is trusted is believed by itself, also where it is not a root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if files.ciphers is not None:
+        try:
+            context.set_ciphers(files.ciphers)
+        except ssl.SSLError:
+            raise ValueError(f"ssl_ciphers: OpenSSL knows none of {files.ciphers!r}") from None
+    if files.cafile is None and files.cadata is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if files.cadata is not None:
+        try:
+            context.load_verify_locations(cadata=files.cadata)
+        except (ssl.SSLError, ValueError) as error:
+            raise ValueError(f"ssl_cadata holds no certificates in PEM: {_reason(error)}") from None
+    for option, path in (("ssl_cafile", files.cafile), ("ssl_crlfile", files.crlfile)):
+        if path is not None:
+            try:
+                context.load_verify_locations(cafile=path)
+            except OSError as error:
+                raise ValueError(f"{option}: {path} cannot be used: {_reason(error)}") from None
+    if files.crlfile is not None:
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    _load_own(context, files)
+    return context
+
+
+def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
+    if files.certfile is None:
+        return
+    try:
+        # Without a password OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(files.certfile, files.keyfile, files.password or "")
+    except OSError as error:
+        option = "ssl_certfile" if files.keyfile is None else "ssl_certfile and ssl_keyfile"
+        paths = files.certfile if files.keyfile is None else f"{files.certfile} and {files.keyfile}"
+        hint = "" if files.password is not None else "; ssl_password is not given"
+        needs_password = isinstance(error, ssl.SSLError)
+        raise ValueError(
+            f"{option}: {paths} cannot be used: {_reason(error)}{hint if needs_password else ''}"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    """In the words of OpenSSL or of the system, without the place in their sources."""
+    if isinstance(error, ssl.SSLError):
+        told = (error.reason or str(error.args[-1] if error.args else error)).replace("_", " ").lower()
+        return "this is no PEM" if told in ("no start line", "not enough data") else told
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)

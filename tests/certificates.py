@@ -1,0 +1,62 @@
+"""Certificates for tests, of a CA that is made on the spot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+
+@dataclass(frozen=True)
+class Issued:
+    """One certificate with its key, as files in PEM."""
+
+    certificate: Path
+    """The chain."""
+    key: Path
+    """PKCS#8, as Java reads it."""
+    both: Path
+
+
+class Authority:
+    """A CA whose files are in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self.authority = trustme.CA()
+        self.file = folder / "ca.pem"
+        self.file.write_bytes(self.authority.cert_pem.bytes())
+
+    def issue(
+        self,
+        name: str,
+        *identities: str,
+        common_name: str | None = None,
+        days: float = 30,
+        begins_days_ago: float = 1,
+    ) -> Issued:
+        """A certificate for these hosts and addresses, valid for `days` from now on; negative: no longer."""
+        now = datetime.now(UTC)
+        issued = self.authority.issue_cert(
+            *identities,
+            common_name=common_name,
+            not_before=now - timedelta(days=begins_days_ago),
+            not_after=now + timedelta(days=days),
+        )
+        key = load_pem_private_key(issued.private_key_pem.bytes(), None).private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        )
+        chain = b"".join(one.bytes() for one in issued.cert_chain_pems)
+        paths = [self._folder / f"{name}{suffix}" for suffix in (".pem", ".key", ".both.pem")]
+        for path, content in zip(paths, (chain, key, key + chain), strict=True):
+            path.write_bytes(content)
+        return Issued(*paths)

@@ -1,0 +1,190 @@
+"""The mechanisms of SASL as the client speaks them, against the server's half or messages written out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from ottla.client.security.logins import (
+    BearerClientLogin,
+    ClientLoginRefused,
+    PlainClientLogin,
+    ScramClientLogin,
+)
+from ottla.client.security.oauth import BearerTokens, TokenUnavailable
+from ottla.client.security.options import Token
+from ottla.protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramServer, ScramUser
+
+SHA_256 = SCRAM_MECHANISMS["SCRAM-SHA-256"]
+
+
+async def test_plain_sends_user_and_password() -> None:
+    sent: list[bytes] = []
+
+    async def ask(message: bytes) -> bytes:
+        sent.append(message)
+        return b""
+
+    await PlainClientLogin("änn", "pä=ss,").run(ask)
+    assert sent == ["\0änn\0pä=ss,".encode()]
+
+
+async def test_a_password_is_asked_for_at_each_login() -> None:
+    given = iter(["one", "two", "three"])
+    sent: list[bytes] = []
+
+    async def ask(message: bytes) -> bytes:
+        sent.append(message)
+        return b""
+
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return next(given)
+
+    login = PlainClientLogin("u", lambda: next(given))
+    await login.run(ask)
+    await login.run(ask)
+    await PlainClientLogin("u", later).run(ask)
+    assert sent == [b"\0u\0one", b"\0u\0two", b"\0u\0three"]
+
+
+@pytest.mark.parametrize("password", [lambda: "", lambda: None, lambda: 1 / 0])
+async def test_a_password_that_does_not_come_is_told(password: Callable[[], str]) -> None:
+    async def ask(_: bytes) -> bytes:
+        raise AssertionError("nothing is sent")
+
+    with pytest.raises(ClientLoginRefused, match="sasl_plain_password was called"):
+        await PlainClientLogin("u", password).run(ask)
+
+
+@pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("with_token", [False, True])
+async def test_scram_proves_both_ends(name: str, with_token: bool) -> None:
+    mechanism = SCRAM_MECHANISMS[name]
+    users: list[ScramUser] = []
+
+    def find(user: ScramUser) -> ScramCredential:
+        users.append(user)
+        return ScramCredential.of_password(mechanism, "secret", b"salt")
+
+    server = ScramServer(mechanism, "nonce", find)
+
+    async def ask(message: bytes) -> bytes:
+        return server.receive(message)
+
+    await ScramClientLogin(mechanism, "a,b=c", "secret", with_token=with_token).run(ask)
+    assert server.done
+    assert users == [ScramUser("a,b=c", {"tokenauth": "true"} if with_token else {})]
+
+
+async def test_a_false_server_is_refused() -> None:
+    def find(_: ScramUser) -> ScramCredential:
+        real = ScramCredential.of_password(SHA_256, "secret", b"salt")
+        return ScramCredential(real.salt, real.stored_key, b"another", real.iterations)
+
+    server = ScramServer(SHA_256, "nonce", find)
+
+    async def ask(message: bytes) -> bytes:
+        return server.receive(message)
+
+    with pytest.raises(ClientLoginRefused, match="may be a false one"):
+        await ScramClientLogin(SHA_256, "u", "secret").run(ask)
+
+
+@pytest.mark.parametrize("iterations", ["4095", "1000001", "99999999999", "-1"])
+async def test_a_server_cannot_make_the_client_work_for_hours(iterations: str) -> None:
+    async def ask(message: bytes) -> bytes:
+        nonce = message.decode().rpartition("r=")[2]
+        return f"r={nonce}x,s=c2FsdA==,i={iterations}".encode()
+
+    began = time.monotonic()
+    with pytest.raises(ClientLoginRefused, match="iterations"):
+        await ScramClientLogin(SHA_256, "u", "secret").run(ask)
+    assert time.monotonic() - began < 5
+
+
+class Provider:
+    """Of kafka-python's shape: plain, and with extensions."""
+
+    def __init__(self, *tokens: Token) -> None:
+        self._tokens = list(tokens)
+        self.asked = 0
+
+    def token(self) -> Token:
+        self.asked += 1
+        return self._tokens.pop(0)
+
+    def extensions(self) -> dict[str, str]:
+        return {"logicalCluster": "lkc-1"}
+
+
+class AsyncProvider:
+    """Of aiokafka's shape."""
+
+    async def token(self) -> str:
+        await asyncio.sleep(0)
+        return "abc"
+
+
+async def test_a_token_goes_with_its_extensions() -> None:
+    sent: list[bytes] = []
+
+    async def ask(message: bytes) -> bytes:
+        sent.append(message)
+        return b""
+
+    await BearerClientLogin(BearerTokens(Provider("abc")), {"pool": "p"}).run(ask)
+    await BearerClientLogin(BearerTokens(AsyncProvider()), {}).run(ask)
+    assert sent == [
+        b"n,,\x01auth=Bearer abc\x01pool=p\x01logicalCluster=lkc-1\x01\x01",
+        b"n,,\x01auth=Bearer abc\x01\x01",
+    ]
+
+
+async def test_a_refused_token_is_told_and_forgotten() -> None:
+    sent: list[bytes] = []
+
+    async def ask(message: bytes) -> bytes:
+        sent.append(message)
+        return json.dumps({"status": "invalid_token"}).encode() if len(sent) == 1 else b""
+
+    provider = Provider(("one", time.time() + 100), "two")
+    tokens = BearerTokens(provider)
+    with pytest.raises(ClientLoginRefused, match="does not take the token: status invalid_token"):
+        await BearerClientLogin(tokens, {}).run(ask)
+    assert sent[1] == b"\x01"
+    assert (await tokens.current())[0] == "two"
+
+
+async def test_a_token_is_kept_for_most_of_its_life() -> None:
+    now = [1000.0]
+    provider = Provider(("one", 1100.0), ("two", 1200.0), "three", "four")
+    tokens = BearerTokens(provider, clock=lambda: now[0])
+    texts = await asyncio.gather(*(tokens.current() for _ in range(5)))
+    assert {text for text, _ in texts} == {"one"}
+    assert provider.asked == 1
+    now[0] = 1079.0
+    assert (await tokens.current())[0] == "one"
+    now[0] = 1081.0
+    assert (await tokens.current())[0] == "two"
+    now[0] = 1199.0
+    assert (await tokens.current())[0] == "three", "without an end it is asked for each time"
+    assert (await tokens.current())[0] == "four"
+
+
+@pytest.mark.parametrize("given", ["", None, "with\nline", 7, "x" * 70_000])
+async def test_what_is_no_token_is_told_without_showing_it(given: Token) -> None:
+    with pytest.raises(TokenUnavailable, match=r"token\(\) gave"):
+        await BearerTokens(Provider(given)).current()
+
+
+async def test_a_provider_that_fails_is_told() -> None:
+    with pytest.raises(
+        TokenUnavailable, match=r"token\(\) of sasl_oauth_token_provider failed: IndexError"
+    ) as failed:
+        await BearerTokens(Provider()).current()
+    assert not failed.value.is_final
