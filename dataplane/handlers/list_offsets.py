@@ -145,7 +145,7 @@ class ListOffsetsHandlers:
 
 def _seen_by(request: ClientRequest, message: ListOffsetsRequest) -> _Seen:
     """A replica id that is not proven may be a consumer's: kafka-python 3 sends 0."""
-    if message.replica_id < _CONSUMER or request.connection.has_proved_to_be(message.replica_id):
+    if message.replica_id < _CONSUMER or request.session.is_broker(message.replica_id):
         return _Seen.ALL
     return _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
 

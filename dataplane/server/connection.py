@@ -155,13 +155,9 @@ class ClientConnection:
     def __str__(self) -> str:
         return f"{self.session.host}:{self.peer_port} on {self.session.listener}"
 
-    def has_proved_to_be(self, broker_id: int) -> bool:
-        """Whether the peer is this broker."""
-        return self.session.is_broker(broker_id)
-
     def is_broker(self, broker_id: int) -> bool:
-        """`has_proved_to_be`, for what is refused otherwise: that it was not is logged once."""
-        if self.has_proved_to_be(broker_id):
+        """Whether the peer has proved to be this broker; that it was not is logged once."""
+        if self.session.is_broker(broker_id):
             return True
         if not self._false_claim_logged:
             self._false_claim_logged = True

@@ -12,6 +12,8 @@ import pytest
 from ottla.dataplane.handlers.list_offsets import ListOffsetsHandlers
 from ottla.dataplane.log import LogConfig, LogSlice, PartitionLog
 from ottla.dataplane.security.authorization.access import EVERYTHING
+from ottla.dataplane.security.peer_session import PeerSession
+from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import (
@@ -56,7 +58,7 @@ def is_offline(shelf: Shelf, index: int) -> bool:
 async def listed(shelf: Shelf, timestamp: int) -> dict[int, tuple[int, int]]:
     parts = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in (DAMAGED, SOUND)]
     message = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)])
-    request = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=7))
+    request = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, session=PeerSession(ANONYMOUS, "::1", "L"), api_version=7))
     response = await ListOffsetsHandlers(shelf.replicas).list_offsets(request, message)
     return {one.partition_index: (one.error_code, one.offset) for one in response.topics[0].partitions}
 

@@ -1,0 +1,1 @@
+"""Logins: each mechanism of SASL as an exchange of messages, without sockets."""
