@@ -18,6 +18,8 @@ from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, ListOff
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.security.authorization.access import EVERYTHING
+from ottla.dataplane.security.peer_session import PeerSession
+from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import PartitionData
@@ -354,7 +356,10 @@ async def listed(shelf: Shelf, timestamp: int, level: int = 1, replica_id: int =
         isolation_level=level,
         topics=[ListOffsetsTopic(name="t", partitions=[part])],
     )
-    request = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=11))
+    request = cast(
+        ClientRequest,
+        SimpleNamespace(access=EVERYTHING, session=PeerSession(ANONYMOUS, "::1", "L"), api_version=11),
+    )
     response = await ListOffsetsHandlers(shelf.replicas).list_offsets(request, message)
     (answer,) = response.topics[0].partitions
     return answer.error_code, answer.offset
