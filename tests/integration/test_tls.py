@@ -126,6 +126,21 @@ def test_the_plain_listener_goes_on_beside_it(cluster: TlsCluster) -> None:
     assert consumed(plain, "plain", "plain") == EXPECTED
 
 
+def test_logins_over_tls(cluster: TlsCluster) -> None:
+    settings = cluster.client() | {
+        "bootstrap.servers": cluster.bootstrap("LOGINS"),
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ann",
+        "sasl.password": "ann-secret",
+    }
+    create(settings, "logins")
+    produced(settings, "logins")
+    assert consumed(settings, "logins", "logins") == EXPECTED
+    with pytest.raises(KafkaException):
+        AdminClient(settings | {"sasl.password": "wrong"}).list_topics(timeout=3)
+
+
 def test_clients_are_told_of_the_listener_that_they_came_by(cluster: TlsCluster) -> None:
     told = AdminClient(cluster.client()).list_topics(timeout=10).brokers
     assert {broker.port for broker in told.values()} == {
@@ -214,8 +229,8 @@ def test_no_renegotiation(cluster: TlsCluster) -> None:
         ),
         ({"ssl.principal.mapping.rules": "RULE:("}, r"ssl\.principal\.mapping\.rules: 'RULE:\('"),
         (
-            {"listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:SASL_SSL,BROKERS:SSL"},
-            "SASL is not supported",
+            {"listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:TLS,BROKERS:SSL"},
+            "CLIENTS:TLS. is not of the form",
         ),
     ],
 )
