@@ -122,7 +122,6 @@ class BrokerConfig:
         if "broker" not in roles:
             raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
         listeners = _listeners(read)
-        read.text("principal.builder.class", "")  # of which there is one value
         log_dirs = _log_dirs(read)
         check_cordoned(read.text(CORDONED, ""), log_dirs)
         return cls(
