@@ -114,6 +114,9 @@ LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups t
 TLS_EXPIRY = _gauge(
     "ottla_tls_certificate_expiry_seconds", "Until the certificate of a listener expires.", "listener"
 )
+TLS_HANDSHAKE_FAILURES = _counter(
+    "ottla_tls_handshake_failures", "Peers that connected to a listener with TLS and were not let in."
+)
 TLS_RELOAD_FAILURES = _counter(
     "ottla_tls_reload_failures",
     "Times that new keys or certificates of listeners could not be used, and the old stayed in force.",
@@ -138,6 +141,7 @@ class BrokerMetrics:
         has_lost_history: Callable[[], bool],
         uncleanable: Callable[[], Mapping[str, int]],
         unreadable: Callable[[], Mapping[str, int]],
+        failed_handshakes: Callable[[], int],
         tls_reloads: TlsReloads,
         authorization: Authorization | None = None,
     ) -> None:
@@ -146,7 +150,7 @@ class BrokerMetrics:
         self._connections, self._is_fenced = connections, is_fenced
         self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
-        self._tls_reloads = tls_reloads
+        self._failed_handshakes, self._tls_reloads = failed_handshakes, tls_reloads
         self._authorization = authorization
 
     def families(self) -> Iterator[Family]:
@@ -168,6 +172,7 @@ class BrokerMetrics:
         yield Family(CONNECTIONS, [((), self._connections())])
         left = self._tls_reloads.expiries(datetime.now(UTC))
         yield Family(TLS_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
+        yield Family(TLS_HANDSHAKE_FAILURES, [((), self._failed_handshakes())])
         yield Family(TLS_RELOAD_FAILURES, [((), self._tls_reloads.failures)])
         yield Family(ACLS, [((), len(self._image().acls))])
         if self._authorization is not None:

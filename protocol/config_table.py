@@ -313,6 +313,7 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
     **JAVAS_OWN,
+    "principal.builder.class": "there is one way, which is Kafka's own",
 }
 """Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""
 

@@ -285,6 +285,7 @@ class BrokerParts:
             lambda: bool(self.session.history_lost),
             lambda: {str(each.path): cleaner.uncleanable_in(each.path) for each in self.logs.usable},
             lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
+            lambda: self.server.handshakes.failures,
             self.tls_reloads,
             self.server.authorization,
         )

@@ -122,7 +122,6 @@ class BrokerConfig:
         if "broker" not in roles:
             raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
         listeners = _listeners(read)
-        read.text("principal.builder.class", "")  # of which there is one value
         log_dirs = _log_dirs(read)
         check_cordoned(read.text(CORDONED, ""), log_dirs)
         return cls(
@@ -236,11 +235,17 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
             *_told(advertised.get(name, (host, port))),
             name in advertised,
             protocols[name],
-            tls_settings(read.properties, name) if protocols[name].has_tls else None,
+            _tls(read, name, protocols[name]),
             sasl_config(read.properties, name) if protocols[name].has_sasl else None,
         )
         for name, (host, port) in bound.items()
     )
+
+
+def _tls(read: _Reader, name: str, protocol: SecurityProtocol) -> TlsSettings | None:
+    if not protocol.has_tls:
+        return None
+    return tls_settings(read.properties, name, asks_for_login=protocol.has_sasl)
 
 
 def _told(address: tuple[str, int]) -> tuple[str, int]:

@@ -26,7 +26,7 @@ from ...protocol.config_key import ConfigError
 from .distinguished_names import subject_name
 from .listener_tls import ListenerTls
 from .tls_loading import LoadedTls, load_tls
-from .tls_settings import tls_settings
+from .tls_settings import TlsSettings, tls_settings
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class TlsReloads:
     async def check(self, properties: Mapping[str, str]) -> None:
         """Raises ConfigError if a listener could not go on with these settings."""
         for name, listener in self._listeners.items():
-            if tls_settings(properties, name) != listener.tls.loaded.settings:
+            if _settings(listener, name, properties) != listener.tls.loaded.settings:
                 await asyncio.to_thread(_successor, listener, name, properties)
 
     def look_again(self) -> None:
@@ -130,7 +130,7 @@ class TlsReloads:
         properties = self._properties()
         for name, listener in self._listeners.items():
             try:
-                changed = tls_settings(properties, name) != listener.tls.loaded.settings
+                changed = _settings(listener, name, properties) != listener.tls.loaded.settings
             except ConfigError:
                 changed = True  # which loading tells
             if changed:
@@ -191,9 +191,14 @@ class TlsReloads:
         self._reminded[name] = remarks
 
 
+def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> TlsSettings:
+    """Raises ConfigError."""
+    return tls_settings(properties, name, asks_for_login=listener.tls.loaded.settings.asks_for_login)
+
+
 def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:
     """Raises ConfigError."""
-    loaded = load_tls(tls_settings(properties, name), listener.advertised_host, datetime.now(UTC))
+    loaded = load_tls(_settings(listener, name, properties), listener.advertised_host, datetime.now(UTC))
     check_successor(listener.tls.loaded, loaded, listener)
     return loaded
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from ...network.tls.contexts import PROTOCOLS, ClientAuth, TlsRules
 from ...network.tls.stores import StoreSource, StoreType
 from ...protocol.config_key import ConfigError
 from ...protocol.config_keys import NODE_KEYS
 from ...protocol.config_listeners import LISTENER_PREFIX
+
+CLIENT_AUTH: Final = "ssl.client.auth"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class TlsSettings:
     mapping_option: str
     allows_name_changes: bool = False
     allows_alternative_name_changes: bool = False
+    asks_for_login: bool = False
+    """The listener's clients log in by SASL, too."""
     remarks: tuple[str, ...] = ()
 
     @property
@@ -34,8 +39,21 @@ class TlsSettings:
         return tuple(path for path in paths if path is not None)
 
 
-def tls_settings(properties: Mapping[str, str], listener: str) -> TlsSettings:
-    """Read the keys of a listener whose security protocol has TLS. Raises ConfigError."""
+def tls_settings(
+    properties: Mapping[str, str], listener: str, *, asks_for_login: bool = False
+) -> TlsSettings:
+    """Read the keys of a listener whose security protocol has TLS. Raises ConfigError.
+
+    Where clients log in by SASL they need a certificate only if the listener itself says so (KIP-684).
+    """
+    if asks_for_login and CLIENT_AUTH in properties:
+        remark = (
+            f"{CLIENT_AUTH} does not count for the listener {listener}, whose clients log in: "
+            f"{LISTENER_PREFIX}{listener.lower()}.{CLIENT_AUTH} does"
+        )
+        rest = {name: text for name, text in properties.items() if name != CLIENT_AUTH}
+        settings = tls_settings(rest, listener, asks_for_login=True)
+        return replace(settings, remarks=(*settings.remarks, remark))
     keys = _Keys(properties, listener)
     rules, remarks = _rules(keys)
     mapping_option, mapping = keys.given("ssl.principal.mapping.rules")
@@ -48,6 +66,7 @@ def tls_settings(properties: Mapping[str, str], listener: str) -> TlsSettings:
         mapping_option=mapping_option,
         allows_name_changes=keys.value("ssl.allow.dn.changes")[1] is True,
         allows_alternative_name_changes=keys.value("ssl.allow.san.changes")[1] is True,
+        asks_for_login=asks_for_login,
         remarks=remarks,
     )
 
@@ -108,7 +127,7 @@ def _rules(keys: _Keys) -> tuple[TlsRules, tuple[str, ...]]:
     rules = TlsRules(
         protocols=spoken,
         cipher_suites=tuple(filter(None, map(str.strip, (suites or "").split(",")))),
-        client_auth=ClientAuth(keys.value("ssl.client.auth")[1]),
+        client_auth=ClientAuth(keys.value(CLIENT_AUTH)[1]),
         checks_names=identification != "",
         crl=Path(crl) if crl else None,
         protocols_option=protocols_option,

@@ -15,7 +15,6 @@ from ...network.tls.handshake import TLS_HANDSHAKE, accept_tls, readable, reason
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import Principal
-from ..security.principal_mapping import NoMatchingRule
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +110,7 @@ class Handshakes:
         else:
             try:
                 principal = tls.principal_of(sock.getpeercert(binary_form=True))
-            except (NoMatchingRule, ValueError) as error:
+            except ValueError as error:
                 logger.warning(
                     "closing the connection of %s: its certificate names no principal: %s", newcomer, error
                 )

@@ -62,6 +62,7 @@ class Held:
             lambda: False,
             dict,
             dict,
+            int,
             TlsReloads({}, dict, 0),
         )
 

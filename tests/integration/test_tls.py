@@ -126,6 +126,21 @@ def test_the_plain_listener_goes_on_beside_it(cluster: TlsCluster) -> None:
     assert consumed(plain, "plain", "plain") == EXPECTED
 
 
+def test_logins_over_tls(cluster: TlsCluster) -> None:
+    settings = cluster.client() | {
+        "bootstrap.servers": cluster.bootstrap("LOGINS"),
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ann",
+        "sasl.password": "ann-secret",
+    }
+    create(settings, "logins")
+    produced(settings, "logins")
+    assert consumed(settings, "logins", "logins") == EXPECTED
+    with pytest.raises(KafkaException):
+        AdminClient(settings | {"sasl.password": "wrong"}).list_topics(timeout=3)
+
+
 def test_clients_are_told_of_the_listener_that_they_came_by(cluster: TlsCluster) -> None:
     told = AdminClient(cluster.client()).list_topics(timeout=10).brokers
     assert {broker.port for broker in told.values()} == {
@@ -146,6 +161,14 @@ def test_strangers_are_kept_out_of_the_listener_between_brokers(cluster: TlsClus
     assert AdminClient(known).list_topics(timeout=10).brokers
 
 
+def in_sync(cluster: TlsCluster) -> bool:
+    try:
+        topics = AdminClient(cluster.client()).list_topics(timeout=5).topics
+    except KafkaException:
+        return False
+    return all(len(one.isrs) == 2 for topic in topics.values() for one in topic.partitions.values())
+
+
 def test_a_follower_that_was_away_catches_up_over_tls(cluster: TlsCluster) -> None:
     create(cluster.client(), "away", 1)
     cluster.brokers[1].stop(kill=True)
@@ -156,14 +179,21 @@ def test_a_follower_that_was_away_catches_up_over_tls(cluster: TlsCluster) -> No
     assert producer.flush(60) == 0
     cluster.brokers[1].start()
 
-    def in_sync() -> bool:
-        try:
-            topics = AdminClient(cluster.client()).list_topics(timeout=5).topics
-        except KafkaException:
-            return False
-        return all(len(one.isrs) == 2 for topic in topics.values() for one in topic.partitions.values())
+    wait_until(lambda: in_sync(cluster), "the follower")
 
-    wait_until(in_sync, "the follower")
+
+def test_brokers_that_do_not_trust_each_other_say_so(cluster: TlsCluster) -> None:
+    own, key = cluster.brokers[1], "listener.name.brokers.ssl.truststore.location"
+    own.stop()
+    own.settings[key] = str(Authority().trust_file(own.folder / "strangers.pem"))
+    own.start()
+    complaint = "broker 1 cannot be followed: the TLS handshake with"
+    wait_until(lambda: complaint in own.log, "the complaint")
+    assert "the certificate is refused: self-signed certificate in certificate chain" in own.log
+    own.stop()
+    del own.settings[key]
+    own.start()
+    wait_until(lambda: in_sync(cluster), "the follower")
 
 
 def s_client(cluster: TlsCluster, *options: str, listener: str = "CLIENTS") -> str:
@@ -214,8 +244,8 @@ def test_no_renegotiation(cluster: TlsCluster) -> None:
         ),
         ({"ssl.principal.mapping.rules": "RULE:("}, r"ssl\.principal\.mapping\.rules: 'RULE:\('"),
         (
-            {"listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:SASL_SSL,BROKERS:SSL"},
-            "SASL is not supported",
+            {"listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:TLS,BROKERS:SSL"},
+            "CLIENTS:TLS. is not of the form",
         ),
     ],
 )

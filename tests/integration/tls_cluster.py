@@ -16,12 +16,12 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ottla.cli.ports import free_ports
+from ottla.cli.local_cluster.ports import free_ports
 from tests.network.tls.certificates import Authority
 
 START_S = 60.0
 HOST = "127.0.0.1"
-LISTENERS = ("PLAIN", "CLIENTS", "BROKERS")
+LISTENERS = ("PLAIN", "CLIENTS", "BROKERS", "LOGINS")
 
 
 @dataclass
@@ -105,8 +105,8 @@ def _start(role: str, file: Path, log: Path) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def tls_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[TlsCluster]:
-    """Listeners: CLIENTS and BROKERS with TLS, the latter for brokers only, and PLAIN without. Underscores in the names
-    of settings are dots."""
+    """Listeners: CLIENTS and BROKERS with TLS, the latter for brokers, LOGINS with TLS and SASL, PLAIN with neither.
+    Underscores in the names of settings are dots."""
     authority = Authority()
     cluster = TlsCluster(directory, authority, authority.trust_file(directory / "ca.pem"))
     secret = directory / "secret"
@@ -132,7 +132,9 @@ def tls_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[
         for one in reserved:
             stack.callback(one.close)
         for number in range(1, brokers + 1):
-            own = dict(zip(LISTENERS, ports[3 * (number - 1) : 3 * number], strict=True))
+            own = dict(
+                zip(LISTENERS, ports[len(LISTENERS) * (number - 1) : len(LISTENERS) * number], strict=True)
+            )
             broker = _broker(cluster, number, own, common)
             broker.settings |= {name.replace("_", "."): value for name, value in settings.items()}
             broker.start()
@@ -152,7 +154,7 @@ def _broker(cluster: TlsCluster, number: int, ports: dict[str, int], common: dic
         "node.id": str(number),
         "log.dirs": str(folder / "data"),
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:SSL,BROKERS:SSL",
+        "listener.security.protocol.map": "PLAIN:PLAINTEXT,CLIENTS:SSL,BROKERS:SSL,LOGINS:SASL_SSL",
         "inter.broker.listener.name": "BROKERS",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(broker.key_file),
@@ -160,6 +162,9 @@ def _broker(cluster: TlsCluster, number: int, ports: dict[str, int], common: dic
         "ssl.truststore.location": str(cluster.ca_file),
         "ssl.client.auth": "requested",
         "listener.name.brokers.ssl.client.auth": "required",
+        "listener.name.logins.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.logins.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+        'required user_ann="ann-secret";',
         "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/,DEFAULT",
         "default.replication.factor": "2",
         "offsets.topic.replication.factor": "2",

@@ -148,6 +148,22 @@ def test_mistakes_about_listeners_are_named(tmp_path: Path, changes: dict[str, s
         BrokerConfig.from_properties(secured(tmp_path, **changes))
 
 
+def test_who_logs_in_needs_a_certificate_only_if_the_listener_says_so(tmp_path: Path) -> None:
+    own = {
+        "listener__security__protocol__map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL",
+        "sasl__enabled__mechanisms": "SCRAM-SHA-256",
+        "ssl__client__auth": "required",
+    }
+    tls = BrokerConfig.from_properties(secured(tmp_path, **own)).listeners[1].tls
+    assert tls is not None
+    assert tls.rules.client_auth.value == "none"
+    assert "ssl.client.auth does not count for the listener CLIENTS" in tls.remarks[0]
+    own["listener__name__clients__ssl__client__auth"] = "requested"
+    tls = BrokerConfig.from_properties(secured(tmp_path, **own)).listeners[1].tls
+    assert tls is not None
+    assert tls.rules.client_auth.value == "requested"
+
+
 def test_names_that_are_not_checked_are_remarked(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties(secured(tmp_path, ssl__endpoint__identification__algorithm=""))
     tls = config.listeners[1].tls
