@@ -174,11 +174,15 @@ class Row:
 
 
 BATCH = encode_batch([(None, b"v", 0)])
+IN_TRANSACTION = encode_batch(
+    [(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
+)
 
 
 def produce(version: int, transactional_id: str | None = None) -> Callable[[str, bytes], Message]:
     def made(name: str, topic_id: bytes) -> Message:
-        data = [PartitionProduceData(index=0, records=memoryview(BATCH))]
+        batch = BATCH if transactional_id is None else IN_TRANSACTION
+        data = [PartitionProduceData(index=0, records=memoryview(batch))]
         named = (
             TopicProduceData(topic_id=topic_id, partition_data=data)
             if version >= 13

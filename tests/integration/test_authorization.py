@@ -53,7 +53,7 @@ from ottla.protocol.messages.transactions import (
 )
 from ottla.protocol.schema import Message
 from tests import java
-from tests.cluster import running_cluster
+from tests.cluster import running_cluster, wait_until
 from tests.integration.api_rights import (
     GROUP,
     MISSING,
@@ -147,6 +147,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         made = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
         answer = found.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7, ADMIN)
         found.ask(FindCoordinatorRequest(key=GROUP), 3, ADMIN)
+        wait_until(
+            lambda: codes(found.ask(offset_commit(8)(TOPIC, b""), 8, ADMIN)) == {0}, "a group with an offset"
+        )
         yield Broker(port, answer.topics[0].topic_id)
 
 
