@@ -95,6 +95,12 @@ from ottla.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
 )
+from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from ottla.protocol.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    CredentialDeletion,
+    DescribeUserScramCredentialsRequest,
+)
 from ottla.protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     CommitTransactionRequest,
@@ -529,6 +535,14 @@ ROWS = [
         1,
         [cluster(Op.DESCRIBE)],
     ),
+    Row(lambda *_: DescribeUserScramCredentialsRequest(users=None), 0, [cluster(Op.DESCRIBE)]),
+    Row(
+        lambda *_: AlterUserScramCredentialsRequest(
+            deletions=[CredentialDeletion(name="nobody", mechanism=1)]
+        ),
+        0,
+        [cluster(Op.ALTER)],
+    ),
     Row(lambda *_: UpdateFeaturesRequest(timeout_ms=5000, validate_only=True), 1, [cluster(Op.ALTER)]),
     Row(
         lambda name, _: DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0])]),
@@ -591,6 +605,7 @@ ROWS = [
 ]
 
 SHOWN_APART = {
-    ApiVersionsRequest, DescribeClusterRequest, ListGroupsRequest, ListTransactionsRequest, WriteTxnMarkersRequest,
+    ApiVersionsRequest, DescribeClusterRequest, ListGroupsRequest, ListTransactionsRequest, SaslAuthenticateRequest,
+    SaslHandshakeRequest, WriteTxnMarkersRequest,
 }  # fmt: skip
 """What needs nothing, or leaves out what is denied, or is for nodes alone: tests of their own are below."""
