@@ -39,6 +39,7 @@ from ottla.protocol.messages.offsets import (
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
@@ -464,3 +465,21 @@ def test_kafkas_tool_adds_lists_and_removes(broker: Broker) -> None:
         *tool, "--remove", "--force", *principal, "--producer", "--idempotent", "--topic", "made-by-java"
     )
     assert "made-by-java" not in java.run(*tool, "--list", "--principal", "User:java")
+
+
+def test_brokers_follow_each_other_without_any_acl(tmp_path: Path) -> None:
+    """Nobody may do anything but the super user. Brokers have proved what they are, and need no ACL."""
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with running_cluster(tmp_path, quorum=1, brokers=2, settings=settings) as running:
+        both = [Broker(int(node.address.rpartition(":")[2]), b"") for node in running.brokers]
+        made = CreatableTopic(
+            name=TOPIC,
+            num_partitions=1,
+            replication_factor=2,
+            configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
+        )
+        assert codes(both[0].ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)) == {0}
+        wait_until(
+            lambda: any(codes(one.ask(produce(9)(TOPIC, b""), 9)) == {0} for one in both),
+            "a record on both brokers",
+        )
