@@ -15,6 +15,8 @@ CLUSTER_NAME = "kafka-cluster"
 """The one resource of type CLUSTER."""
 ANYTHING = "*"
 """Every host and, as the name of a LITERAL pattern, every resource of the type."""
+TEXT_BYTES_MAX = 4096
+"""Of a name, and of a principal: names of certificates may be that long."""
 ANYBODY = "User:*"
 """Every principal, of whatever type."""
 
@@ -177,6 +179,9 @@ def checked_acl(acl: Acl) -> Acl:
     if acl.resource_type == AclResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     check_principal(acl.principal)
+    for what, text in (("Resource name", acl.resource_name), ("Principal", acl.principal)):
+        if len(text.encode()) > TEXT_BYTES_MAX:
+            raise _invalid(f"{what} is too long: at most {TEXT_BYTES_MAX} bytes are allowed")
     return acl._replace(host=canonical_host(acl.host))
 
 

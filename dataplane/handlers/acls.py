@@ -33,6 +33,8 @@ from ..security.authorization.access import Authorization
 from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
+_TEXT_BYTES_MAX = 8 << 20
+
 
 def _create_error(message: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
     result = AclCreationResult(error_code=error.code, error_message=error.message)
@@ -93,6 +95,7 @@ class AclHandlers:
             )
             for one in message.creations
         ]
+        _check_size(f"{one.resource_name}{one.principal}{one.host}" for one in message.creations)
         outcome = await self._quorum.submit(commands.CreateAcls(acls=entries))
         results = list(zip(entries, outcome.results, strict=True))
         audit.changed(request, "created", [_acl(one) for one, result in results if not result.error_code])
@@ -107,12 +110,23 @@ class AclHandlers:
     async def delete_acls(self, request: ClientRequest, message: DeleteAclsRequest) -> DeleteAclsResponse:
         """Remove what any filter finds, all at once."""
         audit = self._enabled().audit
+        _check_size(
+            f"{one.resource_name_filter}{one.principal_filter}{one.host_filter}" for one in message.filters
+        )
         outcome = await self._quorum.submit(
             commands.DeleteAcls(filters=[_filter_entry(one) for one in message.filters])
         )
         removed = dict.fromkeys(_acl(acl) for result in outcome.results for acl in result.acls)
         audit.changed(request, "removed", list(removed))
         return DeleteAclsResponse(filter_results=[_filter_result(one) for one in outcome.results])
+
+
+def _check_size(texts: Iterable[str]) -> None:
+    """Raises POLICY_VIOLATION for more than one command can hold. A request is not split: it counts as a whole."""
+    if sum(len(text.encode()) for text in texts) > _TEXT_BYTES_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"names of ACLs take more than {_TEXT_BYTES_MAX} bytes in one request"
+        )
 
 
 def _found(acls: Iterable[Acl], wanted: AclFilter) -> list[DescribeAclsResource]:

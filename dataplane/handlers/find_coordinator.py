@@ -42,6 +42,10 @@ def _unknown(key: str, error: KafkaError) -> Coordinator:
     return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message)
 
 
+def _may_find(access: Access, group: str) -> bool:
+    return access.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, group, quiet=True)
+
+
 class FindCoordinatorHandlers:
     """Names coordinators. The first request about a group creates the offsets topic."""
 
@@ -68,7 +72,11 @@ class FindCoordinatorHandlers:
         access = request.access
         if request.api_version < _FIRST_WITH_MANY:
             access.check(AclOperation.DESCRIBE, _RESOURCES[message.key_type], message.key)
-        if message.key_type == _GROUP and OFFSETS_TOPIC not in self._quorum.image.topics:
+        if (
+            message.key_type == _GROUP
+            and OFFSETS_TOPIC not in self._quorum.image.topics
+            and any(_may_find(access, key) for key in message.coordinator_keys or [message.key])
+        ):
             await self._creator.create([OFFSETS_TOPIC])
         if request.api_version >= _FIRST_WITH_MANY:
             return FindCoordinatorResponse(

@@ -274,13 +274,9 @@ class GroupOffsetHandlers:
             )
             request.reply(_deleted(message, errors))
 
-        wanted = [each for each in asked if each not in errors]
-        if denied and not wanted:
-            request.reply(_deleted(message, errors))
-            return
         try:
             shard = self._coordinator.shard_for(message.group_id)
-            shard.delete_offsets(message.group_id, wanted, done)
+            shard.delete_offsets(message.group_id, [each for each in asked if each not in errors], done)
         except KafkaError as error:
             done(error.code)
 

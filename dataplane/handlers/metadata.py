@@ -67,7 +67,7 @@ class MetadataHandlers:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return None
-        return self._respond(request, message, list(self._topics(request, message, errors)))
+        return self._respond(request, message, list(filter(None, self._topics(request, message, errors))))
 
     def _is_long(self, message: MetadataRequest) -> bool:
         topics = message.topics or self._quorum.image.topics
@@ -103,7 +103,8 @@ class MetadataHandlers:
         try:
             if missing:
                 errors = errors | await self._creator.create(missing)
-            topics = [topic async for topic in in_time_slices(self._topics(request, message, errors))]
+            looked_at = in_time_slices(self._topics(request, message, errors))
+            topics = [topic async for topic in looked_at if topic is not None]
             await request.reply_when_encoded(self._respond(request, message, topics))
         except Exception:
             request.close_connection()
@@ -111,18 +112,16 @@ class MetadataHandlers:
 
     def _topics(
         self, request: ClientRequest, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
-    ) -> Iterator[MetadataResponseTopic]:
-        """Those that were asked for, each of them once."""
+    ) -> Iterator[MetadataResponseTopic | None]:
+        """Those that were asked for, each of them once; None for one that the client is not told of."""
         image, version = self._quorum.image, request.api_version
         access = request.access
         with_operations = message.include_topic_authorized_operations
         view = _TopicView(image, request.listener, version, access, with_operations)
         everything = message.topics is None or (version == 0 and not message.topics)
         if everything:
-            shown = list(image.topics.values())
-            if access.grants is not None:
-                shown = [topic for topic in shown if _may_describe(access, topic.name, quiet=True)]
-            yield from map(view.topic, shown)
+            for topic in list(image.topics.values()):
+                yield view.topic(topic) if _may_describe(access, topic.name, quiet=True) else None
         else:
             asked = dict.fromkeys((topic.name, topic.topic_id) for topic in message.topics or ())
             for name, topic_id in asked:

@@ -116,7 +116,7 @@ class ProduceHandlers:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         access = request.access
-        if message.transactional_id is not None:
+        if access.grants is not None and message.transactional_id is not None and _has_transactional(message):
             access.check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, message.transactional_id)
         response = ProduceResponse()
         waiting: list[Uncommitted] = []
@@ -314,6 +314,17 @@ def _check(partition: Partition, data: PartitionProduceData, version: int) -> in
             f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
         )
     return int(attributes)
+
+
+def _has_transactional(message: ProduceRequest) -> bool:
+    """Whether a batch belongs to a transaction, as far as its header tells."""
+    return any(
+        data.records is not None
+        and len(data.records) >= HEADER_SIZE
+        and _BATCH.unpack_from(data.records)[2] & TRANSACTIONAL_FLAG
+        for topic in message.topic_data
+        for data in topic.partition_data
+    )
 
 
 def _check_transactional(message: ProduceRequest) -> None:

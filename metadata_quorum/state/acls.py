@@ -25,6 +25,9 @@ from .workspace import Workspace
 CHANGES_MAX = 10_000
 """How many ACLs one command creates or removes."""
 
+_TOLD_CHARACTERS_MAX = 8 << 20
+"""Of the texts of all ACLs that a result names: it has to fit a frame."""
+
 _COMPARISONS_MAX = 2_000_000
 """All commands wait while filters are compared with ACLs. This takes about a second."""
 
@@ -52,7 +55,7 @@ def delete_acls(work: Workspace, command: DeleteAcls) -> DeleteAclsResult:
     check_security(work, "ACLs need")
     results: list[DeletedAcls] = []
     removed: set[Acl] = set()
-    comparisons = 0
+    comparisons = told = 0
     for entry in command.filters:
         result = DeletedAcls()
         try:
@@ -63,7 +66,8 @@ def delete_acls(work: Workspace, command: DeleteAcls) -> DeleteAclsResult:
                 raise _too_many(f"{len(command.filters)} filters are to be compared with all ACLs")
             found = _find(work, wanted)
             removed.update(found)
-            if len(removed) > CHANGES_MAX:
+            told += sum(len(acl.resource_name) + len(acl.principal) + len(acl.host) for acl in found)
+            if len(removed) > CHANGES_MAX or told > _TOLD_CHARACTERS_MAX:
                 raise _too_many("the filters find more ACLs")
             result.acls = [AclEntry(**acl._asdict()) for acl in found]
         except KafkaError as error:

@@ -87,6 +87,8 @@ def named(*names: str, **changed: Any) -> list[Acl]:
         ),
         ({"principal": "ann"}, "Could not parse principal from `ann`"),
         ({"host": ""}, "Host should not be empty"),
+        ({"resource_name": "x" * 4097}, "Resource name is too long"),
+        ({"principal": "User:" + "x" * 4092}, "Principal is too long"),
         ({"host": "10.0.0.0/33"}, "Invalid CIDR notation"),
         ({"host": "example.org"}, "it has to be *, an IP address, or a network in CIDR notation"),
     ],
