@@ -16,7 +16,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ottla.cli.ports import free_ports
+from ottla.cli.local_cluster.ports import free_ports
 from tests.network.tls.certificates import Authority
 
 START_S = 60.0
