@@ -13,8 +13,10 @@ import pytest
 from ottla import (
     Admin,
     AuthenticationFailed,
+    ConnectionLost,
     Consumer,
     NewTopic,
+    NoBrokerReachable,
     Producer,
     TlsFailed,
     TopicPartition,

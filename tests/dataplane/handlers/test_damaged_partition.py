@@ -58,7 +58,10 @@ def is_offline(shelf: Shelf, index: int) -> bool:
 async def listed(shelf: Shelf, timestamp: int) -> dict[int, tuple[int, int]]:
     parts = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in (DAMAGED, SOUND)]
     message = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)])
-    request = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, session=PeerSession(ANONYMOUS, "::1", "L"), api_version=7))
+    request = cast(
+        ClientRequest,
+        SimpleNamespace(access=EVERYTHING, session=PeerSession(ANONYMOUS, "::1", "L"), api_version=7),
+    )
     response = await ListOffsetsHandlers(shelf.replicas).list_offsets(request, message)
     return {one.partition_index: (one.error_code, one.offset) for one in response.topics[0].partitions}
 
