@@ -52,7 +52,9 @@ async def create(cluster: RunningCluster, *names: str, **configs: str) -> None:
 
 async def compared(cluster: RunningCluster, of: str, *tiers: str, log: bool = False) -> Audit:
     """The audit of topic `of`, whose reports are in the topic `of`-audit."""
-    return await audit(AuditQuestion(cluster.bootstrap, f"{of}-audit", [of], tiers, log, EVERYTHING))
+    return await audit(
+        AuditQuestion({"bootstrap_servers": cluster.bootstrap}, f"{of}-audit", [of], tiers, log, EVERYTHING)
+    )
 
 
 def records(found: Audit) -> dict[str, list[int]]:
