@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.layout import known_layout
+from ottla.cli.local_cluster.layout import known_layout
 from ottla.protocol.handshake import (
     CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
