@@ -26,6 +26,15 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
         ),
         r.FeatureLevelRecord(feature="group.version", level=0),
         r.ScramCredentialRecord(name="ann", mechanism=1, salt=b"s", sealed_keys=b"k", iterations=4096),
+        r.AclRecord(
+            resource_type=2,
+            resource_name="orders",
+            pattern_type=3,
+            principal="User:ann",
+            host="*",
+            operation=3,
+            permission=3,
+        ),
         t.TransactionRecord(transactional_id="x", producer_id=7, number=1, phase=Phase.ONGOING),
         t.TransactionWriterRecord(
             transactional_id="x",

@@ -16,6 +16,7 @@ from ottla.protocol.messages.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     Record,
+    ScramCredentialRecord,
     TopicRecord,
     encode_record,
 )
@@ -107,7 +108,8 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
         operation=3,
         permission=3,
     )
-    records: list[Record] = [*HISTORY, quota, config, broker, level, acl, transaction, writer]
+    user = ScramCredentialRecord(name="a", mechanism=1, salt=b"s", sealed_keys=b"k", iterations=4096)
+    records: list[Record] = [*HISTORY, quota, config, broker, level, acl, user, transaction, writer]
     expected = ClusterImage()
     for record in records:
         expected.apply(record)
