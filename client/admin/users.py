@@ -38,7 +38,12 @@ _Change = CredentialUpsertion | CredentialDeletion
 
 @dataclass(frozen=True, slots=True)
 class UserPassword:
-    """A password that a user gets, in place of the one for the same mechanism if there is one."""
+    """A password that a user gets, in place of the one for the same mechanism if there is one.
+
+        new = UserPassword("ann", "a long secret", mechanism="SCRAM-SHA-256", iterations=16_384)
+
+    `iterations`: how often it is hashed, 4096 to 16384.
+    """
 
     user: str
     password: str = field(repr=False)
@@ -81,7 +86,7 @@ class UserAdmin(AdminTheme):
     ) -> None:
         """Give users passwords, and take away those of (user, mechanism).
 
-            await admin.alter_scram_credentials([UserPassword("ann", getpass.getpass())])
+            await admin.alter_scram_credentials([UserPassword("ann", "a long secret")])
 
         Each user is changed or not, whatever becomes of the others. Raises KafkaError with all refusals, ValueError for
         a mechanism or a number of iterations that there cannot be.

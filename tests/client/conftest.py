@@ -11,5 +11,5 @@ from tests.client.fake_coordinator import Coordinator
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     """The only broker that a consumer made in the test meets."""
     made = Coordinator()
-    monkeypatch.setattr("ottla.client.consuming.options.ConsumerConnection.cluster", lambda _: made)
+    monkeypatch.setattr("ottla.client.consuming.options.ConsumerConnection.cluster", lambda *_: made)
     return made

@@ -47,6 +47,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.metadata = ClusterMetadata()
         self.request_timeout_ms = 30_000
+        self.user = None
         self.generation = 0
         self.commits: list[OffsetCommitRequest] = []
         self.asked: list[str] = []

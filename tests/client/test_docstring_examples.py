@@ -47,7 +47,7 @@ WITHOUT = {
     *("GroupDescription", "GroupListing", "GroupMember", "HangingTransaction", "LogDirDescription"),
     *("OngoingReassignment", "PartitionInfo", "ProducerDescription", "QuorumDescription", "RecordMetadata"),
     *("RejectedRecord", "Spooled", "SpooledRecord"),
-    *("TopicInfo", "TransactionDescription", "TransactionListing", "ErrorCode"),
+    *("TopicInfo", "TransactionDescription", "TransactionListing", "UserLogin", "ErrorCode"),
 }
 
 
