@@ -75,7 +75,11 @@ class AclPermission(IntEnum):
 
 
 class Acl(NamedTuple):
-    """One rule. The fields stand in the order in which listings are sorted."""
+    """One rule. The fields stand in the order in which listings are sorted.
+
+    Acl(AclResourceType.GROUP, "copiers-", PatternType.PREFIXED, "User:ann", "10.0.0.0/8", AclOperation.READ,
+        AclPermission.ALLOW)
+    """
 
     resource_type: int
     resource_name: str
@@ -94,7 +98,10 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant. None, and ANY where there is a number, stand for all."""
+    """Which ACLs are meant. None, and ANY where there is a number, stand for all.
+
+    AclFilter(resource_type=AclResourceType.TOPIC, principal="User:ann")
+    """
 
     resource_type: int = AclResourceType.ANY
     resource_name: str | None = None

@@ -25,8 +25,10 @@ class AclAdmin(AdminTheme):
     async def create_acls(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; those that are there already stay.
 
-            await admin.create_acls([Acl(AclResourceType.TOPIC, "orders", principal="User:ann",
-                                         operation=AclOperation.READ)])
+            await admin.create_acls([
+                Acl(AclResourceType.TOPIC, "orders", PatternType.LITERAL, "User:ann", "*", AclOperation.READ,
+                    AclPermission.ALLOW),
+            ])
 
         Raises KafkaError for the first that is refused; the others are created.
         """
@@ -40,7 +42,10 @@ class AclAdmin(AdminTheme):
                 check(result.error_code, f"ACL {acl}", result.error_message, operation="ALTER")
 
     async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
-        """The ACLs that a filter finds, or all, in order."""
+        """The ACLs that a filter finds, or all, in order.
+
+        await admin.describe_acls(AclFilter(principal="User:ann"))
+        """
         wanted = matching or AclFilter()
         request = DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
