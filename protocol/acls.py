@@ -75,10 +75,12 @@ class AclPermission(IntEnum):
 
 
 class Acl(NamedTuple):
-    """One rule. The fields stand in the order in which listings are sorted.
+    """One rule.
 
-    Acl(AclResourceType.GROUP, "copiers-", PatternType.PREFIXED, "User:ann", "10.0.0.0/8", AclOperation.READ,
-        AclPermission.ALLOW)
+        Acl(AclResourceType.GROUP, "copiers-", PatternType.PREFIXED, "User:ann", "10.0.0.0/8", AclOperation.READ,
+            AclPermission.ALLOW)
+
+    The fields stand in the order in which listings are sorted.
     """
 
     resource_type: int
@@ -98,9 +100,11 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant. None, and ANY where there is a number, stand for all.
+    """Which ACLs are meant.
 
-    AclFilter(resource_type=AclResourceType.TOPIC, principal="User:ann")
+        AclFilter(resource_type=AclResourceType.TOPIC, principal="User:ann")
+
+    None, and ANY where there is a number, stand for all.
     """
 
     resource_type: int = AclResourceType.ANY

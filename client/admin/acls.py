@@ -42,10 +42,7 @@ class AclAdmin(AdminTheme):
                 check(result.error_code, f"ACL {acl}", result.error_message, operation="ALTER")
 
     async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
-        """The ACLs that a filter finds, or all, in order.
-
-        await admin.describe_acls(AclFilter(principal="User:ann"))
-        """
+        """The ACLs that a filter finds, or all, in order."""
         wanted = matching or AclFilter()
         request = DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
