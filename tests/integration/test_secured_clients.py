@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
     """CLIENTS has TLS, and PLAIN, despite its name, TLS and logins."""
     with tls_cluster(
         tmp_path_factory.mktemp("secured"),
-        listener_security_protocol_map="PLAIN:SASL_SSL,CLIENTS:SSL,BROKERS:SSL",
+        listener_security_protocol_map="PLAIN:SASL_SSL,LOGINS:SASL_SSL,CLIENTS:SSL,BROKERS:SSL",
         listener_name_plain_sasl_enabled_mechanisms=",".join(MECHANISMS),
         listener_name_plain_plain_sasl_jaas_config=f'{_PLAIN} required user_{ADMIN}="{PASSWORD}";',
         connections_max_reauth_ms=str(SESSION_MS),
