@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .security.authorization.access import Authorization
     from .security.authorization.audit_log import AuditLog
     from .security.tls_reloading import TlsReloads
+    from .server.authentication import AuthenticationSettings
 
 _PARTITION = ("topic", "partition")
 _GROUP_PARTITION = ("consumergroup", "topic", "partition")
@@ -85,6 +86,19 @@ REQUEST_TIMES = Metric(
     ("request",),
 )
 CONNECTIONS = _gauge("kafka_server_socketservermetrics_connectioncount", "Open connections.")
+LOGINS = _counter(
+    "kafka_server_socketservermetrics_successful_authentication_total", "Logins that succeeded.", "listener"
+)
+FAILED_LOGINS = _counter(
+    "kafka_server_socketservermetrics_failed_authentication_total",
+    "Logins that failed, or that never came.",
+    "listener",
+)
+EXPIRED_CONNECTIONS = _counter(
+    "kafka_server_socketservermetrics_expired_connections_killed_count",
+    "Connections that were closed because their client did not log in anew in time.",
+    "listener",
+)
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log.", *_PARTITION)
 LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", *_PARTITION)
 LOG_END_OFFSET = _gauge("kafka_log_log_logendoffset", "Log end offset.", *_PARTITION)
@@ -143,6 +157,7 @@ class BrokerMetrics:
         unreadable: Callable[[], Mapping[str, int]],
         failed_handshakes: Callable[[], int],
         tls_reloads: TlsReloads,
+        authentication: Mapping[str, AuthenticationSettings],
         authorization: Authorization | None = None,
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
@@ -151,7 +166,7 @@ class BrokerMetrics:
         self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
         self._failed_handshakes, self._tls_reloads = failed_handshakes, tls_reloads
-        self._authorization = authorization
+        self._authentication, self._authorization = authentication, authorization
 
     def families(self) -> Iterator[Family]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
@@ -170,6 +185,7 @@ class BrokerMetrics:
             [((self._api_name(key),), times) for key, times in sorted(self._times.by_api.items())],
         )
         yield Family(CONNECTIONS, [((), self._connections())])
+        yield from self._logins()
         left = self._tls_reloads.expiries(datetime.now(UTC))
         yield Family(TLS_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
         yield Family(TLS_HANDSHAKE_FAILURES, [((), self._failed_handshakes())])
@@ -177,6 +193,12 @@ class BrokerMetrics:
         yield Family(ACLS, [((), len(self._image().acls))])
         if self._authorization is not None:
             yield Family(DECISIONS, _decisions(self._authorization.audit))
+
+    def _logins(self) -> Iterator[Family]:
+        counts = {listener: settings.counts for listener, settings in self._authentication.items()}
+        yield Family(LOGINS, [((listener,), one.successes) for listener, one in counts.items()])
+        yield Family(FAILED_LOGINS, [((listener,), one.failures) for listener, one in counts.items()])
+        yield Family(EXPIRED_CONNECTIONS, [((listener,), one.expired) for listener, one in counts.items()])
 
     def _cluster(self) -> Iterator[Family]:
         image = self._image()

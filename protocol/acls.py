@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from .errors import ErrorCode, KafkaError
 
@@ -74,6 +74,18 @@ class AclPermission(IntEnum):
     ALLOW = 3
 
 
+class _TellsAcl(Protocol):
+    """A message with the fields of an ACL."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
 class Acl(NamedTuple):
     """One rule.
 
@@ -90,6 +102,11 @@ class Acl(NamedTuple):
     host: str
     operation: int
     permission: int
+
+    @classmethod
+    def of(cls, told: _TellsAcl) -> Acl:
+        """The rule that a command, a result or a record of the quorum tells."""
+        return cls(*(getattr(told, name) for name in cls._fields))
 
     def __str__(self) -> str:
         """For logs and messages: who, what, on which resource, from where."""

@@ -151,9 +151,9 @@ class ClusterImage:
             case FeatureLevelRecord():
                 self.features[record.feature] = record.level
             case AclRecord():
-                self.acls.add(_acl(record))
+                self.acls.add(Acl.of(record))
             case AclRemovedRecord():
-                self.acls.discard(_acl(record))
+                self.acls.discard(Acl.of(record))
             case ScramCredentialRecord():
                 self._set_credential(record)
             case ClusterRecord():
@@ -327,7 +327,7 @@ class ImageDelta:
             case ClientQuotaRecord():
                 self.client_quotas = True
             case AclRecord() | AclRemovedRecord():
-                self.acls[_acl(record)] = isinstance(record, AclRecord)
+                self.acls[Acl.of(record)] = isinstance(record, AclRecord)
             case ScramCredentialRecord():
                 self.scram_credentials.add((record.name, record.mechanism))
             case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
@@ -360,18 +360,6 @@ def _differing(before: Mapping[_K, object], after: Mapping[_K, object]) -> set[_
 
 def _by_type_and_name(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
     return [(kind, name is not None, name or "") for kind, name in entity]
-
-
-def _acl(record: AclRecord | AclRemovedRecord) -> Acl:
-    return Acl(
-        record.resource_type,
-        record.resource_name,
-        record.pattern_type,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission,
-    )
 
 
 def client_quota_record(entity: QuotaEntity, values: Mapping[str, float]) -> ClientQuotaRecord:

@@ -287,6 +287,7 @@ class BrokerParts:
             lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
             lambda: self.server.handshakes.failures,
             self.tls_reloads,
+            self.server.authentication,
             self.server.authorization,
         )
 

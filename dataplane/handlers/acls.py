@@ -98,7 +98,7 @@ class AclHandlers:
         _check_size(f"{one.resource_name}{one.principal}{one.host}" for one in message.creations)
         outcome = await self._quorum.submit(commands.CreateAcls(acls=entries))
         results = list(zip(entries, outcome.results, strict=True))
-        audit.changed(request, "created", [_acl(one) for one, result in results if not result.error_code])
+        audit.changed(request, "created", [Acl.of(one) for one, result in results if not result.error_code])
         return CreateAclsResponse(
             results=[
                 AclCreationResult(error_code=one.error_code, error_message=one.error_message or None)
@@ -116,7 +116,7 @@ class AclHandlers:
         outcome = await self._quorum.submit(
             commands.DeleteAcls(filters=[_filter_entry(one) for one in message.filters])
         )
-        removed = dict.fromkeys(_acl(acl) for result in outcome.results for acl in result.acls)
+        removed = dict.fromkeys(Acl.of(acl) for result in outcome.results for acl in result.acls)
         audit.changed(request, "removed", list(removed))
         return DeleteAclsResponse(filter_results=[_filter_result(one) for one in outcome.results])
 
@@ -148,18 +148,6 @@ def _found(acls: Iterable[Acl], wanted: AclFilter) -> list[DescribeAclsResource]
         )
         for (resource_type, name, pattern_type), some in groupby(matching, key=lambda acl: acl[:3])
     ]
-
-
-def _acl(entry: commands.AclEntry) -> Acl:
-    return Acl(
-        entry.resource_type,
-        entry.resource_name,
-        entry.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission,
-    )
 
 
 def _filter_entry(given: DeleteAclsFilter) -> commands.AclFilterEntry:

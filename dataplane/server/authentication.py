@@ -207,10 +207,7 @@ class ConnectionAuthentication:
         """Nodes need no mechanism: they prove that they hold the cluster secret, to the handler of that API."""
         self._dispatch(self._connection, frame)
         if not self._connection.closed and self._connection.session.node is not None:
-            self._settings.counts.successes += 1
-            self._state = _State.COMPLETE
-            self._deadline.cancel()
-            self._on_outcome(self._connection, True)
+            self._succeed()
             self._connection.serve(self._dispatch, self._client_limits)
 
     def _refuse_out_of_turn(self, request: ClientRequest, _message: SaslAuthenticateRequest) -> None:
@@ -237,13 +234,20 @@ class ConnectionAuthentication:
             outcome = self._checked(login.outcome)
             lifetime_ms = self._lifetime_ms(outcome) if outcome is not None else 0
         except LoginRefused as error:
-            self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism}: {error}")
-            self._tell_failure(request)
-            self._connection.go_on()
+            self._refuse(request, login, str(error))
+            return
+        except Exception:
+            logger.exception("the mechanism %s failed", self._mechanism)
+            self._refuse(request, login, "a fault of this broker")
             return
         if outcome is not None:
             self._complete(outcome, lifetime_ms)
         self._tell(request, answer, lifetime_ms or 0)
+        self._connection.go_on()
+
+    def _refuse(self, request: ClientRequest, login: Login, reason: str) -> None:
+        self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism}: {reason}")
+        self._tell_failure(request)
         self._connection.go_on()
 
     def _checked(self, outcome: LoggedIn | None) -> LoggedIn | None:
@@ -287,13 +291,9 @@ class ConnectionAuthentication:
         return min(bounds, default=None)
 
     def _complete(self, outcome: LoggedIn, lifetime_ms: int | None) -> None:
-        now = self._loop.time()
-        self._settings.counts.successes += 1
-        self._on_outcome(self._connection, True)
-        self._deadline.cancel()
-        self._logged_in_at = now
+        self._succeed()
+        now = self._logged_in_at = self._loop.time()
         self._login = None
-        self._state = _State.COMPLETE
         expires_at = None if lifetime_ms is None else now + lifetime_ms / 1000
         if expires_at is not None:
             self._deadline = self._loop.call_at(expires_at, self._expire)
@@ -308,6 +308,12 @@ class ConnectionAuthentication:
             self._expire()  # also for what the client has sent along
         else:
             self._connection.serve(self._dispatch, self._client_limits)
+
+    def _succeed(self) -> None:
+        self._settings.counts.successes += 1
+        self._state = _State.COMPLETE
+        self._deadline.cancel()
+        self._on_outcome(self._connection, True)
 
     def renew(self, request: ClientRequest, message: SaslHandshakeRequest) -> bool:
         """Begin to authenticate the peer anew, by its handshake; False if it is not its time."""

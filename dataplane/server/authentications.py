@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from ..security.peer_session import PeerSession
@@ -45,7 +45,6 @@ class Authentications:
         self._all: dict[ClientConnection, ConnectionAuthentication] = {}
         # In the order in which they came.
         self._strangers: dict[ClientConnection, None] = {}
-        self._of_address: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
         self._failures_since = loop.time()
 
@@ -54,7 +53,6 @@ class Authentications:
         host = connection.session.host
         self._make_room(host)
         self._strangers[connection] = None
-        self._of_address[host] += 1
         self._all[connection] = ConnectionAuthentication(
             connection,
             settings,
@@ -81,18 +79,18 @@ class Authentications:
 
     def _make_room(self, host: str) -> None:
         """A stranger more than are allowed takes the place of the oldest."""
-        if self._of_address[host] >= self._strangers_per_address_max:
-            self._close_oldest(each for each in self._strangers if each.session.host == host)
+        of_address = [each for each in self._strangers if each.session.host == host]
+        if len(of_address) >= self._strangers_per_address_max:
+            oldest = of_address[0]
         elif len(self._strangers) >= self._strangers_max:
-            self._close_oldest(iter(self._strangers))
-
-    def _close_oldest(self, strangers: Iterable[ClientConnection]) -> None:
-        oldest = next(iter(strangers))
+            oldest = next(iter(self._strangers))
+        else:
+            return
         logger.info("closing the connection of %s: too many have not logged in", oldest)
         oldest.close()
 
     def _ended(self, connection: ClientConnection, succeeded: bool) -> None:
-        self._not_strange(connection)
+        self._strangers.pop(connection, None)
         if not succeeded:
             host = connection.session.host
             self._failures[host] = self._recent_failures(host) + 1
@@ -104,17 +102,6 @@ class Authentications:
             self._failures_since = now
         return self._failures[host]
 
-    def _not_strange(self, connection: ClientConnection) -> None:
-        if connection not in self._strangers:
-            return
-        del self._strangers[connection]
-        host = connection.session.host
-        left = self._of_address[host] - 1
-        if left:
-            self._of_address[host] = left
-        else:
-            del self._of_address[host]
-
     def _closed(self, connection: ClientConnection) -> None:
-        self._not_strange(connection)
+        self._strangers.pop(connection, None)
         del self._all[connection]

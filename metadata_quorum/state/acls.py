@@ -41,7 +41,7 @@ def create_acls(work: Workspace, command: CreateAcls) -> CreateAclsResult:
     for entry in command.acls:
         result = CreatedAcl()
         try:
-            acl = checked_acl(_acl_of(entry))
+            acl = checked_acl(Acl.of(entry))
             if acl not in work.image.acls:
                 work.emit(AclRecord(**acl._asdict()))
         except KafkaError as error:
@@ -85,18 +85,6 @@ def _find(work: Workspace, wanted: AclFilter) -> list[Acl]:
     if exact is not None:
         return [exact] if exact in work.image.acls else []
     return sorted(filter(wanted.matches, work.image.acls))
-
-
-def _acl_of(entry: AclEntry) -> Acl:
-    return Acl(
-        entry.resource_type,
-        entry.resource_name,
-        entry.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission,
-    )
 
 
 def _filter_of(entry: AclFilterEntry) -> AclFilter:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from ottla.dataplane.groups.offsets import CommittedOffset, OffsetStore
 from ottla.dataplane.metrics import BrokerMetrics
 from ottla.dataplane.security.tls_reloading import TlsReloads
+from ottla.dataplane.server.authentication import AuthenticationCounts, AuthenticationSettings
 from ottla.dataplane.server.request_times import RequestTimes
 from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
 from ottla.protocol.exposition import exposition
@@ -64,6 +65,7 @@ class Held:
             dict,
             int,
             TlsReloads({}, dict, 0),
+            {"CLIENTS": AuthenticationSettings({}, counts=AuthenticationCounts(3, 2, 1))},
         )
 
 
@@ -86,6 +88,16 @@ def test_no_turn_of_a_scrape_is_long() -> None:
         began_s = time.process_time()
     assert lags == GROUPS * 10
     assert sorted(turns[1:])[-3] < 0.03
+
+
+def test_logins_are_told_by_listener() -> None:
+    text = "".join(exposition(Held().metrics().families()))
+    for name, count in (
+        ("successful_authentication_total", 3),
+        ("failed_authentication_total", 2),
+        ("expired_connections_killed_count", 1),
+    ):
+        assert f'kafka_server_socketservermetrics_{name}{{listener="CLIENTS"}} {count}\n' in text
 
 
 def test_topics_and_groups_go_during_a_scrape() -> None:

@@ -6,7 +6,6 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -201,7 +200,8 @@ def test_a_changed_password_ends_the_sessions_of_its_user(cluster: LocalCluster,
 
 
 def test_passwords_are_in_no_file_and_no_log(cluster: LocalCluster) -> None:
-    directory = Path(cluster._directory or "")
+    directory = cluster._directory
+    assert directory is not None
     secrets = [password.encode() for _, password in list(USERS.values())[1:]]
     for path in directory.rglob("*"):
         if path.is_file():

@@ -16,7 +16,7 @@ from ....protocol.scram import (
     ScramUser,
     unknown_user_credential,
 )
-from ..sealing import Sealer
+from ..sealing import SealBroken, Sealer
 from .login import LoggedIn, LoginRefused
 
 MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -24,7 +24,7 @@ _NONCE_BYTES: Final = 24
 
 
 class ScramCredentials:
-    """The credentials of a broker's image, readable. What was read is kept until it changes."""
+    """The credentials of a broker's image, readable."""
 
     def __init__(self, sealer: Sealer, sealed: Callable[[], Mapping[ScramKey, SealedCredential]]) -> None:
         """`sealed`: the credentials as the image has them now."""
@@ -32,12 +32,15 @@ class ScramCredentials:
         self._sealed = sealed
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        """A user's credential, None without one. Raises SealBroken."""
+        """A user's credential, None without one. Raises LoginRefused if no present secret opens it."""
         key = (user, mechanism.code)
         sealed = self._sealed().get(key)
         if sealed is None:
             return None
-        keys = self._sealer.open(sealed.sealed_keys, subject_of(key))
+        try:
+            keys = self._sealer.open(sealed.sealed_keys, subject_of(key))
+        except SealBroken as error:
+            raise LoginRefused(str(error)) from None
         size = mechanism.digest_bytes
         return ScramCredential(sealed.salt, keys[:size], keys[size:], sealed.iterations)
 

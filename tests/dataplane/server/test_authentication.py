@@ -19,6 +19,7 @@ from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, s
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
 from ottla.dataplane.server.authentication import AuthenticationSettings
+from ottla.dataplane.server.authentications import FAILURES_PER_MINUTE, HELD_MS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.jaas import LoginModule
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -132,7 +133,12 @@ def scram(users: Mapping[str, str]) -> ScramLogins:
 
 @asynccontextmanager
 async def server(*, reauthentication_max_ms: int = 0, timeout_ms: int = 10_000) -> AsyncIterator[Server]:
-    mechanisms: list[Mechanism] = [PlainMechanism(USERS.check), scram({"ann": "secret"}), Expiring()]
+    mechanisms: list[Mechanism] = [
+        PlainMechanism(USERS.check),
+        scram({"ann": "secret"}),
+        Expiring(),
+        Faulty(),
+    ]
     table = HandlerTable(Handlers())
     broker = Server(table)
     table.add(SaslHandlers(broker.authentications))
@@ -212,7 +218,7 @@ async def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() 
         peer = await connect(broker)
         response = await peer.handshake("GSSAPI")
         assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert response.mechanisms == ["EXPIRING", "PLAIN", "SCRAM-SHA-256"]
+        assert response.mechanisms == ["EXPIRING", "FAULTY", "PLAIN", "SCRAM-SHA-256"]
         assert await peer.is_closed()
 
 
@@ -405,3 +411,39 @@ async def test_without_sasl_both_apis_answer_that_it_is_not_their_time() -> None
         assert (await peer.handshake()).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert (await peer.authenticate(GOOD)).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert await peer.who() == "User:ANONYMOUS"
+
+
+class Faulty:
+    """A mechanism with a fault of its own."""
+
+    name = "FAULTY"
+
+    def begin(self) -> FaultyLogin:
+        return FaultyLogin()
+
+
+class FaultyLogin(ExpiringLogin):
+    async def receive(self, message: bytes) -> bytes:
+        raise RuntimeError("a fault")
+
+
+async def test_a_fault_of_a_mechanism_refuses_the_login_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        response = await asyncio.wait_for(peer.log_in("FAULTY", b"x"), 5)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await peer.is_closed()
+    assert "RuntimeError: a fault" in caplog.text
+
+
+async def test_an_address_whose_logins_fail_again_and_again_waits_before_the_next() -> None:
+    async with server() as broker:
+        for _ in range(FAILURES_PER_MINUTE):
+            failing = await connect(broker)
+            await failing.log_in(token=WRONG)
+        began = asyncio.get_running_loop().time()
+        peer = await connect(broker)
+        assert (await peer.log_in()).error_code == ErrorCode.NONE
+        assert asyncio.get_running_loop().time() - began >= HELD_MS / 1000
