@@ -34,8 +34,6 @@ class PeerSession:
     """By which the peer authenticated itself; None without SASL and without a node's proof."""
     expires_at: float | None = None
     """When authentication has to be repeated, in seconds on the event loop's clock; None: never."""
-    by_token: bool = False
-    """The peer authenticated itself by a delegation token."""
     node: ProvenNode | None = None
     """Which node of the cluster the peer has proved to be."""
 
@@ -49,10 +47,6 @@ class PeerSession:
         """Whether quotas hold for it: they are for clients, not for who has proved to be a node."""
         return self.node is None
 
-    def has_expired(self, now: float) -> bool:
-        """Whether authentication has to be repeated first; `now` is on the event loop's clock."""
-        return self.expires_at is not None and now >= self.expires_at
-
     def is_broker(self, broker_id: int) -> bool:
         """Whether the peer has proved to be this broker."""
         return self.node is not None and self.node.node_id == broker_id
@@ -65,7 +59,6 @@ class PeerSession:
             principal=Principal(NODE, name),
             mechanism=NODE_MECHANISM,
             expires_at=None,
-            by_token=False,
             node=node,
         )
 

@@ -302,7 +302,6 @@ class ConnectionAuthentication:
             principal=Principal(USER, outcome.user),
             mechanism=self._mechanism,
             expires_at=expires_at,
-            by_token=outcome.by_token,
         )
         if lifetime_ms == 0:
             self._expire()  # also for what the client has sent along

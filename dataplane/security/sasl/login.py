@@ -16,7 +16,6 @@ class LoggedIn:
 
     user: str
     expires_at_ms: int | None = None
-    by_token: bool = False
 
 
 class Login(Protocol):

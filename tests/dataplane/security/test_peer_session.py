@@ -19,22 +19,13 @@ def test_a_session_cannot_be_changed() -> None:
         SESSION.principal = Principal(USER, "ann")  # type: ignore[misc]
 
 
-def test_it_expires_at_its_time() -> None:
-    assert not SESSION.has_expired(1e12)
-    assert [replace(SESSION, expires_at=5.0).has_expired(now) for now in (4.9, 5.0, 6.0)] == [
-        False,
-        True,
-        True,
-    ]
-
-
 def test_a_node_is_metered_no_longer_and_is_that_broker_only() -> None:
-    by_token = replace(SESSION, expires_at=5.0, by_token=True, mechanism="SCRAM-SHA-256")
-    assert by_token.is_metered
-    assert not by_token.is_broker(NO_NODE)
-    node = by_token.of_node(ProvenNode(NodeRole.BROKER, 101))
+    logged_in = replace(SESSION, expires_at=5.0, mechanism="SCRAM-SHA-256")
+    assert logged_in.is_metered
+    assert not logged_in.is_broker(NO_NODE)
+    node = logged_in.of_node(ProvenNode(NodeRole.BROKER, 101))
     assert str(node.principal) == "OttlaNode:101"
-    assert (node.mechanism, node.expires_at, node.by_token) == (NODE_MECHANISM, None, False)
+    assert (node.mechanism, node.expires_at) == (NODE_MECHANISM, None)
     assert (node.host, node.listener, node.security_protocol) == ("10.0.0.1", "CLIENTS", "SASL_SSL")
     assert not node.is_metered
     assert [node.is_broker(one) for one in (101, 102, NO_NODE)] == [True, False, False]
