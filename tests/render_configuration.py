@@ -33,6 +33,9 @@ Keys of listeners (`ssl.*`, but for `ssl.handshake.timeout.ms`) may be given for
 and the key, with the listener in lower case. That counts before the key alone. In names of variables that begin with
 `KAFKA_LISTENER_NAME_`, two underscores stand for an underscore and three for a dash.
 
+With `config.providers`, values may refer to variables and files:
+[SECURITY-GUIDE.md](SECURITY-GUIDE.md#secrets-out-of-the-configuration).
+
 Settings of topics are given when a topic is created (`ottla topic create orders --config min.insync.replicas=2`). Any
 Kafka admin client changes them later (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of
 the first table gives the default.

@@ -28,7 +28,7 @@ ISSUE = re.compile(r"(?<![\w/])kafka[\s_-]?\d{3,}\b", re.IGNORECASE)
 TEST = re.compile(r"`(test_[a-z0-9_]+\*?)`")
 PATH = re.compile(r"`([\w.*{},/-]+\.(?:py|pyi|c|h|md|toml|svg|service|conf))`")
 FOLDER = re.compile(rf"`((?:{'|'.join(map(re.escape, PACKAGES))})/[\w.*{{}},/-]*)`")
-PAGE_IN_CODE = re.compile(r"\b((?:docs/)?[A-Z][A-Z_]+\.md)\b")
+PAGE_IN_CODE = re.compile(r"\b((?:docs/)?[A-Z][A-Z_-]+\.md)\b")
 LINK = re.compile(r"\]\(((?!https?:)[^)\s]*)\)")
 
 

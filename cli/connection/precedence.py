@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from ...client.foreign_names import is_secret
 from ..arguments.options import DEFAULT_BOOTSTRAP, key_values
 from ..failures import UsageError
+from ..nodes.config_providers import resolve
 from ..nodes.settings import parse_properties, read_text
 from ..terminal.text import note
 from .passwords import password_of
@@ -78,10 +79,11 @@ def of_librdkafka(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def of_properties(file: Path) -> dict[str, Any]:
-    """--command-config: the properties file of a Java client. Raises CommandFailed and UsageError."""
+    """--command-config: the properties file of a Java client, also with `config.providers`. Raises CommandFailed and
+    UsageError."""
     from ...client.security.foreign_options import of_java
 
-    properties = parse_properties(read_text(file), file)
+    properties = resolve(parse_properties(read_text(file), file), os.environ, note).values
     given, others = _understood(lambda: of_java(properties))
     if others:
         note(f"{file}: not about connections, and left alone: {', '.join(sorted(others))}")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..failures import CommandFailed
 from ..nodes import logs
-from ..nodes.node import build, plain_failures, run_nodes, with_endpoint
+from ..nodes.node import build, plain_failures, resolved, run_nodes, with_endpoint
 from ..nodes.settings import read_settings
 from .layout import ClusterLayout
 from .readiness import brokers_seen_by
@@ -44,11 +44,11 @@ def run_combined(layout: ClusterLayout, announce: Callable[[int], None]) -> int:
     """Run both nodes until a signal; `announce(pid)` is called once they serve."""
     logs.configure("warning")
     with plain_failures():
-        settings = [read_settings(layout.settings_file(member)) for member in layout.members]
+        settings = [resolved(read_settings(layout.settings_file(member))) for member in layout.members]
         nodes = [build(member.role, own) for member, own in zip(layout.members, settings, strict=True)]
         # One process, one endpoint: the broker's address tells of both nodes.
         run_nodes(
-            with_endpoint(settings[-1], nodes),
+            with_endpoint(settings[-1].values, nodes),
             last=Announcement(layout, lambda: announce(os.getpid())),
         )
     return 0

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..failures import CommandFailed, UsageError
+from ..nodes.config_providers import resolve
 from ..nodes.settings import parse_overrides
 from ..terminal.text import note, say
 from .layout import (
@@ -272,7 +273,7 @@ def _overrides(words: list[str]) -> dict[str, str]:
         if key in overrides:
             raise UsageError(f"--set {key}: ottla up decides this itself")
     try:
-        check_properties(overrides, Scope.BROKER | Scope.QUORUM)
+        check_properties(resolve(overrides, os.environ, _say).values, Scope.BROKER | Scope.QUORUM)
     except ConfigError as error:
         raise UsageError(f"--set: {error}") from error
     return overrides

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..failures import CommandFailed
 from . import logs
+from .config_providers import ResolvedSettings, is_of_providers, resolve
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
 
 if TYPE_CHECKING:
@@ -115,11 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
     logs.configure(arguments.log_level, as_json=arguments.log_json)
     environ = {}
     for name, value in environment_settings(os.environ).items():
-        if node_key(name) is not None or name in IGNORED_KEYS:
+        if node_key(name) is not None or name in IGNORED_KEYS or is_of_providers(name):
             environ[name] = value
         else:
             logger.warning("%s is no setting: ignored", variable_of(name))
-    settings = read_settings(arguments.config) | environ | parse_overrides(arguments.set)
+    settings = resolved(read_settings(arguments.config) | environ | parse_overrides(arguments.set))
     with plain_failures(), pid_file(arguments.pid_file):
         node = build(
             arguments.role,
@@ -127,8 +128,13 @@ def run(arguments: argparse.Namespace) -> int:
             replaces=getattr(arguments, "replace", False),
             restored=arguments.restored,
         )
-        run_nodes(with_endpoint(settings, [node]))
+        run_nodes(with_endpoint(settings.values, [node]))
     return 0
+
+
+def resolved(settings: Mapping[str, str]) -> ResolvedSettings:
+    """The settings of a node with the values that their references give. Raises CommandFailed."""
+    return resolve(settings, os.environ, lambda remark: logger.warning("%s", remark))
 
 
 def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) -> Sequence[Runnable]:
@@ -146,7 +152,7 @@ def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) ->
 
 
 def build(
-    role: str, settings: Mapping[str, str], *, replaces: bool = False, restored: bool = False
+    role: str, settings: ResolvedSettings, *, replaces: bool = False, restored: bool = False
 ) -> RunnableNode:
     """The node of this role, not started. `replaces`: it takes the place of a quorum node whose folder is gone.
     `restored`: the quorum, and this node's folder where it is one of it, was put back from older copies on purpose.
@@ -156,18 +162,20 @@ def build(
     from ...protocol.config_keys import ConfigError, Scope, check_properties
 
     try:
-        for note in check_properties(settings, Scope.QUORUM if role == "quorum" else Scope.BROKER):
+        values = settings.values
+        for note in check_properties(values, Scope.QUORUM if role == "quorum" else Scope.BROKER):
             logger.info("%s", note)
         if role == "quorum":
             from ...metadata_quorum.config import QuorumNodeConfig
             from ...metadata_quorum.node import QuorumNode
 
-            config = QuorumNodeConfig.from_properties(settings)
-            return QuorumNode(replace(config, replace_empty=replaces, restored=restored))
+            quorum = QuorumNodeConfig.from_properties(values)
+            return QuorumNode(replace(quorum, replace_empty=replaces, restored=restored))
         from ...dataplane.broker import Broker
         from ...dataplane.configuration.config import BrokerConfig
 
-        return Broker(replace(BrokerConfig.from_properties(settings), restored=restored))
+        broker = BrokerConfig.from_properties(values)
+        return Broker(replace(broker, references=settings.references, restored=restored))
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
 

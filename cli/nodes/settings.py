@@ -89,7 +89,8 @@ def parse_properties(text: str, path: Path) -> dict[str, str]:
         if not equals:
             key, equals, value = line.partition(":")
         if not equals or not key.strip():
-            raise CommandFailed(f"{path}, line {number}: expected key=value, found {raw.strip()!r}")
+            # The line is not shown: it may be the rest of a secret.
+            raise CommandFailed(f"{path}, line {number}: expected key=value")
         key = key.strip()
         if key in lines:
             raise _twice(path, key, lines[key], number)
@@ -109,7 +110,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, str]:
             _check_keys(document, "", path)
         tree = yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:
-        raise CommandFailed(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise CommandFailed(f"{path} is not valid YAML: {_yaml_problem(error)}") from None
     settings: dict[str, str] = {}
     if tree is None:
         return settings
@@ -117,6 +118,13 @@ def parse_yaml(text: str, path: Path) -> dict[str, str]:
         raise CommandFailed(f"{path}: expected 'key: value' lines at the top level")
     _flatten(tree, "", settings, path)
     return settings
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """What is wrong, and where. PyYAML's own text may show the line, which may be a secret."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+    return f"{problem} in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else problem
 
 
 def _flatten(tree: Mapping[object, object], prefix: str, settings: dict[str, str], path: Path) -> None:

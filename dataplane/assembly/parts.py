@@ -216,7 +216,7 @@ class BrokerParts:
     ) -> None:
         config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
         creator = TopicCreator(session, config.topics, chance)
-        view = ConfigView(session, self.settings)
+        view = ConfigView(session, self.settings, config.references)
         for handlers in (
             AuthenticateNodeHandlers(credentials),
             SaslHandlers(self.server.authentications),

@@ -103,8 +103,10 @@ class BrokerConfig:
     authorizer: AuthorizerSettings | None = None
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
     restored: bool = False
-    # Every setting as it was given: what DescribeConfigs tells and topics fall back to.
+    # Every setting with its value: what DescribeConfigs tells and topics fall back to.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # Settings whose value came from elsewhere, as the file has them: what DescribeConfigs tells in place of the value.
+    references: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def watermark_delay_s(self) -> float:

@@ -84,6 +84,26 @@ def test_the_properties_of_a_java_client(tmp_path: Path, capsys: pytest.CaptureF
     assert "left alone: group.id" in capsys.readouterr().err
 
 
+def test_a_java_client_s_properties_refer_to_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "config.providers=env\n"
+        "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        '    username="ann" password="${env:OF_ANN}";\n'
+    )
+    with pytest.raises(
+        CommandFailed, match=r"sasl\.jaas\.config: \${env:OF_ANN} gives no value: there is no"
+    ):
+        connection_of(parsed("--command-config", str(file)))
+    monkeypatch.setenv("OF_ANN", "hunter2")
+    given = connection_of(parsed("--command-config", str(file)))
+    assert given["sasl_plain_password"] == "hunter2"
+    assert "hunter2" not in repr(given)
+
+
 def test_secrets_are_no_arguments() -> None:
     with pytest.raises(UsageError, match=r"-X sasl.password: .* would see it.*OTTLA_SASL_PASSWORD"):
         connection_of(parsed("-X", "sasl.password=hunter2"))

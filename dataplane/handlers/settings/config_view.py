@@ -57,9 +57,13 @@ class EffectiveSetting:
 class ConfigView:
     """Settings of each kind of resource. Dynamic ones come from the image, static ones from the file."""
 
-    def __init__(self, quorum: Quorum, broker: BrokerSettings) -> None:
+    def __init__(
+        self, quorum: Quorum, broker: BrokerSettings, references: Mapping[str, str] | None = None
+    ) -> None:
+        """`references`: settings in the broker's file that refer to a value elsewhere, as they stand there."""
         self._quorum = quorum
         self._broker = broker
+        self._references = references or {}
 
     def topics(self) -> BackedSettings:
         """Settings of topics, as long as the settings of brokers stay as they are."""
@@ -82,8 +86,9 @@ class ConfigView:
         ]
 
     def broker(self) -> Sequence[EffectiveSetting]:
-        """Every setting of this broker."""
-        layers = self._layers()
+        """Every setting of this broker. Of what refers to a value elsewhere the reference is shown."""
+        own_layer, everybody, static, defaults = self._layers()
+        layers = [own_layer, everybody, (static[0], {**static[1], **self._references}), defaults]
         entries = []
         for name, key in NODE_KEYS.items():
             chain = links(broker_names(name), layers)

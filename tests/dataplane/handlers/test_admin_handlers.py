@@ -214,6 +214,25 @@ async def test_the_least_isr_is_one_value_for_all_brokers() -> None:
     assert (await described(quorum, 2, "orders", None))["min.insync.replicas"].value == "2"
 
 
+async def test_of_a_setting_that_refers_to_a_value_elsewhere_the_reference_is_described() -> None:
+    """Of the broker's own. A topic's settings are values: clients count with them."""
+    quorum = RecordingQuorum()
+    references = {"log.segment.bytes": "${env:BYTES}"}
+    handlers = DescribeConfigsHandlers(quorum, 1, ConfigView(quorum, settings(quorum), references))
+    message = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=4, resource_name="1"),
+            DescribeConfigsResource(resource_type=2, resource_name="orders"),
+        ],
+        include_synonyms=True,
+    )
+    broker, topic = (await handlers.describe_configs(at_version(4), message)).results
+    (own,) = [one for one in broker.configs if one.name == "log.segment.bytes"]
+    assert own.value == "${env:BYTES}"
+    assert [one.value for one in own.synonyms] == ["${env:BYTES}", "1073741824"]
+    assert [one.value for one in topic.configs if one.name == "segment.bytes"] == ["2097152"]
+
+
 async def test_settings_of_brokers_that_nothing_knows_are_described_as_without_effect() -> None:
     quorum = RecordingQuorum()
     for name, key, value in (("1", "my.plugin", "x"), ("", "sasl.kerberos.min.time.before.relogin", "70000")):
