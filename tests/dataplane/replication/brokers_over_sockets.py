@@ -154,15 +154,17 @@ class Quorum:
 class Broker:
     """A broker without its quorum session: log, replication, server."""
 
-    def __init__(self, quorum: Quorum, broker_id: int, epoch: int, directory: Path, *, durable: bool) -> None:
+    def __init__(
+        self, quorum: Quorum, broker_id: int, epoch: int, directory: Path, *, durable: bool, lag_ms: int
+    ) -> None:
         self.quorum, self.broker_id, self.broker_epoch = quorum, broker_id, epoch
         self.logs = LogStore.open([directory], "cluster", broker_id, wall_ms)
-        settings = TopicSettings(LogConfig(), ReplicationSettings(2, LAG_MS, durable))
+        settings = TopicSettings(LogConfig(), ReplicationSettings(2, lag_ms, durable))
         self.replicas = Replicas(
             ReplicasConfig(
                 credentials(broker_id),
                 "BROKER",
-                lag_time_max_ms=LAG_MS,
+                lag_time_max_ms=lag_ms,
                 link=LinkSettings(fetch_wait_max_ms=200),
             ),
             self.logs,
@@ -281,16 +283,18 @@ class RawConnection:
 
 
 class BrokersOverSockets:
-    def __init__(self, directory: Path, *, durable: bool) -> None:
+    def __init__(self, directory: Path, *, durable: bool, lag_ms: int) -> None:
         self.quorum = Quorum()
         self._directory = directory
         self._durable = durable
+        self._lag_ms = lag_ms
         self._epochs = iter(range(100, 1000))
 
     def start(self, broker_id: int) -> Broker:
         directory = self._directory / str(broker_id)
         directory.mkdir(exist_ok=True)
-        return Broker(self.quorum, broker_id, next(self._epochs), directory, durable=self._durable)
+        epoch = next(self._epochs)
+        return Broker(self.quorum, broker_id, epoch, directory, durable=self._durable, lag_ms=self._lag_ms)
 
     def __getitem__(self, broker_id: int) -> Broker:
         return self.quorum.brokers[broker_id]
@@ -303,8 +307,11 @@ class BrokersOverSockets:
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, *, durable: bool = False) -> AsyncIterator[BrokersOverSockets]:
-    cluster = BrokersOverSockets(directory, durable=durable)
+async def running(
+    directory: Path, *, durable: bool = False, lag_ms: int = LAG_MS
+) -> AsyncIterator[BrokersOverSockets]:
+    """Three brokers that replicate one topic. A follower that is `lag_ms` behind leaves the ISR."""
+    cluster = BrokersOverSockets(directory, durable=durable, lag_ms=lag_ms)
     for broker_id in (1, 2, 3):
         cluster.start(broker_id)
     cluster.create_topic()
