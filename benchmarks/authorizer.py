@@ -17,6 +17,8 @@ from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceTyp
 COUNTS = (10, 1_000, 100_000)
 LENGTHS = range(3, 23)
 TOPIC = AclResourceType.TOPIC
+NAMES = [f"team07-topic-number-{number:06d}" for number in range(1000)]
+"""Topics that are asked about, by User:u7 from 10.0.0.1."""
 
 
 def make_acls(count: int, chance: random.Random) -> list[Acl]:
@@ -62,10 +64,9 @@ def measure(count: int) -> tuple[float, float, float, float, float]:
     own = Acl(TOPIC, "team07-", PatternType.PREFIXED, "User:u7", "*", AclOperation.READ, AclPermission.ALLOW)
     authorizer.change([(own, True)])
     grants: Grants = authorizer.grants("User:u7", "10.0.0.1")
-    names = [f"team07-topic-number-{number:06d}" for number in range(1000)]
     requester = grants.requester
     cached = microseconds(lambda number: grants.mask(TOPIC, "team07-topic-number-000007"), 100_000)
-    cold = microseconds(lambda number: authorizer.mask(TOPIC, names[number % 1000], requester), 20_000)
+    cold = microseconds(lambda number: authorizer.mask(TOPIC, NAMES[number % len(NAMES)], requester), 20_000)
     change = microseconds(lambda number: authorizer.change([(own, number % 2 == 1)]), 10_000)
     lengths = len({len(acl.resource_name) for acl in acls if acl.pattern_type == PatternType.PREFIXED})
     return cached, cold, change, built_us / count, lengths

@@ -17,7 +17,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -161,6 +161,11 @@ def codecs(cluster: Cluster) -> Row:
 
 def write_gigabytes(cluster: Cluster, gigabytes: float, codec: str = "none") -> Row:
     topic = new_topic(cluster, admin_of(cluster), 6)
+    return write_to(cluster, topic, gigabytes, {"compression.type": codec})
+
+
+def write_to(cluster: Cluster, topic: str, gigabytes: float, settings: Mapping[str, str]) -> Row:
+    """Fill a topic with records of 1 KB; `settings` of the producer besides."""
     value = json_like(1024)
     errors: list[str] = []
     producer = Producer(
@@ -170,10 +175,10 @@ def write_gigabytes(cluster: Cluster, gigabytes: float, codec: str = "none") -> 
             "linger.ms": 5,
             "batch.size": 262_144,
             "batch.num.messages": 100_000,
-            "compression.type": codec,
             "queue.buffering.max.messages": 5_000_000,
             "delivery.report.only.error": True,
             "on_delivery": lambda error, _message: errors.append(str(error)),
+            **settings,
         }
     )
     chunk = [{"value": value}] * 200

@@ -1,0 +1,223 @@
+"""What security costs, of Ottla beside Apache Kafka: TLS, logins, idle connections, an authorizer.
+
+    python -m benchmarks.security [FIGURE ...] [--only ottla|kafka] [--rounds N] [--json] [--record FILE]
+
+FIGURES: throughput connections memory authorizer decisions (all of them without arguments, some five minutes). One
+broker and one quorum node, the key is ECDSA. The load of `throughput` and `authorizer` comes from confluent-kafka
+(librdkafka), that of the others from bare sockets, on both sides. Kafka's authorizer remembers no decision, and Java
+takes up few of the sessions that OpenSSL wants to resume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from ottla import Admin
+from ottla.protocol.acls import Acl, AclOperation, AclPermission, PatternType
+
+from . import authorizer as decided
+from .clusters import Cluster
+from .compare import admin_of, cpu_seconds, new_topic, resident_mb, write_to
+from .kafka import JVM_FLAGS, kafka_jars
+from .rounds import Figure, Goal, Launch, Row, main
+from .secured_clusters import AUTHORIZER, CA_FILE, LOGINS, TLS, secured_kafka, secured_ottla
+from .security_clients import Peer, trusting
+
+GIGABYTES, WARM_GIGABYTES = 0.8, 0.4
+PARTITIONS = 6
+CONNECTIONS_S = 5.0
+CLIENTS = 2
+IDLE, IDLE_BEFORE = 1_000, 200
+"""Connections that are counted, and those that are open before them."""
+
+LAUNCHERS: dict[str, Launch] = {"ottla": secured_ottla, "kafka": secured_kafka}
+FASTER, CHEAPER = Goal(1.5, is_least=True), Goal(0.6, is_least=False)
+GOALS = {f"TLS, {what}, MB/s": FASTER for what in ("produce", "fetch")} | {
+    f"TLS, {what}, broker CPU s/GB": CHEAPER for what in ("produce", "fetch")
+}
+
+
+def throughput(launch: Launch, data: Path) -> Row:
+    """1 KB records in batches of up to 256 KB: written with acks=all, then read, over each listener."""
+    row: Row = {}
+    with launch(data) as cluster:
+        over_tls = {
+            "bootstrap.servers": cluster.listeners[TLS],
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(data / CA_FILE),
+        }
+        for name, settings in (("plaintext", {}), ("TLS", over_tls)):
+            row |= written_and_read(cluster, name, settings)
+    return row
+
+
+def written_and_read(cluster: Cluster, name: str, settings: Mapping[str, str]) -> Row:
+    """After a warm-up; `settings` of both clients besides."""
+    for gigabytes in (WARM_GIGABYTES, GIGABYTES):
+        topic = new_topic(cluster, admin_of(cluster), PARTITIONS)
+        found = {
+            "produce": write_to(cluster, topic, gigabytes, settings),
+            "fetch": read_from(cluster, topic, settings),
+        }
+    return {f"{name}, {what}, {unit}": v for what, readings in found.items() for unit, v in readings.items()}
+
+
+def read_from(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> Row:
+    """Read all of a topic."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "queued.min.messages": 1_000_000,
+            "fetch.message.max.bytes": 4_000_000,
+            **settings,
+        }
+    )
+    partitions = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
+    left = sum(consumer.get_watermark_offsets(one, timeout=30)[1] for one in partitions)
+    before, start = cpu_seconds(cluster.brokers), time.monotonic()
+    consumer.assign(partitions)
+    read = 0
+    while left > 0:
+        for message in consumer.consume(10_000, 1):
+            if (error := message.error()) is not None:
+                raise RuntimeError(f"{cluster.name}: {error}")
+            read += len(message)
+            left -= 1
+        if time.monotonic() > start + 120:
+            raise TimeoutError(f"{cluster.name}: {left} records were not read within 120 s")
+    elapsed = time.monotonic() - start
+    cpu = cpu_seconds(cluster.brokers) - before
+    consumer.close()
+    return {"MB/s": read / 1e6 / elapsed, "broker CPU s/GB": cpu / read * 1e9}
+
+
+def connections(launch: Launch, data: Path) -> Row:
+    """New connections to their first answer, and logins by SCRAM-SHA-256 without TLS, of two clients at a time."""
+    row: Row = {}
+    with launch(data) as cluster:
+        for name, kind, listener in (
+            ("TLS, full handshake", "full", TLS),
+            ("TLS, with a session to resume", "resumed", TLS),
+            ("SCRAM login", "logins", LOGINS),
+        ):
+            connected(cluster, data, kind, listener, CONNECTIONS_S / 2)
+            row |= {
+                f"{name}, {unit}": value
+                for unit, value in connected(cluster, data, kind, listener, CONNECTIONS_S).items()
+            }
+    return row
+
+
+def connected(cluster: Cluster, data: Path, kind: str, listener: str, seconds: float) -> Row:
+    """By programs of their own."""
+    command = [sys.executable, "-m", "benchmarks.security_clients", kind, cluster.listeners[listener]]
+    command += [str(data / CA_FILE), str(seconds)]
+    before = cpu_seconds(cluster.brokers)
+    clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(CLIENTS)]
+    told = [json.loads(client.communicate()[0]) for client in clients]
+    cpu = cpu_seconds(cluster.brokers) - before
+    count, resumed = (sum(one[key] for one in told) for key in ("count", "resumed"))
+    row = {"per second": count / seconds, "broker CPU ms": cpu / count * 1e3}
+    return row | {"resumed, share": resumed / count} if kind == "resumed" else row
+
+
+def memory(launch: Launch, data: Path) -> Row:
+    """What one more idle connection adds to the broker, which has answered it once."""
+    row: Row = {}
+    with launch(data) as cluster:
+        for name, address in (("plaintext", cluster.bootstrap), ("TLS", cluster.listeners[TLS])):
+            context = trusting(str(data / CA_FILE)) if name == "TLS" else None
+            held: list[Peer] = []
+            sizes = []
+            for count in (IDLE_BEFORE, IDLE_BEFORE + IDLE):
+                while len(held) < count:
+                    held.append(Peer(address, context))
+                    held[-1].first_answer()
+                time.sleep(1)
+                sizes.append(resident_mb(cluster.brokers))
+            for one in held:
+                one.close()
+            row[f"{name}, KB per connection"] = (sizes[1] - sizes[0]) * 1e3 / IDLE
+    return row
+
+
+def authorizer(launch: Launch, data: Path) -> Row:
+    """Plaintext without an authorizer, and with one that has 1,000 ACLs and decides about every request."""
+    row: Row = {}
+    with launch(data / "open") as cluster:
+        row |= written_and_read(cluster, "without", {})
+    with launch(data / "guarded", settings=AUTHORIZER) as cluster:
+        asyncio.run(create_acls(cluster))
+        row |= written_and_read(cluster, "with", {})
+    return row
+
+
+async def create_acls(cluster: Cluster) -> None:
+    """1,000 ACLs of others, and one that lets everybody do everything to all topics."""
+    owners = [("*", "User:*"), *((f"other-{number}", f"User:u{number % 50}") for number in range(1_000))]
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.create_acls(
+            [
+                Acl(
+                    decided.TOPIC,
+                    name,
+                    PatternType.LITERAL,
+                    owner,
+                    "*",
+                    AclOperation.ALL,
+                    AclPermission.ALLOW,
+                )
+                for name, owner in owners
+            ]
+        )
+
+
+def decisions(launch: Launch, _data: Path) -> Row:
+    """Of the authorizers alone: one decision with so many ACLs, remembered and not."""
+    row: Row = {}
+    for count in decided.COUNTS:
+        if launch is secured_kafka:
+            remembered = cold = kafkas_decision(decided.make_acls(count, random.Random(count)))
+        else:
+            remembered, cold, *_ = decided.measure(count)
+        row |= {f"{count:,} ACLs, remembered, us": remembered, f"{count:,} ACLs, not remembered, us": cold}
+    return row
+
+
+def kafkas_decision(acls: list[Acl]) -> float:
+    """Microseconds, of Kafka's StandardAuthorizer in a virtual machine of its own."""
+    source = Path(__file__).parent / "reference" / "AuthorizerTimes.java"
+    lines = ["\t".join(["acl", *(str(int(v)) if isinstance(v, int) else v for v in acl)]) for acl in acls]
+    lines += [f"ask\t{name}" for name in decided.NAMES]
+    done = subprocess.run(
+        ["java", *JVM_FLAGS, "-cp", f"{kafka_jars()}/*", str(source)],
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout.split()[-1])
+
+
+FIGURES: dict[str, Figure] = {
+    "throughput": throughput,
+    "connections": connections,
+    "memory": memory,
+    "authorizer": authorizer,
+    "decisions": decisions,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, FIGURES, rounds=1, launchers=LAUNCHERS, goals=GOALS))

@@ -1,0 +1,136 @@
+"""Clients of `benchmarks.security` that are nothing but sockets. As a program it opens connections for some seconds.
+
+    python -m benchmarks.security_clients full|resumed|logins HOST:PORT CA_FILE SECONDS
+
+Each connection is closed after its first answer, or its login. Printed as JSON: how many there were, and how many of
+them resumed a TLS session.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import socket
+import ssl
+import struct
+import sys
+import time
+from typing import Any
+
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from ottla.protocol.schema import Message, Request
+from ottla.protocol.scram import SCRAM_SHA_256, salted_password
+
+from .secured_clusters import MECHANISM, PASSWORD, USER
+
+TIMEOUT_S = 30.0
+
+
+class Peer:
+    """One connection, which sends one request at a time."""
+
+    def __init__(
+        self, address: str, context: ssl.SSLContext | None = None, session: ssl.SSLSession | None = None
+    ) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host, session=session)
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """What the next connection resumes."""
+        return self._socket.session if isinstance(self._socket, ssl.SSLSocket) else None
+
+    @property
+    def has_resumed(self) -> bool:
+        return isinstance(self._socket, ssl.SSLSocket) and bool(self._socket.session_reused)
+
+    def ask(self, message: Message, version: int) -> Any:
+        """The answer to a request."""
+        self._socket.sendall(encode_request(message, version, 1, "benchmark"))
+        (size,) = struct.unpack(">i", self._read(4))
+        assert isinstance(message, Request)
+        return decode_response(type(message), self._read(size), version)[1]
+
+    def first_answer(self) -> None:
+        """Ask for versions, as every client does first."""
+        self._socket.sendall(encode_request(ApiVersionsRequest(), 0, 1, "benchmark"))
+        self._read(struct.unpack(">i", self._read(4))[0])
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            received = self._socket.recv(size - len(data))
+            if not received:
+                raise ConnectionResetError("hung up")
+            data += received
+        return bytes(data)
+
+
+class ScramLogins:
+    """Logs in by SCRAM-SHA-256, and hashes the password once: what a login costs the broker is measured."""
+
+    def __init__(self) -> None:
+        self._salted: dict[bytes, bytes] = {}
+
+    def log_in(self, peer: Peer) -> None:
+        """Over a connection that has said nothing yet. Raises RuntimeError if it is refused."""
+        peer.ask(SaslHandshakeRequest(mechanism=MECHANISM), 1)
+        nonce = base64.b64encode(os.urandom(18)).decode()
+        first_bare = f"n={USER},r={nonce}"
+        challenge: str = self._step(peer, f"n,,{first_bare}").decode()
+        attributes = dict(part.split("=", 1) for part in challenge.split(","))
+        salt = base64.b64decode(attributes["s"])
+        if salt not in self._salted:
+            self._salted[salt] = salted_password(SCRAM_SHA_256, PASSWORD, salt, int(attributes["i"]))
+        without_proof = f"c={base64.b64encode(b'n,,').decode()},r={attributes['r']}"
+        client_key = SCRAM_SHA_256.hmac(self._salted[salt], b"Client Key")
+        said = f"{first_bare},{challenge},{without_proof}".encode()
+        signature = SCRAM_SHA_256.hmac(hashlib.sha256(client_key).digest(), said)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._step(peer, f"{without_proof},p={base64.b64encode(proof).decode()}")
+
+    def _step(self, peer: Peer, text: str) -> bytes:
+        answer = peer.ask(SaslAuthenticateRequest(auth_bytes=text.encode()), 1)
+        if answer.error_code:
+            raise RuntimeError(f"the login failed: {answer.error_message}")
+        return bytes(answer.auth_bytes)
+
+
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """A context of clients."""
+    return ssl.create_default_context(cafile=ca_file)
+
+
+def connect_again_and_again(kind: str, address: str, ca_file: str, seconds: float) -> dict[str, int]:
+    """One connection after the other: how many there were, and how many have resumed a session."""
+    context = None if kind == "logins" else trusting(ca_file)
+    logins, session = ScramLogins(), None
+    count = resumed = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        peer = Peer(address, context, session)
+        if kind == "logins":
+            logins.log_in(peer)
+        else:
+            peer.first_answer()
+        resumed += peer.has_resumed
+        if kind == "resumed":
+            session = peer.session
+        peer.close()
+        count += 1
+    return {"count": count, "resumed": resumed}
+
+
+if __name__ == "__main__":
+    KIND, ADDRESS, CA_FILE, SECONDS = sys.argv[1:]
+    print(json.dumps(connect_again_and_again(KIND, ADDRESS, CA_FILE, float(SECONDS))))
