@@ -26,6 +26,7 @@ This page lists every setting of topics, nodes, groups and client metrics. Names
 Kafka's.
 
 A node reads its settings from the file that `-c` names: YAML, or `key=value` lines if the name ends in `.properties`.
+Such a file is read as Java reads it: a backslash stands for itself only where there are two.
 A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and `--set log.segment.bytes=...` overrides both. An
 unknown key or a value of the wrong type ends the start. The message names the nearest key, or what is allowed.
 

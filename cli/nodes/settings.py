@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..failures import CommandFailed, UsageError
+from .java_properties import entries
 
 if TYPE_CHECKING:
     import yaml
@@ -71,31 +72,17 @@ def read_text(path: Path) -> str:
 
 
 def parse_properties(text: str, path: Path) -> dict[str, str]:
-    """Java-style properties: `key=value`, `#` and `!` comments, a trailing backslash continues a
-    line.
-    """
+    """As Java reads them: `key=value`, comments, lines that go on, and backslashes that are doubled to be meant."""
     settings: dict[str, str] = {}
     lines: dict[str, int] = {}
-    pending = ""
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = pending + raw.strip()
-        if not line or line[0] in "#!":
-            continue
-        if line.endswith("\\"):
-            pending = line[:-1]
-            continue
-        pending = ""
-        key, equals, value = line.partition("=")
-        if not equals:
-            key, equals, value = line.partition(":")
-        if not equals or not key.strip():
-            # The line is not shown: it may be the rest of a secret.
-            raise CommandFailed(f"{path}, line {number}: expected key=value")
-        key = key.strip()
-        if key in lines:
-            raise _twice(path, key, lines[key], number)
-        lines[key] = number
-        settings[key] = value.strip()
+    try:
+        for number, key, value in entries(text):
+            if key in lines:
+                raise _twice(path, key, lines[key], number)
+            lines[key] = number
+            settings[key] = value
+    except ValueError as error:
+        raise CommandFailed(f"{path}, {error}") from None
     return settings
 
 

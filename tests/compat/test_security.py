@@ -273,7 +273,7 @@ async def test_the_command_line_by_properties_flags_and_profile(
     listener, name = secured.cluster.listeners["SASL_SSL"], f"u-{uuid.uuid4().hex}"
     (tmp_path / "password").write_text("of the new user")
     (tmp_path / "of-ann").write_text(PASSWORD)
-    quoted = PASSWORD.replace('"', '\\"')
+    quoted = PASSWORD.replace('"', '\\\\"')  # once for JAAS, once for the properties file
     (tmp_path / "client.properties").write_text(
         "security.protocol=SASL_SSL\n"
         "sasl.mechanism=SCRAM-SHA-512\n"

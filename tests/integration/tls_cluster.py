@@ -74,6 +74,7 @@ class TlsCluster:
             "bootstrap.servers": self.bootstrap(),
             "security.protocol": "SSL",
             "ssl.ca.location": str(self.ca_file),
+            "log_level": "0",
         }
         return own | {name.replace("_", "."): value for name, value in settings.items()}
 

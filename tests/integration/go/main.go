@@ -23,6 +23,7 @@ var scenarios = map[string]func(context.Context, arguments){
 	"admin":   administer,
 	"load":    load,
 	"outlive": outlive,
+	"secured": secured,
 }
 
 type arguments struct {
@@ -33,7 +34,7 @@ type arguments struct {
 
 func main() {
 	if len(os.Args) < 4 || scenarios[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: franz records|group|admin|load|outlive <bootstrap> <topic> [argument ...]")
+		fmt.Fprintln(os.Stderr, "usage: franz records|group|admin|load|outlive|secured <bootstrap> <topic> [argument ...]")
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

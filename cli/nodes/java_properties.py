@@ -1,0 +1,55 @@
+"""The lines of a .properties file, as `java.util.Properties` reads them: comments, lines that go on, backslashes.
+
+One thing is stricter: an entry needs its `=` or `:`. Java takes a lone word for a key, and a typing mistake with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_ENDS_KEY = re.compile(r"((?:\\.|[^\\=:])*)[=:](.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def entries(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, key and value of each. Raises ValueError that names the line if one is neither entry nor comment."""
+    for number, line in _logical_lines(text):
+        found = _ENDS_KEY.fullmatch(line)
+        if found is None or not found[1].strip():
+            # The line is not shown: it may be the rest of a secret.
+            raise ValueError(f"line {number}: expected key=value")
+        yield number, _unescaped(found[1].strip(), number), _unescaped(found[2].strip(), number)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each with the number of the line that it begins in."""
+    pending, begun = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        stripped = raw.lstrip()
+        if not pending and (not stripped or stripped[0] in "#!"):
+            continue
+        begun = begun or number
+        pending += stripped
+        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        yield begun, pending
+        pending, begun = "", 0
+    if pending:
+        yield begun, pending
+
+
+def _unescaped(text: str, number: int) -> str:
+    def meant(found: re.Match[str]) -> str:
+        escaped = found[1]
+        if len(escaped) > 1:
+            return chr(int(escaped[1:], 16))
+        if escaped == "u":
+            raise ValueError(
+                f"line {number}: \\u is followed by four hexadecimal digits; a backslash is \\\\"
+            )
+        return _CONTROLS.get(escaped, escaped)
+
+    return _ESCAPED.sub(meant, text)

@@ -1,0 +1,149 @@
+"""Every way into a secured cluster, and what a stock client is to do by each of them.
+
+One cluster has all ways. An authorizer knows two users: ann, by password or certificate, and whoever comes without
+either. Each has rights over names that begin with its own, so that who is taken for another is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ottla import (
+    Acl,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    Admin,
+    NewTopic,
+    PatternType,
+    UserPassword,
+)
+from tests.integration.tls_cluster import TlsCluster, tls_cluster
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+USER, PASSWORD = "ann", 'ann\'s "secret", =x'
+ADMIN, ADMIN_PASSWORD = "admin", "of the administrator"
+RECORDS = 10
+"""Of each kind: plain, committed, and aborted."""
+PRINCIPALS = {USER: "User:ann", "": "User:ANONYMOUS"}
+PREFIXES = {USER: "of-ann-", "": "of-nobody-"}
+"""What the names begin with that a user has rights over."""
+TOLD = {
+    "partitions": 2,
+    "read": ["committed"] * RECORDS + ["plain"] * RECORDS,
+    "committed": True,
+    "setting": "86400000",
+    "denied": "TOPIC_AUTHORIZATION_FAILED",
+    "deleted": True,
+}
+"""What a client tells at the end. It has made a topic, written to it within transactions and without, and read it in
+a group that commits. It has asked for the group's offsets, changed a setting, written where it may not, and deleted
+the topic."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way in: a protocol with a mechanism, or a certificate, or neither."""
+
+    name: str
+    bootstrap: str
+    protocol: str
+    ca: str
+    mechanism: str = ""
+    user: str = ""
+    password: str = ""
+    certificate: str = ""
+    """A file with the chain; empty without a certificate."""
+    key: str = ""
+    both: str = ""
+    """A file with key and chain, as Java wants it."""
+    topic: str = ""
+    """Also the group and the transactional id."""
+    denied: str = ""
+    """A topic of the other user."""
+
+    @property
+    def described(self) -> dict[str, str]:
+        """For programs in other languages."""
+        return asdict(self)
+
+
+def cells(cluster: TlsCluster, client: str) -> list[Cell]:
+    """All ways in, each with a topic of its own for this client."""
+    ca = str(cluster.ca_file)
+    plain = Cell("SSL", cluster.bootstrap("CLIENTS"), "SSL", ca)
+    files = cluster.client_files(USER)
+    chain, key = files["ssl.certificate.location"], files["ssl.key.location"]
+    both = cluster.directory / "both.pem"
+    both.write_text(Path(key).read_text() + Path(chain).read_text())
+    certified = replace(plain, name="SSL-certificate", certificate=chain, key=key, both=str(both))
+    logins = [
+        Cell(f"{protocol}-{mechanism}", cluster.bootstrap(listener), protocol, ca, mechanism, USER, PASSWORD)
+        for protocol, listener in (("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "LOGINS"))
+        for mechanism in MECHANISMS
+    ]
+    return [_named(one, client) for one in (plain, certified, *logins)]
+
+
+def _named(cell: Cell, client: str) -> Cell:
+    user = USER if cell.user or cell.certificate else ""
+    (denied,) = (prefix for one, prefix in PREFIXES.items() if one != user)
+    return replace(cell, topic=f"{PREFIXES[user]}{client}-{cell.name}", denied=f"{denied}topic")
+
+
+def admin_options(cluster: TlsCluster) -> dict[str, Any]:
+    """Of our own client, for one who may do everything."""
+    return {
+        "bootstrap_servers": cluster.bootstrap("LOGINS"),
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": cluster.ca_file,
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": ADMIN,
+        "sasl_plain_password": ADMIN_PASSWORD,
+    }
+
+
+@contextmanager
+def secured_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[TlsCluster]:
+    """PLAIN asks for a login, CLIENTS has TLS, LOGINS both. Users and their rights are there."""
+    users = {ADMIN: ADMIN_PASSWORD, USER: PASSWORD}
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    given = " ".join(f"user_{name}={jaas_quoted(password)}" for name, password in users.items())
+    common = {
+        "listener_security_protocol_map": "PLAIN:SASL_PLAINTEXT,CLIENTS:SSL,BROKERS:SSL,LOGINS:SASL_SSL",
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super_users": f"User:{ADMIN}",
+    }
+    for listener in ("plain", "logins"):
+        common[f"listener_name_{listener}_sasl_enabled_mechanisms"] = ",".join(MECHANISMS)
+        # Once more, for the properties file.
+        jaas = f"{module} required {given};".replace("\\", "\\\\")
+        common[f"listener_name_{listener}_plain_sasl_jaas_config"] = jaas
+    with tls_cluster(directory, brokers, **common | settings) as cluster:
+        asyncio.run(_give_rights(cluster, brokers))
+        yield cluster
+
+
+def jaas_quoted(text: str) -> str:
+    """As a value of `sasl.jaas.config`."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+async def _give_rights(cluster: TlsCluster, brokers: int) -> None:
+    kinds = (AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.TRANSACTIONAL_ID)
+    acls = [
+        Acl(kind, PREFIXES[user], PatternType.PREFIXED, principal, "*", AclOperation.ALL, AclPermission.ALLOW)
+        for user, principal in PRINCIPALS.items()
+        for kind in kinds
+    ]
+    async with Admin(**admin_options(cluster)) as admin:
+        await admin.alter_scram_credentials(
+            [UserPassword(USER, PASSWORD, name, 4096) for name in MECHANISMS if name != "PLAIN"]
+        )
+        await admin.create_acls(acls)
+        await admin.create_topics([NewTopic(f"{one}topic", 1, min(2, brokers)) for one in PREFIXES.values()])

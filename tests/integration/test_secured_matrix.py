@@ -1,0 +1,100 @@
+"""Stock clients on every way into a secured cluster: protocol, mechanism, and all that a client does.
+
+Each client walks all ways in one program, since most of what it costs is its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import java
+from tests.integration import secured_clients
+from tests.integration.foreign_builds import franz, needs_go, needs_node, node_folder
+from tests.integration.secured_cells import TOLD, Cell, cells, secured_cluster
+from tests.integration.tls_cluster import TlsCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+AT_ONCE = 4
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
+    with secured_cluster(tmp_path_factory.mktemp("secured-matrix")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
+def test_python_clients(client: str, cluster: TlsCluster) -> None:
+    walk: Callable[[Cell], dict[str, Any]] = {
+        "confluent-kafka": secured_clients.with_confluent_kafka,
+        "kafka-python": secured_clients.with_kafka_python,
+    }[client]
+    ways = cells(cluster, client)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        told = dict(zip([one.name for one in ways], pool.map(walk, ways), strict=True))
+    check(ways, told, TOLD)
+
+
+async def test_aiokafka(cluster: TlsCluster) -> None:
+    ways = cells(cluster, "aiokafka")
+    told = await asyncio.gather(*(secured_clients.with_aiokafka(one) for one in ways))
+    check(ways, dict(zip([one.name for one in ways], told, strict=True)), TOLD)
+
+
+def check(ways: Sequence[Cell], told: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]) -> None:
+    """Each way told what it should. Only what differs is shown."""
+    assert set(told) == {one.name for one in ways}
+    assert {
+        name: {key: (found.get(key), wanted) for key, wanted in expected.items() if found.get(key) != wanted}
+        for name, found in told.items()
+        if found != expected
+    } == {}
+
+
+def other_language(cluster: TlsCluster, client: str, argv: Sequence[str], cwd: Path | None = None) -> None:
+    """Run the program that walks all ways, with the ways behind its arguments."""
+    ways = cells(cluster, client)
+    done = subprocess.run(
+        [*argv, json.dumps([one.described for one in ways])],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    check(ways, json.loads(done.stdout), TOLD)
+
+
+@pytest.mark.java
+@java.needs_java
+def test_java(cluster: TlsCluster) -> None:
+    other_language(cluster, "java", java.compiled_command(java.INTEGRATION_SOURCES / "SecuredClients.java"))
+
+
+@needs_go
+def test_franz_go(cluster: TlsCluster) -> None:
+    other_language(cluster, "franz-go", [franz(), "secured", "", ""])
+
+
+@needs_node
+def test_kafkajs(cluster: TlsCluster) -> None:
+    other_language(cluster, "kafkajs", ["node", "secured.js"], node_folder())
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat(cluster: TlsCluster) -> None:
+    ways = cells(cluster, "kcat")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        told = dict(zip([one.name for one in ways], pool.map(secured_clients.with_kcat, ways), strict=True))
+    expected = {"partitions": 1, "read": TOLD["read"], "denied": TOLD["denied"]}
+    check(ways, told, expected)
