@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..protocol.acls import AclOperation
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .replication.replicas.replicas import Replicas
     from .security.authorization.access import Authorization
     from .security.authorization.audit_log import AuditLog
+    from .security.oauth.provider_keys import ProviderKeys
+    from .security.oauth.settings import KeySource
     from .security.tls_reloading import TlsReloads
     from .server.authentication import AuthenticationSettings
 
@@ -99,6 +102,14 @@ EXPIRED_CONNECTIONS = _counter(
     "Connections that were closed because their client did not log in anew in time.",
     "listener",
 )
+OAUTH_KEYS = _gauge(
+    "ottla_oauth_keys",
+    "Keys of an authorization server that tokens are checked with; 0: nobody can log in.",
+    "url",
+)
+OAUTH_KEYS_AGE = _gauge(
+    "ottla_oauth_keys_age_seconds", "Since these keys were read last; absent if they never were.", "url"
+)
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log.", *_PARTITION)
 LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", *_PARTITION)
 LOG_END_OFFSET = _gauge("kafka_log_log_logendoffset", "Log end offset.", *_PARTITION)
@@ -159,6 +170,7 @@ class BrokerMetrics:
         tls_reloads: TlsReloads,
         authentication: Mapping[str, AuthenticationSettings],
         authorization: Authorization | None = None,
+        bearer_keys: Mapping[KeySource, ProviderKeys] = MappingProxyType({}),
     ) -> None:
         self._image, self._replicas, self._groups = image, replicas, groups
         self._times, self._api_name = times, api_name
@@ -167,6 +179,7 @@ class BrokerMetrics:
         self._uncleanable, self._unreadable = uncleanable, unreadable
         self._failed_handshakes, self._tls_reloads = failed_handshakes, tls_reloads
         self._authentication, self._authorization = authentication, authorization
+        self._bearer_keys = bearer_keys
 
     def families(self) -> Iterator[Family]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
@@ -199,6 +212,10 @@ class BrokerMetrics:
         yield Family(LOGINS, [((listener,), one.successes) for listener, one in counts.items()])
         yield Family(FAILED_LOGINS, [((listener,), one.failures) for listener, one in counts.items()])
         yield Family(EXPIRED_CONNECTIONS, [((listener,), one.expired) for listener, one in counts.items()])
+        by_url = {source.url: keys for source, keys in self._bearer_keys.items()}
+        yield Family(OAUTH_KEYS, [((url,), len(keys)) for url, keys in by_url.items()])
+        ages = {url: keys.age_s for url, keys in by_url.items()}
+        yield Family(OAUTH_KEYS_AGE, [((url,), int(age)) for url, age in ages.items() if age is not None])
 
     def _cluster(self) -> Iterator[Family]:
         image = self._image()

@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import Final
 
 from .config_key import INT_MAX, ConfigKey, ConfigType, Scope
+from .config_oauth import OAUTH_KEYS_OF_MECHANISMS, OAUTH_TABLE
 
-MECHANISM_NAMES: Final = ("plain", "scram-sha-256", "scram-sha-512")
+MECHANISM_NAMES: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 """Of the mechanisms that are supported, as they stand in keys."""
 
 SASL_TABLE: Final = (
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, None,
-              "Mechanisms by which clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.", Scope.BROKER),
+              "Mechanisms by which clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.", Scope.BROKER),
     ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, None,
               "Login module and options of one mechanism of one listener; only with the prefix of both.",
               Scope.BROKER),
@@ -36,11 +37,17 @@ SASL_TABLE: Final = (
     ConfigKey("sasl.credential.change.closes.sessions", ConfigType.BOOLEAN, "true",
               "Whether the connections of a user are closed when the password is changed or deleted.",
               Scope.BROKER),
+    *OAUTH_TABLE,
 )  # fmt: skip
 SASL_KEYS_OF_LISTENERS: Final = frozenset(key.name for key in SASL_TABLE) - {
-    "sasl.credential.change.closes.sessions"
+    "sasl.credential.change.closes.sessions",
+    "sasl.oauthbearer.allowed.urls",
+    "sasl.oauthbearer.allowed.files",
 }
 """Keys that may be given for one listener."""
-KEYS_OF_MECHANISMS: Final = frozenset({"sasl.jaas.config", "sasl.plain.verify", "connections.max.reauth.ms"})
+KEYS_OF_MECHANISMS: Final = (
+    frozenset({"sasl.jaas.config", "sasl.plain.verify", "connections.max.reauth.ms"})
+    | OAUTH_KEYS_OF_MECHANISMS
+)
 """Keys that may be given for one mechanism of one listener."""
 ONLY_OF_MECHANISMS: Final = frozenset({"sasl.jaas.config"})

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
+from .config_oauth import OAUTH_NOT_IN_EFFECT
 from .config_sasl import SASL_TABLE
 from .config_tls import JAVAS_OWN, TLS_TABLE
 
@@ -313,6 +314,7 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
     **JAVAS_OWN,
+    **OAUTH_NOT_IN_EFFECT,
     "principal.builder.class": "there is one way, which is Kafka's own",
 }
 """Keys that are checked, kept and described, and that change nothing so far, with what happens instead."""

@@ -41,8 +41,8 @@ Settings of topics are given when a topic is created (`ottla topic create orders
 Kafka admin client changes them later (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of
 the first table gives the default.
 
-`python -m tests.render_configuration` makes this page from `protocol/config_table.py`, `protocol/config_tls.py`
-and `protocol/config_resources.py`, and a test compares them.
+`python -m tests.render_configuration` makes this page from `protocol/config_table.py`, the tables beside it, and
+`protocol/config_resources.py`, and a test compares them.
 
 | sign | means |
 |---|---|

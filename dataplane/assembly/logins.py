@@ -19,6 +19,7 @@ from ..security.sasl.scram_passwords import ScramPasswords
 from ..security.sealing import Sealer
 from ..server.authentication import AuthenticationSettings
 from ..server.authentications import Authentications
+from .bearer_logins import BearerLogins
 
 _NODE_KEY_LABEL = b"unknown users\0"
 
@@ -32,6 +33,7 @@ class Logins:
         self._credentials = ScramCredentials(self.sealer, users)
         self._passwords = ScramPasswords(self._credentials, lambda: monotonic_ms() / 1000)
         self._unknown_users_key = hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256)
+        self.by_token = BearerLogins()
 
     def settings(self, config: SaslConfig) -> AuthenticationSettings:
         """For one listener."""
@@ -45,6 +47,8 @@ class Logins:
         )
 
     def _mechanism(self, config: MechanismConfig) -> Mechanism:
+        if config.bearer is not None:
+            return self.by_token.mechanism(config.bearer)
         if config.name in SCRAM_MECHANISMS:
             return ScramLogins(SCRAM_MECHANISMS[config.name], self._credentials, self._unknown_users_key)
         if config.verify == VERIFY_BY_SCRAM:

@@ -289,6 +289,7 @@ class BrokerParts:
             self.tls_reloads,
             self.server.authentication,
             self.server.authorization,
+            self.logins.by_token.keys,
         )
 
 

@@ -6,20 +6,41 @@ with the listener and the mechanism in lower case. JAAS texts have to name the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ...protocol.config_keys import NODE_KEYS, ConfigError
 from ...protocol.jaas import JaasMalformed, LoginModule, parse_jaas
 from ...protocol.scram import SCRAM_MECHANISMS
+from ..security.oauth.settings import OAUTHBEARER, BearerSettings
 from ..security.sasl import plain, scram
+from . import oauth
 
-MECHANISMS: Final = (plain.PLAIN, *SCRAM_MECHANISMS)
+MECHANISMS: Final = (plain.PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 VERIFY_BY_LIST, VERIFY_BY_SCRAM = "jaas", "scram"
 _JAAS = "sasl.jaas.config"
-_OPTIONS_OF_SCRAM = frozenset({"username", "password"})
-_MODULES: Final = {plain.PLAIN: plain.MODULE} | dict.fromkeys(SCRAM_MECHANISMS, scram.MODULE)
+_MODULES: Final = {
+    plain.PLAIN: plain.MODULE,
+    **dict.fromkeys(SCRAM_MECHANISMS, scram.MODULE),
+    OAUTHBEARER: oauth.MODULE,
+}
+
+
+def _is_option_of_password(name: str) -> bool:
+    return name in ("username", "password")
+
+
+def _is_option_of_plain(name: str) -> bool:
+    return _is_option_of_password(name) or name.startswith("user_")
+
+
+_IS_OPTION: Final[Mapping[str, Callable[[str], bool]]] = {
+    plain.PLAIN: _is_option_of_plain,
+    **dict.fromkeys(SCRAM_MECHANISMS, _is_option_of_password),
+    OAUTHBEARER: oauth.is_option,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +53,8 @@ class MechanismConfig:
     """Its JAAS entry; SCRAM needs none."""
     verify: str = VERIFY_BY_LIST
     """Where PLAIN finds passwords: in that entry, or among the users whom the quorum knows."""
+    bearer: BearerSettings | None = None
+    """How OAUTHBEARER checks tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +111,24 @@ class _Listener:
                 f"{self._prefix}plain.sasl.jaas.config is missing: it lists the users of PLAIN; or set "
                 f"sasl.plain.verify={VERIFY_BY_SCRAM}, which asks the users whom the quorum knows"
             )
-        return MechanismConfig(name, self._number("connections.max.reauth.ms", name), module, verify)
+        return MechanismConfig(
+            name,
+            self._number("connections.max.reauth.ms", name),
+            module,
+            verify,
+            self._bearer(module) if name == OAUTHBEARER else None,
+        )
+
+    def _bearer(self, module: LoginModule | None) -> BearerSettings:
+        find = partial(self._find, mechanism=OAUTHBEARER)
+        return oauth.bearer_settings(find, self._jaas_key(OAUTHBEARER), module, self._properties)
+
+    def _jaas_key(self, mechanism: str) -> str:
+        return f"{self._prefix}{mechanism.lower()}.{_JAAS}"
 
     def _module(self, mechanism: str) -> LoginModule | None:
         """The JAAS entry of a mechanism, None without one. Raises ConfigError, which shows no value."""
-        key = f"{self._prefix}{mechanism.lower()}.{_JAAS}"
+        key = self._jaas_key(mechanism)
         text = self._properties.get(key, "").strip()
         if not text:
             return None
@@ -106,8 +142,7 @@ class _Listener:
         if module.class_name != _MODULES[mechanism]:
             raise ConfigError(f"{key} names {module.class_name}: {mechanism} takes {_MODULES[mechanism]}")
         for option in module.options:
-            known = option in _OPTIONS_OF_SCRAM or (mechanism == plain.PLAIN and option.startswith("user_"))
-            if not known:
+            if not _IS_OPTION[mechanism](option):
                 raise ConfigError(f"{key} has the option {option!r}, which {module.name} does not have")
         return module
 

@@ -30,7 +30,7 @@ from ...protocol.messages.sasl import (
 )
 from ...protocol.schema import Request as RequestMessage
 from ..security.principal import USER, Principal
-from ..security.sasl.login import LoggedIn, Login, LoginRefused, Mechanism
+from ..security.sasl.login import LoggedIn, Login, LoginRefused, LoginUndecided, Mechanism
 from .connection import ClientConnection, ConnectionLimits
 from .handler import ClientRequest
 
@@ -234,7 +234,10 @@ class ConnectionAuthentication:
             outcome = self._checked(login.outcome)
             lifetime_ms = self._lifetime_ms(outcome) if outcome is not None else 0
         except LoginRefused as error:
-            self._refuse(request, login, str(error))
+            self._refuse(request, login, str(error), error.told)
+            return
+        except LoginUndecided as error:
+            self._leave_undecided(request, login, str(error))
             return
         except Exception:
             logger.exception("the mechanism %s failed", self._mechanism)
@@ -245,9 +248,15 @@ class ConnectionAuthentication:
         self._tell(request, answer, lifetime_ms or 0)
         self._connection.go_on()
 
-    def _refuse(self, request: ClientRequest, login: Login, reason: str) -> None:
+    def _refuse(self, request: ClientRequest, login: Login, reason: str, told: str | None = None) -> None:
         self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism}: {reason}")
-        self._tell_failure(request)
+        self._tell_failure(request, told)
+        self._connection.go_on()
+
+    def _leave_undecided(self, request: ClientRequest, login: Login, reason: str) -> None:
+        """The connection ends without an answer, which clients take for a reason to try again."""
+        self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism} is undecided: {reason}")
+        request.no_reply()
         self._connection.go_on()
 
     def _checked(self, outcome: LoggedIn | None) -> LoggedIn | None:
@@ -265,7 +274,7 @@ class ConnectionAuthentication:
             return
         request.reply(SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms))
 
-    def _tell_failure(self, request: ClientRequest) -> None:
+    def _tell_failure(self, request: ClientRequest, told: str | None) -> None:
         if request.api_key == BARE_KEY:
             request.no_reply()
             return
@@ -273,7 +282,8 @@ class ConnectionAuthentication:
         request.reply(
             SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
-                error_message=f"Authentication failed during {again}authentication due to invalid credentials "
+                error_message=told
+                or f"Authentication failed during {again}authentication due to invalid credentials "
                 f"with SASL mechanism {self._mechanism}",
             )
         )

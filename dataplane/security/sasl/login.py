@@ -7,7 +7,15 @@ from typing import Protocol
 
 
 class LoginRefused(Exception):
-    """An attempt failed. The text is for the broker's log; clients are told nothing but that it failed."""
+    """An attempt failed. The text is for the broker's log. `told`: what the client is told; None: that it failed."""
+
+    def __init__(self, reason: str, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = told
+
+
+class LoginUndecided(Exception):
+    """Nobody can say now whether the attempt is right: the connection ends, and its client may try again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,7 @@ class Login(Protocol):
         """Set once the last message has been answered."""
 
     async def receive(self, message: bytes) -> bytes:
-        """The answer to the client's next message. Raises LoginRefused."""
+        """The answer to the client's next message. Raises LoginRefused and LoginUndecided."""
 
 
 class Mechanism(Protocol):

@@ -1,0 +1,57 @@
+"""Logins by tokens (OAUTHBEARER): the mechanisms of listeners, and the keys that they share.
+
+What checks signatures is imported only if a listener offers OAUTHBEARER: it costs an idle broker time and memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..runtime.clocks import monotonic_ms, wall_ms
+from ..security.oauth.settings import BearerSettings, KeySource
+from ..security.sasl.login import Mechanism
+
+if TYPE_CHECKING:
+    from ..security.oauth.provider_keys import ProviderKeys
+
+logger = logging.getLogger(__name__)
+
+
+class BearerLogins:
+    """The authorization servers whose tokens the listeners of a broker take."""
+
+    def __init__(self) -> None:
+        self._keys: dict[KeySource, ProviderKeys] = {}
+
+    @property
+    def keys(self) -> Mapping[KeySource, ProviderKeys]:
+        """By where they are read from."""
+        return self._keys
+
+    def mechanism(self, settings: BearerSettings) -> Mechanism:
+        """For one listener."""
+        from ..security.sasl.oauthbearer import BearerMechanism
+
+        for remark in settings.remarks:
+            logger.warning("%s", remark)
+        keys = None if settings.source is None else self._keys_of(settings.source)
+        return BearerMechanism(settings.rules, keys, wall_ms)
+
+    def _keys_of(self, source: KeySource) -> ProviderKeys:
+        from ..security.oauth.provider_keys import ProviderKeys, reader_of
+
+        if source not in self._keys:
+            self._keys[source] = ProviderKeys(source, reader_of(source), lambda: monotonic_ms() / 1000)
+        return self._keys[source]
+
+    def start(self) -> None:
+        """Begin to read keys."""
+        for keys in self._keys.values():
+            keys.start()
+
+    async def close(self) -> None:
+        """Read them no more."""
+        await asyncio.gather(*(keys.close() for keys in self._keys.values()))

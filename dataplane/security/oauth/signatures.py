@@ -1,0 +1,98 @@
+"""Keys that tokens are signed with (RFC 7517), and whether one of them has signed a token (RFC 7515)."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final
+
+from joserfc.errors import SecurityWarning
+from joserfc.jwk import ECKey, JWKRegistry, Key, OKPKey, RSAKey
+from joserfc.jws import JWSRegistry
+
+from .tokens import Token
+
+ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519", "Ed448",
+)  # fmt: skip
+"""Those with a public key: with a secret one, who checks tokens could also make them."""
+RSA_BITS_MIN: Final = 2048
+_TRIED_WITHOUT_ID_MAX: Final = 4
+
+
+class KeysUnreadable(ValueError):
+    """What should be a set of keys is none."""
+
+
+class SigningKeys:
+    """The usable keys of a set."""
+
+    def __init__(self, keys: list[Key]) -> None:
+        self._keys = keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @classmethod
+    def read(cls, content: bytes) -> SigningKeys:
+        """The keys of a JSON Web Key Set. Those that cannot check signatures are left out, as others use them. Raises
+        KeysUnreadable."""
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise KeysUnreadable(f"it is no JSON: {error!s:.100}") from None
+        listed = found.get("keys") if isinstance(found, dict) else None
+        if not isinstance(listed, list):
+            raise KeysUnreadable('it is no JSON object with a list "keys"')
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)  # of weak keys, which are left out
+            keys = [key for key in map(_key, listed) if key is not None]
+        if not keys:
+            raise KeysUnreadable(f"none of its {len(listed)} keys can check signatures")
+        return cls(keys)
+
+    def judge(self, token: Token) -> bool | None:
+        """Whether one of the keys has signed the token; None if none is the one that it names. Without a name the first
+        few of the algorithm's kind are tried."""
+        fitting = [key for key in self._keys if _fits(key, token.algorithm)]
+        if token.key_id is None:
+            tried = fitting[:_TRIED_WITHOUT_ID_MAX]
+        else:
+            tried = [key for key in fitting if key.kid == token.key_id]
+        if not tried:
+            return None
+        algorithm = JWSRegistry.algorithms[token.algorithm]
+        return any(algorithm.verify(token.signed, token.signature, key) for key in tried)
+
+
+def _key(told: object) -> Key | None:
+    if not isinstance(told, dict):
+        return None
+    try:
+        key = JWKRegistry.import_key(_public(told))
+    except Exception:  # as many kinds as there are ways to be no key
+        return None
+    if isinstance(key, RSAKey) and key.public_key.key_size < RSA_BITS_MIN:
+        return None
+    operations = key.get("key_ops")
+    signs = key.get("use") in (None, "sig") and (operations is None or "verify" in operations)
+    return key if signs and isinstance(key, RSAKey | ECKey | OKPKey) else None
+
+
+def _public(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the parts of a private key, which has no business there."""
+    return {
+        name: value for name, value in told.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")
+    }
+
+
+def _fits(key: Key, algorithm: str) -> bool:
+    """By the key's type, its curve, and the algorithm that it says it is for."""
+    if algorithm not in ALGORITHMS:
+        return False
+    try:
+        JWSRegistry.algorithms[algorithm].check_key(key)
+    except Exception:  # as many kinds as there are reasons
+        return False
+    return not (isinstance(key, OKPKey) and key.curve_name.startswith("X"))
