@@ -36,13 +36,14 @@ __all__ = [
     "check_topic_config",
     "check_topic_configs",
     "is_dynamic",
+    "is_sensitive",
     "looks_secret",
     "node_key",
     "unknown_key",
 ]
 
 _NAME_MAX = 255
-_SECRET = re.compile(r"password|secret|jaas|credential|private|token|keystore\.key")
+_SECRET = re.compile(r"password|secret|jaas|credential|private|token|(^|[._-])keys?([._-]|$)")
 
 
 def node_key(name: str) -> ConfigKey | None:
@@ -108,6 +109,12 @@ def check_dynamic_broker_config(name: str, value: str) -> str:
 def looks_secret(name: str) -> bool:
     """Whether the name of a setting that is not known says that its value is nobody's business."""
     return _SECRET.search(name.lower()) is not None
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether the value of a setting of nodes is shown nowhere."""
+    key = node_key(name)
+    return looks_secret(name) if key is None else key.type is ConfigType.PASSWORD
 
 
 def is_dynamic(name: str) -> bool:

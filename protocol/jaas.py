@@ -55,7 +55,10 @@ def _module(tokens: _Tokens) -> LoginModule:
     while not tokens.take(";"):
         option = tokens.word(f"an option of {class_name} or ';'")
         if not tokens.take("="):
-            raise JaasMalformed(f"option {option!r} of {class_name} has no '='")
+            # Not its name: of a password with a blank and without quotes it is the rest.
+            raise JaasMalformed(
+                f"option {len(options) + 1} of {class_name} has no '='; values with blanks stand between quotes"
+            )
         if option in options:
             raise JaasMalformed(f"option {option!r} of {class_name} stands twice")
         options[option] = tokens.value(f"the value of option {option!r}")

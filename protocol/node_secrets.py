@@ -7,6 +7,8 @@ one accept each other.
 from __future__ import annotations
 
 import logging
+import os
+import stat
 from collections import Counter
 from dataclasses import dataclass, field
 from math import log2
@@ -54,6 +56,8 @@ def read_secrets(key: str, path: str) -> Secrets:
     """The secrets in the file that `key` names. Raises ConfigError."""
     try:
         content = Path(path).read_bytes()
+        if others_may_read(path):
+            logger.warning("%s: every user of this machine may read %s: chmod 600 %s", key, path, path)
     except OSError as error:
         raise ConfigError(f"{key}: cannot read {path}: {error.strerror}") from None
     try:
@@ -79,6 +83,11 @@ def read_secrets(key: str, path: str) -> Secrets:
                 where,
             )
     return secrets
+
+
+def others_may_read(file: str | Path) -> bool:
+    """Whether users may read a file who are neither its owner nor in its group. Raises OSError."""
+    return bool(os.stat(file).st_mode & stat.S_IROTH)
 
 
 def strength_bits(secret: bytes) -> float:

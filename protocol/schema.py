@@ -63,7 +63,8 @@ NO_VERSIONS: Final = VersionRange.parse("none")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One row of a message's table. `struct` or `element` says what a nested struct or an array holds."""
+    """One row of a message's table. `struct` or `element` says what a nested struct or an array holds. What is `secret`
+    is not part of the repr."""
 
     kind: str
     versions: VersionRange
@@ -73,6 +74,7 @@ class Field:
     default: Any
     ignorable: bool
     about: str
+    secret: bool = False
     struct: type[Message] | None = None
     element: Field | None = None
     name: str = ""
@@ -106,7 +108,9 @@ class Message:
         return all(getattr(self, f.name) == getattr(other, f.name) for f in self.schema.fields)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in self.schema.fields)
+        values = ", ".join(
+            f"{f.name}={'[hidden]' if f.secret else repr(getattr(self, f.name))}" for f in self.schema.fields
+        )
         return f"{type(self).__name__}({values})"
 
 
@@ -185,8 +189,9 @@ def _sized(kind: str, empty: str | bytes | None) -> Callable[..., Any]:
         tagged: str | None = None,
         ignorable: bool = False,
         about: str = "",
+        secret: bool = False,
     ) -> Any:
-        return _field(kind, versions, default, tag, tagged, nullable, ignorable, about)
+        return _field(kind, versions, default, tag, tagged, nullable, ignorable, about, secret=secret)
 
     declare.__name__ = declare.__qualname__ = kind
     declare.__doc__ = (

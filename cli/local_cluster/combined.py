@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from ..failures import CommandFailed
 from ..nodes import logs
-from ..nodes.node import build, plain_failures, resolved, run_nodes, with_endpoint
+from ..nodes.node import build, known_variables, plain_failures, resolved, run_nodes, with_endpoint
 from ..nodes.settings import read_settings
-from .layout import ClusterLayout
+from .layout import OWN_KEYS, ClusterLayout
 from .readiness import brokers_seen_by
 
 START_TIMEOUT_S = 60.0
@@ -44,7 +44,10 @@ def run_combined(layout: ClusterLayout, announce: Callable[[int], None]) -> int:
     """Run both nodes until a signal; `announce(pid)` is called once they serve."""
     logs.configure("warning")
     with plain_failures():
-        settings = [resolved(read_settings(layout.settings_file(member))) for member in layout.members]
+        given = {key: text for key, text in known_variables(os.environ).items() if key not in OWN_KEYS}
+        settings = [
+            resolved(read_settings(layout.settings_file(member)) | given) for member in layout.members
+        ]
         nodes = [build(member.role, own) for member, own in zip(layout.members, settings, strict=True)]
         # One process, one endpoint: the broker's address tells of both nodes.
         run_nodes(

@@ -177,7 +177,7 @@ class ClusterLayout:
                 write_atomically(file, secrets.token_hex(32) + "\n", mode=0o600)
         for member in self.members:
             lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
-            write_atomically(self.settings_file(member), "".join(lines))
+            write_atomically(self.settings_file(member), "".join(lines), mode=0o600)
 
     def found(self) -> FolderContents:
         """What is in the folder now."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..failures import CommandFailed, UsageError
 from ..nodes.config_providers import resolve
+from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
 from ..terminal.text import note, say
 from .layout import (
@@ -269,6 +270,7 @@ def _overrides(words: list[str]) -> dict[str, str]:
     from ...protocol.config_keys import ConfigError, Scope, check_properties
 
     overrides = parse_overrides(words)
+    check_visible(overrides)
     for key in OWN_KEYS:
         if key in overrides:
             raise UsageError(f"--set {key}: ottla up decides this itself")

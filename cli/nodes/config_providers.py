@@ -14,9 +14,7 @@ network is never given to this module.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ...protocol.nearest import nearest
+from ...protocol.node_secrets import others_may_read
 from ..failures import CommandFailed
 from .settings import parse_properties, read_text
 
@@ -46,8 +45,13 @@ class ResolvedSettings:
     """Settings with the values that their references give."""
 
     values: Mapping[str, str] = field(repr=False)
-    references: Mapping[str, str] = field(default_factory=dict)
-    """As they were written, those that have a reference. Nothing else is shown of them."""
+    references: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """As they were written, those that have a reference. Beside it may stand a secret."""
+
+
+def has_reference(text: str) -> bool:
+    """Whether a value, or a part of it, stands elsewhere."""
+    return _REFERENCE.search(text) is not None
 
 
 def is_of_providers(name: str) -> bool:
@@ -67,7 +71,7 @@ def resolve(settings: Mapping[str, str], environ: Mapping[str, str], warn: Warn)
         if is_of_providers(name):
             continue
         values[name] = _REFERENCE.sub(partial(_value, providers, name), text)
-        if _REFERENCE.search(text):
+        if has_reference(text):
             references[name] = text
     return ResolvedSettings(values, references)
 
@@ -202,8 +206,3 @@ def _read(file: Path, warn: Warn) -> str:
     if others_may_read(file):
         warn(f"{file} holds secrets, and every user of this machine may read it: chmod 600 {file}")
     return text
-
-
-def others_may_read(file: Path) -> bool:
-    """Whether users may read a file who are neither its owner nor in its group."""
-    return bool(os.stat(file).st_mode & stat.S_IROTH)

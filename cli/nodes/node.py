@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from ..failures import CommandFailed
 from . import logs
 from .config_providers import ResolvedSettings, is_of_providers, resolve
+from .secret_settings import check_visible, remark_on_file
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
 
 if TYPE_CHECKING:
@@ -111,16 +112,13 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the node until a signal; 0 after a clean stop."""
-    from ...protocol.config_keys import IGNORED_KEYS, node_key
-
     logs.configure(arguments.log_level, as_json=arguments.log_json)
-    environ = {}
-    for name, value in environment_settings(os.environ).items():
-        if node_key(name) is not None or name in IGNORED_KEYS or is_of_providers(name):
-            environ[name] = value
-        else:
-            logger.warning("%s is no setting: ignored", variable_of(name))
-    settings = resolved(read_settings(arguments.config) | environ | parse_overrides(arguments.set))
+    overrides = parse_overrides(arguments.set)
+    check_visible(overrides)
+    file = read_settings(arguments.config)
+    if remark := remark_on_file(arguments.config, file):
+        logger.warning("%s", remark)
+    settings = resolved(file | known_variables(os.environ) | overrides)
     with plain_failures(), pid_file(arguments.pid_file):
         node = build(
             arguments.role,
@@ -130,6 +128,19 @@ def run(arguments: argparse.Namespace) -> int:
         )
         run_nodes(with_endpoint(settings.values, [node]))
     return 0
+
+
+def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings that variables give. What is none gets a line in the log."""
+    from ...protocol.config_keys import IGNORED_KEYS, node_key
+
+    found = {}
+    for name, value in environment_settings(environ).items():
+        if node_key(name) is not None or name in IGNORED_KEYS or is_of_providers(name):
+            found[name] = value
+        else:
+            logger.warning("%s is no setting: ignored", variable_of(name))
+    return found
 
 
 def resolved(settings: Mapping[str, str]) -> ResolvedSettings:

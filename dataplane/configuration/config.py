@@ -106,7 +106,7 @@ class BrokerConfig:
     # Every setting with its value: what DescribeConfigs tells and topics fall back to.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Settings whose value came from elsewhere, as the file has them: what DescribeConfigs tells in place of the value.
-    references: Mapping[str, str] = field(default_factory=dict)
+    references: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def watermark_delay_s(self) -> float:

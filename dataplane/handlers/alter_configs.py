@@ -36,6 +36,7 @@ from ..server.handler import ClientRequest, handles
 from ..storage.folder_settings import CORDONED, check_cordoned
 from .settings.broker_loggers import BrokerLoggers
 from .settings.config_rights import check_config_right
+from .settings.withheld import sent_value
 
 _NEEDS = handler_asks("ALTER_CONFIGS Topic, Group or Cluster")
 _BROKER_LOGGER = 8
@@ -101,7 +102,11 @@ class AlterConfigsHandlers:
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 changes=[
-                    config_commands.ConfigChange(name=c.name, operation=c.config_operation, value=c.value)
+                    config_commands.ConfigChange(
+                        name=c.name,
+                        operation=c.config_operation,
+                        value=sent_value(resource.resource_type, c.name, c.value),
+                    )
                     for c in resource.configs
                 ],
             )
@@ -134,7 +139,11 @@ class AlterConfigsHandlers:
         present = self._quorum.image.configs.get((resource.resource_type, resource.resource_name), {})
         return [
             *(
-                config_commands.ConfigChange(name=c.name, operation=ConfigOperation.SET, value=c.value)
+                config_commands.ConfigChange(
+                    name=c.name,
+                    operation=ConfigOperation.SET,
+                    value=sent_value(resource.resource_type, c.name, c.value),
+                )
                 for c in resource.configs
             ),
             *(

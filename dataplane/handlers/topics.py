@@ -38,6 +38,7 @@ from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.config_view import ConfigView, EffectiveSetting
+from .settings.withheld import sent_value
 
 _T = TypeVar("_T")
 
@@ -228,7 +229,9 @@ class TopicHandlers:
                 for given in topic.assignments
             ],
             configs=[
-                topic_commands.NewTopicConfig(name=config.name, value=config.value)
+                topic_commands.NewTopicConfig(
+                    name=config.name, value=sent_value(_TOPIC, config.name, config.value)
+                )
                 for config in topic.configs
             ],
         )

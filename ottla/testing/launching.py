@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import __file__ as _package_file
+from ..cli.nodes.settings import variable_of
+from ..protocol.config_keys import is_sensitive
 from .failures import LocalClusterError
 from .nodes import read_log
 
@@ -39,13 +41,17 @@ class Launch:
         command = [sys.executable, "-m", "ottla", "up", "--data", str(directory.absolute())]
         command += ["--quorum", str(quorum_nodes), "--brokers", str(brokers)]
         command += ["--until-exit", str(os.getpid()), *arguments]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(SETTINGS_PREFIX)}
         for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
+            if is_sensitive(key):
+                environment[variable_of(key)] = value  # which, other than a command, nobody else sees
+            else:
+                command += ["--set", f"{key}={value}"]
         with output.open("ab") as file:
             self.process = subprocess.Popen(
                 command,
                 cwd=Path(_package_file).resolve().parents[1],  # where -m finds this very package first
-                env={k: v for k, v in os.environ.items() if not k.startswith(SETTINGS_PREFIX)},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -108,7 +108,7 @@ class AlterableConfig(Message):
 
     name: str = string(about="Name.")
     config_operation: int = int8(about="0 set, 1 delete, 2 append, 3 subtract.")
-    value: str | None = string(nullable="0+", about="Value; null for none.")
+    value: str | None = string(nullable="0+", secret=True, about="Value; null for none.")
 
 
 @data()
@@ -143,7 +143,7 @@ class ReplacedConfig(Message):
     """One of the `configs` of ReplaceConfigsResource."""
 
     name: str = string(about="Name.")
-    value: str | None = string(nullable="0+", about="Value; null for none.")
+    value: str | None = string(nullable="0+", secret=True, about="Value; null for none.")
 
 
 @data()

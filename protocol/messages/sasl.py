@@ -26,7 +26,7 @@ class SaslAuthenticateResponse(Message):
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    auth_bytes: bytes = bytes_(about="The mechanism's next message from the server.")
+    auth_bytes: bytes = bytes_(secret=True, about="The mechanism's next message from the server.")
     session_lifetime_ms: int = int64(
         "1+", ignorable=True, about="How long the login holds, in ms; 0 for ever."
     )
@@ -36,4 +36,4 @@ class SaslAuthenticateResponse(Message):
 class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
     """One message of the mechanism."""
 
-    auth_bytes: bytes = bytes_(about="The mechanism's next message from the client.")
+    auth_bytes: bytes = bytes_(secret=True, about="The mechanism's next message from the client.")

@@ -85,7 +85,7 @@ class CredentialUpsertion(Message):
     mechanism: int = int8(about="Number of the mechanism.")
     iterations: int = int32(about="How often the password was hashed.")
     salt: bytes = bytes_(about="Random bytes that were hashed with the password.")
-    salted_password: bytes = bytes_(about="What both were hashed to.")
+    salted_password: bytes = bytes_(secret=True, about="What both were hashed to.")
 
 
 @request(51, "0", flexible="0+", response=AlterUserScramCredentialsResponse)

@@ -10,6 +10,7 @@ from ottla.cli.failures import CommandFailed
 from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import ResolvedSettings, resolve
 from ottla.cli.nodes.node import build
+from ottla.cli.nodes.secret_settings import check_visible, remark_on_file
 
 KAFKAS = "org.apache.kafka.common.config.provider"
 ENVIRON = {"PASS": "hunter2", "NESTED": "${env:PASS}", "EMPTY": ""}
@@ -213,3 +214,31 @@ def test_a_node_does_not_start_without_a_value(
         "node.id: ${env:OTTLA_NODE} gives no value: config.providers.env.param.allow"
         in capsys.readouterr().err
     )
+
+
+def test_a_file_with_secrets_that_every_user_may_read_is_remarked(folder: Path) -> None:
+    file = folder / "broker.yaml"
+    file.write_text("")
+    file.chmod(0o644)
+    settings = {"ssl.key.password": "hunter2"}
+    assert f"chmod 600 {file}" in remark_on_file(file, settings)
+    assert "hunter2" not in remark_on_file(file, settings)
+    for harmless in ({"node.id": "1"}, {"ssl.key.password": "${env:PASS}"}, {"ssl.key.password": ""}):
+        assert remark_on_file(file, harmless) == ""
+    file.chmod(0o640)
+    assert remark_on_file(file, settings) == ""
+
+
+@pytest.mark.parametrize("command", [("broker", "-c", "none.yaml"), ("up", "--data", "none")])
+def test_secrets_are_not_set_on_the_command_line(
+    command: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--set", "listener.name.a.ssl.key.password=hunter2"]) == 2
+    said = capsys.readouterr().err
+    assert "KAFKA_LISTENER_NAME_A_SSL_KEY_PASSWORD" in said
+    assert "hunter2" not in said
+    check_visible({"ssl.key.password": "${env:PASS}", "log.segment.bytes": "1"})

@@ -105,6 +105,8 @@ def test_the_secret_is_for_the_owner_alone(tmp_path: Path) -> None:
         assert secret.stat().st_mode & 0o777 == 0o600
         assert len(secret.read_text().strip()) == 64
     assert layout.secret_file.read_text() != layout.quorum_secret_file.read_text()
+    for member in layout.members:
+        assert layout.settings_file(member).stat().st_mode & 0o777 == 0o600, "they may hold passwords"
 
 
 def test_brokers_are_not_told_where_the_secret_of_the_quorum_is(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ottla.cli.local_cluster.ports import free_ports
-from tests.network.tls.certificates import Authority
+from tests.network.tls.certificates import Authority, Issued
 
 START_S = 60.0
 HOST = "127.0.0.1"
@@ -31,7 +31,9 @@ class TlsBroker:
     id: int
     folder: Path
     ports: dict[str, int]
-    settings: dict[str, str]
+    issued: Issued
+    settings: dict[str, str] = field(default_factory=dict)
+    log_level: str = "info"
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,7 +47,7 @@ class TlsBroker:
     def start(self) -> None:
         file = self.folder / "broker.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
-        self.process = _start("broker", file, self.folder / "log")
+        self.process = _start("broker", file, self.folder / "log", self.log_level)
 
     def stop(self, *, kill: bool = False) -> None:
         assert self.process is not None
@@ -64,6 +66,7 @@ class TlsCluster:
     authority: Authority
     ca_file: Path
     brokers: list[TlsBroker] = field(default_factory=list)
+    quorum: subprocess.Popen[bytes] | None = None
 
     def bootstrap(self, listener: str = "CLIENTS") -> str:
         return ",".join(f"{HOST}:{broker.ports[listener]}" for broker in self.brokers)
@@ -94,10 +97,10 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_
         time.sleep(0.1)
 
 
-def _start(role: str, file: Path, log: Path) -> subprocess.Popen[bytes]:
+def _start(role: str, file: Path, log: Path, log_level: str) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", "ottla.cli.main", role, "-c", str(file), "--log-level", "info"],
+            [sys.executable, "-m", "ottla.cli.main", role, "-c", str(file), "--log-level", log_level],
             stdout=out,
             stderr=subprocess.STDOUT,
             env={name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
@@ -105,9 +108,17 @@ def _start(role: str, file: Path, log: Path) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def tls_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[TlsCluster]:
+def tls_cluster(
+    directory: Path,
+    brokers: int = 2,
+    *,
+    log_level: str = "info",
+    adjust: Callable[[TlsBroker | None, dict[str, str]], None] = lambda broker, settings: None,
+    **settings: str,
+) -> Iterator[TlsCluster]:
     """Listeners: CLIENTS and BROKERS with TLS, the latter for brokers, LOGINS with TLS and SASL, PLAIN with neither.
-    Underscores in the names of settings are dots."""
+    Underscores in the names of settings are dots. `adjust` may change the settings of a broker, or of the quorum node
+    (None), before it starts."""
     authority = Authority()
     cluster = TlsCluster(directory, authority, authority.trust_file(directory / "ca.pem"))
     secret = directory / "secret"
@@ -126,10 +137,11 @@ def tls_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[
     file = quorum / "quorum.properties"
     own = common | {"node.id": "101", "process.roles": "controller", "log.dirs": str(quorum / "data")}
     own["listeners"] = f"CONTROLLER://{HOST}:{quorum_port}"
+    adjust(None, own)
     file.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
-    processes = [_start("quorum", file, quorum / "log")]
+    cluster.quorum = _start("quorum", file, quorum / "log", log_level)
     with ExitStack() as stack:
-        stack.callback(_end, cluster, processes)
+        stack.callback(_end, cluster, cluster.quorum)
         for one in reserved:
             stack.callback(one.close)
         for number in range(1, brokers + 1):
@@ -138,6 +150,8 @@ def tls_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[
             )
             broker = _broker(cluster, number, own, common)
             broker.settings |= {name.replace("_", "."): value for name, value in settings.items()}
+            broker.log_level = log_level
+            adjust(broker, broker.settings)
             broker.start()
         wait_until(lambda: brokers_seen(cluster) == brokers, "the start")
         yield cluster
@@ -146,10 +160,10 @@ def tls_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[
 def _broker(cluster: TlsCluster, number: int, ports: dict[str, int], common: dict[str, str]) -> TlsBroker:
     folder = cluster.directory / f"broker-{number}"
     folder.mkdir()
-    broker = TlsBroker(number, folder, ports, {})
     issued = cluster.authority.issue(
         HOST, "localhost", common_name=f"broker-{number}", organization_unit="brokers"
     )
+    broker = TlsBroker(number, folder, ports, issued)
     issued.pem_file(broker.key_file)
     broker.settings = common | {
         "node.id": str(number),
@@ -184,11 +198,10 @@ def brokers_seen(cluster: TlsCluster) -> int:
         return 0
 
 
-def _end(cluster: TlsCluster, processes: list[subprocess.Popen[bytes]]) -> None:
+def _end(cluster: TlsCluster, quorum: subprocess.Popen[bytes]) -> None:
     for broker in cluster.brokers:
         if broker.process is not None and broker.process.poll() is None:
             broker.process.kill()
             broker.process.wait()
-    for process in processes:
-        process.kill()
-        process.wait()
+    quorum.kill()
+    quorum.wait()

@@ -72,6 +72,17 @@ def test_what_could_be_words_is_remarked(
     assert content.decode() not in caplog.text
 
 
+@pytest.mark.parametrize(("mode", "remarked"), [(0o644, True), (0o640, False), (0o600, False)])
+def test_a_file_that_every_user_may_read_is_remarked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, remarked: bool
+) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(OLD)
+    file.chmod(mode)
+    read_secrets("cluster.secret.file", str(file))
+    assert (f"chmod 600 {file}" in caplog.text) == remarked
+
+
 @given(st.binary(min_size=16, max_size=16), st.sampled_from(["raw", "hex", "base64"]))
 def test_random_secrets_are_strong_in_any_form(chance: bytes, form: str) -> None:
     if form == "hex":

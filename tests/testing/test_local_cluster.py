@@ -217,6 +217,19 @@ def test_a_cluster_that_is_not_ready_in_time_leaves_nothing(temporary: Path, bro
     assert list(temporary.iterdir()) == []
 
 
+def test_secrets_are_on_no_command_line(temporary: Path) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="hunter2";'
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+        "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": jaas,
+    }
+    with LocalCluster(settings=settings):
+        lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(temporary)]
+        assert lines
+        assert not any(b"hunter2" in line for line in lines)
+
+
 def test_variables_meant_for_others_are_no_settings(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
     with LocalCluster() as cluster:

@@ -16,7 +16,14 @@ from ....protocol.config_chain import (
     links,
 )
 from ....protocol.config_key import ConfigKey, ConfigType
-from ....protocol.config_keys import IGNORED_KEYS, NODE_KEYS, TOPIC_KEYS, is_dynamic, node_key
+from ....protocol.config_keys import (
+    IGNORED_KEYS,
+    NODE_KEYS,
+    TOPIC_KEYS,
+    is_dynamic,
+    looks_secret,
+    node_key,
+)
 from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ....protocol.messages.config_commands import ResourceType
 from ...broker_settings import BrokerSettings
@@ -127,10 +134,10 @@ def _of_listeners(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
 
 def _without_effect(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
     """Settings of brokers that are kept though nothing here knows them. As Kafka does this conceals their values, but
-    for those of SASL and TLS: those are Kafka's own, and what is secret of them is not kept."""
+    for those of SASL and TLS that do not look like secrets: those are Kafka's own."""
     for name in dict.fromkeys(name for _, values in layers for name in values if node_key(name) is None):
         chain = links((name,), layers)
-        shown = _SHOWN.match(name) is not None
+        shown = _SHOWN.match(name) is not None and not looks_secret(name)
         yield EffectiveSetting(
             name=name,
             value=chain[0].value if shown else None,

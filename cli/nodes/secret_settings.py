@@ -1,0 +1,38 @@
+"""Where the secrets among a node's settings may stand: not where everybody on the machine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..failures import UsageError
+from .config_providers import has_reference
+from .settings import variable_of
+
+
+def check_visible(overrides: Mapping[str, str]) -> None:
+    """Raises UsageError for a secret among the --set settings. A reference to one is none."""
+    for name in _secrets(overrides):
+        raise UsageError(
+            f"--set {name}: whoever lists processes would see it. The file, the variable {variable_of(name)} or a "
+            "reference (config.providers) takes secrets"
+        )
+
+
+def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
+    """What to say about a file that holds secrets and that everybody may read; empty if there is nothing."""
+    from ...protocol.node_secrets import others_may_read
+
+    name = next(iter(_secrets(settings)), None)
+    if name is None or not others_may_read(file):
+        return ""
+    return f"{file} has {name}, and every user of this machine may read it: chmod 600 {file}"
+
+
+def _secrets(settings: Mapping[str, str]) -> list[str]:
+    """Those whose value stands there itself."""
+    from ...protocol.config_keys import is_sensitive
+
+    return [
+        name for name, text in settings.items() if text and is_sensitive(name) and not has_reference(text)
+    ]

@@ -1,0 +1,57 @@
+"""Secrets that a test plants in every place that takes one, and the search for them where nobody may find one."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from types import FunctionType, ModuleType
+from urllib.parse import quote
+
+
+class Planted:
+    """Random texts by name. A text is found also in base64, in hexadecimal digits, and as a part of a URL."""
+
+    def __init__(self) -> None:
+        self._needles: dict[str, set[bytes]] = {}
+
+    def new(self, name: str) -> str:
+        """A secret to plant. Its signs are such that quotes and escapes do not change it."""
+        return self.add(name, f"Plant3d-{secrets.token_urlsafe(18)}")
+
+    def add(self, name: str, secret: str) -> str:
+        """A secret of another's making."""
+        plain = secret.encode()
+        # In base64 what comes before shifts the text by a third of a character; the ends depend on the neighbours.
+        shifted = {base64.b64encode(b"\0" * shift + plain)[4 : 4 * (len(plain) // 3)] for shift in range(3)}
+        forms = {plain, plain.hex().encode(), quote(secret, safe="").encode(), *shifted}
+        self._needles.setdefault(name, set()).update(forms)
+        return secret
+
+    def found_in(self, content: bytes | str) -> list[str]:
+        """The names of those that it holds."""
+        content = content.encode() if isinstance(content, str) else content
+        return [name for name, needles in self._needles.items() if any(each in content for each in needles)]
+
+    def found_in_files(self, folders: Iterable[Path]) -> dict[str, list[str]]:
+        """By file, of all files in these folders."""
+        files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+        assert files, "there is nothing to search"
+        return {str(file): found for file in files if (found := self.found_in(file.read_bytes()))}
+
+    def found_in_reprs(self, root: object) -> dict[str, list[str]]:
+        """By class, of all objects of this project that can be reached from one of them."""
+        shown: dict[str, list[str]] = {}
+        seen: set[int] = set()
+        pending: list[object] = [root]
+        while pending:
+            one = pending.pop()
+            if id(one) in seen or isinstance(one, ModuleType | type | FunctionType):
+                continue
+            seen.add(id(one))
+            if type(one).__module__.startswith("ottla.") and (found := self.found_in(repr(one))):
+                shown[type(one).__qualname__] = found
+            pending += gc.get_referents(one)
+        return shown
