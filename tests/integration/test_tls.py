@@ -254,6 +254,7 @@ def test_a_broker_does_not_start_with_what_it_cannot_use(
 ) -> None:
     file = tmp_path / "broker.properties"
     settings = cluster.brokers[0].settings | {"log.dirs": str(tmp_path / "data")} | changes
+    file.touch(mode=0o600)
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     done = subprocess.run(
         [sys.executable, "-m", "ottla.cli.main", "broker", "-c", str(file)],

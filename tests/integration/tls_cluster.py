@@ -122,6 +122,7 @@ def tls_cluster(
     authority = Authority()
     cluster = TlsCluster(directory, authority, authority.trust_file(directory / "ca.pem"))
     secret = directory / "secret"
+    secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(32))
     reserved: list[socket.socket] = []
     choosing = free_ports(reserved)
