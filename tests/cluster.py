@@ -14,6 +14,8 @@ import asyncio
 import os
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -44,6 +46,8 @@ class RunningCluster:
     description: dict[str, Any]
     brokers: list[Node] = field(default_factory=list)
     quorum: list[Node] = field(default_factory=list)
+    reached_by: dict[str, Any] = field(default_factory=dict)
+    """What a client of ours needs besides addresses, where listeners ask for it."""
 
     def __post_init__(self) -> None:
         self.brokers = [Node("broker", entry) for entry in self.description["brokers"]]
@@ -88,7 +92,7 @@ class RunningCluster:
         awake = [node.address for node in self.brokers if node.alive and not node.paused]
 
         async def answer() -> set[int]:
-            async with Admin(bootstrap_servers=awake) as admin:
+            async with Admin(bootstrap_servers=awake, **self.reached_by) as admin:
                 return {broker.id for broker in (await admin.describe_cluster()).brokers}
 
         with suppress(KafkaError):
@@ -102,7 +106,7 @@ class RunningCluster:
             return {}
 
         async def answer() -> dict[int, PartitionInfo]:
-            async with Admin(bootstrap_servers=awake) as admin:
+            async with Admin(bootstrap_servers=awake, **self.reached_by) as admin:
                 return (await admin.describe_topics([topic]))[0].partitions
 
         with suppress(KafkaError):
@@ -183,6 +187,18 @@ def wait_for(attempt: Callable[[], T | None], what: str, timeout_s: float = WAIT
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.1)
     return result
+
+
+def leader_by_metrics(address: str) -> int | None:
+    """Whom the quorum node takes for the leader whose metrics are at `host:port`; None if it says nothing."""
+    with (
+        suppress(OSError, urllib.error.URLError),
+        urllib.request.urlopen(f"http://{address}/metrics", timeout=2) as answer,
+    ):
+        for line in answer.read().decode().splitlines():
+            if line.startswith("ottla_quorum_leader "):
+                return int(float(line.split()[1]))
+    return None
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -20,16 +20,22 @@ import shutil
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from ottla.cli.local_cluster.layout import ClusterLayout, Member, write_atomically
-from tests.cluster import START_TIMEOUT_S, WAIT_S, Node, RunningCluster, wait_for, wait_until
+from tests.cluster import (
+    START_TIMEOUT_S,
+    WAIT_S,
+    Node,
+    RunningCluster,
+    leader_by_metrics,
+    wait_for,
+    wait_until,
+)
 
 _PREFIX = "ottla-test-"
 _NAMES = Path("/run/netns")
@@ -232,12 +238,7 @@ class NetworkCluster(RunningCluster):
 
     def known_leader(self, node: Node) -> int | None:
         """Whom a quorum node takes for the leader, by its metrics."""
-        address = f"http://{node.entry['host']}:{METRICS_PORT}/metrics"
-        with suppress(OSError, urllib.error.URLError), urllib.request.urlopen(address, timeout=2) as answer:
-            for line in answer.read().decode().splitlines():
-                if line.startswith("ottla_quorum_leader "):
-                    return int(float(line.split()[1]))
-        return None
+        return leader_by_metrics(f"{node.entry['host']}:{METRICS_PORT}")
 
     def quorum_leader(self) -> Node:
         """The node that takes itself for the leader, when there is exactly one such."""

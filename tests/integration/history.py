@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -176,11 +177,12 @@ class Load:
             self.acknowledged.append((value, Place(partition, offset)))
 
 
-def read_all(bootstrap: str, topic: str, timeout_s: float = 30) -> list[Read]:
-    """Every record below the high watermarks, from the beginning."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
-    )
+def read_all(
+    bootstrap: str, topic: str, timeout_s: float = 30, settings: Mapping[str, str] | None = None
+) -> list[Read]:
+    """Every record below the high watermarks, from the beginning; `settings` of the consumer besides."""
+    own = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
+    consumer = Consumer(own | dict(settings or {}))
     deadline = time.monotonic() + timeout_s
     try:
         partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)

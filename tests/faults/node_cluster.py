@@ -1,0 +1,139 @@
+"""A cluster on loopback whose nodes are started one by one: each may run other code and other settings than the rest.
+
+with node_cluster(tmp_path, code=older) as cluster:
+    for node in cluster.nodes:
+        cluster.restart(node, {"super.users": "User:admin"}, code=ROOT)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla.cli.local_cluster.layout import ClusterLayout, Member, open_layout, write_atomically
+from ottla.testing.nodes import Node
+from tests.cluster import START_TIMEOUT_S, WAIT_S, RunningCluster, leader_by_metrics, wait_until
+
+ROOT = Path(__file__).parents[2]
+"""Where the code of this version is."""
+
+
+@dataclass
+class NodeCluster(RunningCluster):
+    """The nodes, the settings that each was started with, and the topics that are in sync when all is well."""
+
+    layout: ClusterLayout = field(kw_only=True)
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By the name of a node."""
+    topics: list[str] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Quorum nodes first, as an upgrade goes."""
+        return [*self.quorum, *self.brokers]
+
+    def member(self, node: Node) -> Member:
+        return next(one for one in self.layout.members if (one.role, one.id) == (node.role, node.id))
+
+    def configure(self, node: Node, changes: Mapping[str, str], code: Path | None = None) -> None:
+        """What the node starts with next time: other settings (an empty one goes), and other code."""
+        member = self.member(node)
+        own = self.settings[member.name]
+        own |= changes
+        kept = {key: value for key, value in own.items() if value}
+        text = "".join(f"{key}={value}\n" for key, value in kept.items())
+        write_atomically(self.layout.settings_file(member), text)
+        if code is not None:
+            node.entry["cwd"] = str(code)
+
+    def restart(self, node: Node, changes: Mapping[str, str], code: Path | None = None) -> None:
+        """A controlled stop and a start with these; returns once the cluster is whole again."""
+        node.terminate()
+        self.configure(node, changes, code)
+        node.restart()
+        self.wait_whole()
+
+    def wait_whole(self, timeout_s: float = WAIT_S * 2) -> None:
+        """Return once the quorum agrees, all brokers take part and every replica of the topics is in sync."""
+        self.wait_until_quorum_agrees(timeout_s)
+        ids = {node.id for node in self.brokers}
+        wait_until(lambda: self.taking_part() == ids, "all brokers", timeout_s)
+        for topic in self.topics:
+            self.wait_until_in_sync(topic, timeout_s)
+
+    def wait_until_quorum_agrees(self, timeout_s: float = WAIT_S) -> None:
+        """Return once every quorum node names the same leader."""
+        addresses = [f"127.0.0.1:{self.member(node).metrics_port}" for node in self.quorum]
+
+        def agreed() -> bool:
+            named = {leader_by_metrics(address) for address in addresses}
+            return len(named) == 1 and not named & {None, -1}
+
+        wait_until(agreed, "a quorum that agrees", timeout_s)
+
+    def stop(self) -> int:
+        """Kill what still runs: nothing of it is used again."""
+        for node in self.nodes:
+            if node.alive:
+                node.kill9()
+        return 0
+
+
+@contextmanager
+def node_cluster(
+    directory: Path,
+    *,
+    quorum: int = 3,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+    own: Callable[[ClusterLayout, Member], Mapping[str, str]] = lambda _layout, _member: {},
+    code: Path = ROOT,
+) -> Iterator[NodeCluster]:
+    """A running cluster; `settings` of all its nodes, and those that each has besides. They run the code in `code`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    layout = open_layout(directory, quorum=quorum, brokers=brokers, base_port=None)
+    layout.write({})
+    entries: dict[str, list[dict[str, object]]] = {"quorum": [], "broker": []}
+    for member in layout.members:
+        argv = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "ottla", member.role]
+        entries[member.role].append(
+            {
+                "id": member.id,
+                "port": member.port,
+                "pid": 0,
+                "argv": [*argv, "-c", str(layout.settings_file(member)), "--log-level", "info"],
+                "cwd": str(code),
+                "env": {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
+                "log": str(layout.log_file(member)),
+            }
+        )
+    description = {
+        "bootstrap": layout.bootstrap,
+        "quorum": entries["quorum"],
+        "brokers": entries["broker"],
+        "hooks": {},
+    }
+    cluster = NodeCluster(directory, None, description, layout=layout)
+    try:
+        for node in cluster.nodes:
+            member = cluster.member(node)
+            cluster.settings[member.name] = layout.settings(
+                member, {**(settings or {}), **own(layout, member)}
+            )
+            # One secret for all: versions of the past know none of the quorum alone.
+            cluster.configure(node, {"quorum.secret.file": ""})
+            node.restart()
+        cluster.wait_whole(START_TIMEOUT_S)
+        yield cluster
+    except BaseException as error:
+        error.add_note(f"The logs of the nodes are in {layout.log_file(layout.members[0]).parent}")
+        raise
+    finally:
+        with suppress(ProcessLookupError):
+            cluster.stop()
+        for reserved in layout.reserved:
+            reserved.close()
