@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from ..client.failures import NoBrokerReachable
+from ..client.failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable
 from ..protocol.errors import KafkaError
 from .failures import CommandFailed, UsageError
 
 ResultT = TypeVar("ResultT")
+_HOW = "a profile, -X or --command-config say how a cluster that is secured is reached"
 
 
 def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -19,8 +20,10 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
         return asyncio.run(coroutine)
     except NoBrokerReachable as error:
         raise CommandFailed(
-            f"{error.message}. Is the cluster up? -b HOST:PORT or OTTLA_BOOTSTRAP says where"
+            f"{error.message}. Is the cluster up? -b HOST:PORT or OTTLA_BOOTSTRAP says where; {_HOW}"
         ) from error
+    except (AuthenticationFailed, ConnectionLost) as error:
+        raise CommandFailed(f"{refusal(error)}; {_HOW}") from error
     except KafkaError as error:
         raise CommandFailed(refusal(error)) from error
     except ValueError as error:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from ..protocol.authorizer_settings import AuthorizerSettings
 from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
 from ..protocol.handshake import LinkSecurity
+from ..protocol.messages.user_commands import ScramCredentialChange
 from ..protocol.node_secrets import read_secrets
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class QuorumNodeConfig:
     #: a snapshot is made after so many bytes of the Raft log
     snapshot_bytes: int = 20 << 20
     feed_records_max: int = 100_000
+    #: users whom an operator gives a cluster that is not formed yet
+    first_users: tuple[ScramCredentialChange, ...] = ()
     #: whether a refused heartbeat port proves the death of a broker on another machine, too
     believes_any_refusal: bool = False
 

@@ -8,7 +8,7 @@ harm. Whatever it has proposed is not proposed again until the answer is there.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -33,6 +33,7 @@ from ..protocol.messages.partition_commands import (
 )
 from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
+from ..protocol.messages.user_commands import ScramCredentialChange
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
 from .transaction_deadlines import TransactionClocks, UnusedIds
@@ -84,11 +85,13 @@ class LeaderDuties:
         imbalance_check_interval_s: float,
         imbalance_percentage: int = 10,
         defaults: Mapping[str, str] | None = None,
+        first_users: Sequence[ScramCredentialChange] = (),
         transactional_id_expiration_ms: int = 604_800_000,
         unused_ids_check_interval_s: float = 3600.0,
     ) -> None:
         """`defaults`: what holds for all brokers unless it is set dynamically. A broker's partitions are
-        given back to it if more than `imbalance_percentage` of those that prefer it are led by others.
+        given back to it if more than `imbalance_percentage` of those that prefer it are led by others. `first_users`:
+        passwords that a cluster has from its beginning.
         """
         self.active = False
         self.progress = ProgressTable()
@@ -99,6 +102,7 @@ class LeaderDuties:
         self._imbalance_check_interval_s = imbalance_check_interval_s
         self._imbalance_percentage = imbalance_percentage
         self._defaults = defaults or {}
+        self._first_users = first_users
         self._next_imbalance_check = 0.0
         self._ticked_at = 0.0
         self._proposed: set[tuple[str, int]] = set()
@@ -132,7 +136,9 @@ class LeaderDuties:
                 "form",
                 -1,
                 FormCluster(
-                    cluster_id=self._cluster_id, features=[InitialFeature(feature=SECURITY, level=1)]
+                    cluster_id=self._cluster_id,
+                    features=[InitialFeature(feature=SECURITY, level=1)],
+                    credentials=list(self._first_users),
                 ),
             )
         self._record_defaults(image)

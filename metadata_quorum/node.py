@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.codec import prepare
+from ..protocol.config_key import ConfigError
 from ..protocol.exposition import Family
 from ..protocol.handshake import Role
 from ..protocol.messages.broker_commands import FenceBroker
@@ -47,7 +48,8 @@ class QuorumNode:
     """One node of the metadata quorum: Raft, the controller, the feed, liveness, and the port they share.
 
     Raises on construction `raft.formation.WrongFolder` for the folder of another node or cluster and
-    `raft.disk.CorruptFile`; on `start` `server.AddressInUse`.
+    `raft.disk.CorruptFile`, and ConfigError for first users of a cluster that is formed already; on `start`
+    `server.AddressInUse`.
     """
 
     def __init__(self, config: QuorumNodeConfig) -> None:
@@ -61,6 +63,11 @@ class QuorumNode:
             on_role=lambda change: self._leadership.role_changed(change),
             on_applied=lambda: self._publication.publish(),
         )
+        if config.first_users and self.raft.was_formed:
+            raise ConfigError(
+                f"{config.directory}: this cluster is already formed, use 'ottla user create': only a cluster that is "
+                "formed just now takes first users (--add-scram)"
+            )
         # What the leader does of its own accord.
         told_markers = ToldMarkers(self.image)
         self._reports = MarkerReports(told_markers, self.raft.submit)
@@ -160,6 +167,7 @@ class QuorumNode:
             else float("inf"),
             imbalance_percentage=config.leader_imbalance_per_broker_percentage,
             defaults=config.cluster_defaults,
+            first_users=config.first_users,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
         )

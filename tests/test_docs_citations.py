@@ -159,8 +159,8 @@ def exists(pattern: str) -> bool:
     return any(whole.fullmatch(name) for name in files())
 
 
-WRITTEN_BY_READERS = {"conftest.py"}
-"""Files of those who use Ottla."""
+WRITTEN_BY_READERS = {"conftest.py", "admin.conf", "admin.password", "admin.properties", "profiles.json"}
+"""Files of those who use Ottla, and in the folders of their clusters."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 from ...client.foreign_names import Secret
+from ..arguments.password_file import password_in
 from ..failures import CommandFailed, UsageError
-
-_BYTES_MAX = 64 * 1024
 
 
 def password_of(file: Path | None, variable: str, prompt: str, *, twice: bool = False) -> Secret:
@@ -35,18 +34,3 @@ def password_of(file: Path | None, variable: str, prompt: str, *, twice: bool = 
     if not typed:
         raise CommandFailed("a password is not empty; nothing was done")
     return Secret(typed)
-
-
-def password_in(file: Path) -> Secret:
-    """The first line of a file. Raises CommandFailed."""
-    try:
-        with file.open("rb") as opened:
-            text = opened.read(_BYTES_MAX).decode()
-    except OSError as error:
-        raise CommandFailed(f"--password-file: cannot read {file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CommandFailed(f"--password-file: {file} is not a text file") from None
-    password = text.split("\n", 1)[0].removesuffix("\r")
-    if not password:
-        raise CommandFailed(f"--password-file: the first line of {file} is empty")
-    return Secret(password)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..failures import CommandFailed
 from ..nodes import logs
@@ -40,15 +40,19 @@ class Announcement:
         """Nothing to stop."""
 
 
-def run_combined(layout: ClusterLayout, announce: Callable[[int], None]) -> int:
-    """Run both nodes until a signal; `announce(pid)` is called once they serve."""
+def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Callable[[int], None]) -> int:
+    """Run both nodes until a signal; `announce(pid)` is called once they serve. `first_users`: of a cluster that is not
+    formed yet."""
     logs.configure("warning")
     with plain_failures():
         given = {key: text for key, text in known_variables(os.environ).items() if key not in OWN_KEYS}
         settings = [
             resolved(read_settings(layout.settings_file(member)) | given) for member in layout.members
         ]
-        nodes = [build(member.role, own) for member, own in zip(layout.members, settings, strict=True)]
+        nodes = [
+            build(member.role, own, add_scram=first_users if member.role == "quorum" else ())
+            for member, own in zip(layout.members, settings, strict=True)
+        ]
         # One process, one endpoint: the broker's address tells of both nodes.
         run_nodes(
             with_endpoint(settings[-1].values, nodes),

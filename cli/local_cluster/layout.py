@@ -9,6 +9,7 @@ DIR/logs/*.log         log lines of the nodes
 DIR/run/*.pid          written by a node while it runs
 DIR/up.lock            held by the `ottla up` that runs the cluster
 DIR/cluster.json       the running cluster, for scripts
+DIR/tls/, DIR/client/  of a cluster that is secured: see `security`
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
+from .files import write_atomically
 from .ports import HOST, free_ports, reserve
+from .security import ClusterSecurity
 
 LAYOUT_FILE = "layout.json"
 FIRST_BROKER_ID = 1
@@ -86,6 +90,8 @@ class ClusterLayout:
     cluster_id: str
     quorum: list[Member] = field(default_factory=list)
     brokers: list[Member] = field(default_factory=list)
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """What clients speak."""
     reserved: list[socket.socket] = field(default_factory=list, compare=False, repr=False)
     """While these are open no other `ottla up` chooses a port of this one, be its node up or down."""
 
@@ -113,6 +119,22 @@ class ClusterLayout:
     def quorum_secret_file(self) -> Path:
         """The file with the secret that quorum nodes prove to know to each other."""
         return self.directory / "quorum.secret"
+
+    @property
+    def security(self) -> ClusterSecurity | None:
+        """How it is secured; None if it is not."""
+        if self.protocol is SecurityProtocol.PLAINTEXT:
+            return None
+        return ClusterSecurity(self.directory, self.protocol)
+
+    @property
+    def is_formed(self) -> bool:
+        """Whether the cluster has been formed: its first users, and all that it holds, are in its quorum."""
+        from ...metadata_quorum.raft import disk, formation
+
+        folders = [self.directory / member.name for member in self.quorum]
+        found = [formation.load(disk.Directory(folder)) for folder in folders if folder.is_dir()]
+        return any(one is not None and one.formed for one in found)
 
     @property
     def cluster_file(self) -> Path:
@@ -150,12 +172,14 @@ class ClusterLayout:
             "log.dirs": str(self.directory / member.name),
             "metrics.listener": f"{HOST}:{member.metrics_port}",
         }
+        if self.security is not None:
+            settings |= self.security.settings(member.role, member.name)
         if member.role == "broker":
             replicas = min(3, len(self.brokers))
             settings |= {
                 "process.roles": "broker",
-                "listeners": f"PLAINTEXT://{HOST}:{member.port}",
-                "advertised.listeners": f"PLAINTEXT://{HOST}:{member.port}",
+                "listeners": f"{self.protocol.value}://{HOST}:{member.port}",
+                "advertised.listeners": f"{self.protocol.value}://{HOST}:{member.port}",
                 "offsets.topic.replication.factor": str(replicas),
                 "default.replication.factor": str(replicas),
             }
@@ -175,6 +199,9 @@ class ClusterLayout:
         for file in (self.secret_file, self.quorum_secret_file):
             if not file.exists():
                 write_atomically(file, secrets.token_hex(32) + "\n", mode=0o600)
+        if self.security is not None:
+            brokers = [member.name for member in self.brokers]
+            self.security.write(brokers, self.bootstrap, self.cluster_id, is_formed=self.is_formed)
         for member in self.members:
             lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
             write_atomically(self.settings_file(member), "".join(lines), mode=0o600)
@@ -200,7 +227,7 @@ class ClusterLayout:
 
     def remove(self, keep: frozenset[str] = frozenset()) -> None:
         """Delete the cluster with all its data, except for these names, and the folder unless something is left."""
-        folders = ["config", "logs", "run", *(member.name for member in self.members)]
+        folders = ["config", "logs", "run", "tls", "client", *(member.name for member in self.members)]
         files = [LAYOUT_FILE, "cluster.secret", "quorum.secret", "cluster.json", "up.lock"]
         for name in folders:
             if name not in keep:
@@ -213,13 +240,18 @@ class ClusterLayout:
 
 
 def open_layout(
-    directory: Path, *, quorum: int | None, brokers: int | None, base_port: int | None
+    directory: Path,
+    *,
+    quorum: int | None,
+    brokers: int | None,
+    base_port: int | None,
+    protocol: SecurityProtocol | None = None,
 ) -> ClusterLayout:
     """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses. A base port moves all
     nodes to other ports: what they have stored names nodes by their ids.
 
-    Raises UsageError when the folder holds another quorum than asked for or fewer brokers are wanted than it
-    has, and CommandFailed when no port is free.
+    Raises UsageError when the folder holds another quorum than asked for, is secured otherwise, or fewer brokers are
+    wanted than it has, and CommandFailed when no port is free.
     """
     known = _read(directory) or ClusterLayout(directory, secrets.token_urlsafe(16))
     if known.quorum and quorum not in (None, len(known.quorum)):
@@ -230,6 +262,10 @@ def open_layout(
         raise UsageError(
             f"{directory} holds {len(known.brokers)} brokers: give --brokers {len(known.brokers)} or more"
         )
+    if protocol is not None:
+        if known.quorum and protocol is not known.protocol:
+            raise UsageError(_secured_otherwise(directory, known.protocol, protocol))
+        known.protocol = protocol
     if base_port is not None:
         known.quorum = [
             _moved(one, base_port + QUORUM_PORT_DISTANCE, FIRST_QUORUM_ID) for one in known.quorum
@@ -250,6 +286,18 @@ def open_layout(
         known.brokers.append(Member("broker", FIRST_BROKER_ID + index, *ports))
     free.close()
     return known
+
+
+def _secured_otherwise(directory: Path, known: SecurityProtocol, wanted: SecurityProtocol) -> str:
+    if known is SecurityProtocol.PLAINTEXT:
+        return (
+            f"{directory} holds a cluster that is not secured: --secure is for a new one, so give another --data. "
+            "docs/SECURITY-GUIDE.md tells how a cluster with data is secured, step by step"
+        )
+    return (
+        f"{directory} holds a cluster whose clients speak {known.value}, not {wanted.value}: leave out --secure, and "
+        "it stays as it is"
+    )
 
 
 def _moved(member: Member, first_port: int, first_id: int) -> Member:
@@ -275,15 +323,6 @@ def holds_cluster(directory: Path) -> bool:
     return (directory / LAYOUT_FILE).exists()
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace `path` by `text` so that a reader sees the old file or the whole new one."""
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-    part.replace(path)
-
-
 def _read(directory: Path) -> ClusterLayout | None:
     file = directory / LAYOUT_FILE
     try:
@@ -296,13 +335,17 @@ def _read(directory: Path) -> ClusterLayout | None:
 
 def _as_json(layout: ClusterLayout) -> dict[str, Any]:
     members = {"quorum": layout.quorum, "brokers": layout.brokers}
-    return {"cluster_id": layout.cluster_id} | {
-        name: [asdict(member) for member in group] for name, group in members.items()
-    }
+    security = {} if layout.security is None else {"security": layout.protocol.value}
+    return (
+        {"cluster_id": layout.cluster_id}
+        | security
+        | {name: [asdict(member) for member in group] for name, group in members.items()}
+    )
 
 
 def _from_json(directory: Path, raw: Mapping[str, Any]) -> ClusterLayout:
     no_endpoint = {"metrics_port": 0}  # as the first versions wrote it
     quorum = [Member(**(no_endpoint | entry)) for entry in raw["quorum"]]
     brokers = [Member(**(no_endpoint | entry)) for entry in raw["brokers"]]
-    return ClusterLayout(directory, raw["cluster_id"], quorum, brokers)
+    protocol = SecurityProtocol(raw.get("security", SecurityProtocol.PLAINTEXT))
+    return ClusterLayout(directory, raw["cluster_id"], quorum, brokers, protocol)

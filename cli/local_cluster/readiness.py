@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.codec import MalformedMessage
 from ...protocol.messages.cluster import DescribeClusterRequest
@@ -23,8 +24,13 @@ from ...protocol.node_proof import (
 )
 from ...protocol.node_secrets import Secrets
 from ...protocol.schema import Message, Request
+from ...protocol.security_protocol import SecurityProtocol
 from .layout import ClusterLayout, Member
 from .ports import HOST
+from .security import ClusterSecurity
+
+if TYPE_CHECKING:
+    import ssl
 
 VERSION = 2
 TIMEOUT_S = 1.0
@@ -38,12 +44,33 @@ def brokers_seen_by(layout: ClusterLayout, broker: Member) -> set[int]:
     belongs to another cluster.
     """
     try:
-        with socket.create_connection((HOST, broker.port), TIMEOUT_S) as connection:
+        with _connected(layout, broker) as connection:
             _prove(connection, broker.id, layout)
             answer = _ask(connection, DescribeClusterRequest(), VERSION)
     except (OSError, MalformedMessage, ProofRefused):
         return set()
     return {broker.broker_id for broker in answer.brokers if not broker.is_fenced}
+
+
+def _connected(layout: ClusterLayout, broker: Member) -> socket.socket:
+    connection = socket.create_connection((HOST, broker.port), TIMEOUT_S)
+    if layout.security is None or not layout.security.protocol.has_tls:
+        return connection
+    try:
+        return _context(layout.security).wrap_socket(connection, server_hostname=HOST)
+    except BaseException:
+        connection.close()
+        raise
+
+
+@cache
+def _context(security: ClusterSecurity) -> ssl.SSLContext:
+    import ssl
+
+    context = ssl.create_default_context(cafile=security.ca_file)
+    if security.protocol is SecurityProtocol.SSL:
+        context.load_cert_chain(security.certificate_file)
+    return context
 
 
 def _prove(connection: socket.socket, broker_id: int, layout: ClusterLayout) -> None:

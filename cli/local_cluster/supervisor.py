@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,10 @@ class Child:
 class Supervisor:
     """Starts the nodes of a layout and stays with them. Runs in the main thread: signals end its waiting."""
 
-    def __init__(self, layout: ClusterLayout) -> None:
+    def __init__(self, layout: ClusterLayout, first_users: Sequence[str] = ()) -> None:
+        """`first_users`: of a cluster that is not formed yet, as `--add-scram` takes them."""
         self._layout = layout
+        self._first_users = first_users
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._wake, self._signalled = socket.socketpair()
@@ -86,7 +88,7 @@ class Supervisor:
         for member in members:
             with self._layout.log_file(member).open("ab") as log:
                 process = subprocess.Popen(
-                    self.argv(member),
+                    [*self.argv(member), *self._forming(member)],
                     cwd=self.directory,
                     env=self.environment,
                     stdin=subprocess.DEVNULL,
@@ -98,6 +100,11 @@ class Supervisor:
             child = Child(member, process, os.pidfd_open(process.pid))
             self._children.append(child)
             self._selector.register(child.pidfd, selectors.EVENT_READ, child)
+
+    def _forming(self, member: Member) -> list[str]:
+        """What a quorum node is told once only."""
+        users = self._first_users if member.role == "quorum" else ()
+        return [word for user in users for word in ("--add-scram", user)]
 
     def process(self, member: Member) -> tuple[int, list[str]]:
         """Process id and command of a member that was started."""

@@ -14,11 +14,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
 from ..nodes.config_providers import resolve
 from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
 from ..terminal.text import note, say
+from .files import write_atomically
 from .layout import (
     OWN_KEYS,
     PORTS_FROM_BASE,
@@ -26,21 +28,23 @@ from .layout import (
     Member,
     holds_cluster,
     open_layout,
-    write_atomically,
 )
 from .ownership import until_exit
 from .ports import HOST, first_in_use
+from .security import PROTOCOLS, ClusterSecurity
 from .supervisor import Supervisor, describe_exit
 
 DEFAULT_DIRECTORY = "ottla-data"
 START_TIMEOUT_S = 60.0
 PROBE_INTERVAL_S = 0.02
+_FOR_THE_OWNER_ALONE = 0o077
 
 EPILOG = """\
 Starts the processes, waits until every broker takes part, writes DIR/cluster.json and prints the bootstrap
 address. Stays in the foreground; says when a node died, and neither restarts it nor exits. Control-C or
 SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
 --base-port moves a stopped cluster to other ports. A start that fails leaves DIR as it was.
+--secure says how to go on; cluster.json then has "security": {"protocol", "principal", "client_config", ...}.
 
 DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env",
 "metrics", "log", "pid_file"}, ...], "brokers": [the same, ...],
@@ -51,6 +55,7 @@ examples
   ottla up                                      3 quorum nodes and 3 brokers in ./ottla-data
   ottla up --quorum 1 --brokers 1 --combined    everything in one process
   ottla up --data /tmp/c --base-port 9092 --set log.segment.bytes=1048576
+  ottla up --secure                             TLS, passwords and ACLs, with all that clients need in DIR/client
   ottla up --data /tmp/c --until-exit $$ --temporary    as long as this shell, and then without a trace
 """
 
@@ -83,6 +88,15 @@ def parser(name: str) -> argparse.ArgumentParser:
         "--combined", action="store_true", help="one quorum node and one broker in this process"
     )
     options.add_argument(
+        "--secure",
+        nargs="?",
+        const=SecurityProtocol.SASL_SSL.value,
+        choices=PROTOCOLS,
+        metavar="PROTOCOL",
+        help="TLS, logins and an authorizer, with an authority and a first user of its own (SASL_SSL, or as in DIR; "
+        "also SASL_PLAINTEXT, or SSL with certificates of clients)",
+    )
+    options.add_argument(
         "--until-exit", type=int, metavar="PID", help="stop when this process ends, however it ends"
     )
     options.add_argument("--temporary", action="store_true", help="then remove the cluster from DIR, too")
@@ -95,13 +109,18 @@ def run(arguments: argparse.Namespace) -> int:
     directory = (arguments.data or Path(DEFAULT_DIRECTORY)).absolute()
     overrides = _overrides(arguments.set)
     existed = directory.exists()
+    protocol = None if arguments.secure is None else SecurityProtocol(arguments.secure)
+    if protocol is not None:
+        os.umask(_FOR_THE_OWNER_ALONE)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailed(f"cannot create {directory}: {error.strerror}") from None
     with _locked(directory, keep_folder=existed):
         counts = {"quorum": arguments.quorum, "brokers": arguments.brokers}
-        layout = open_layout(directory, base_port=arguments.base_port, **counts)
+        layout = open_layout(directory, base_port=arguments.base_port, protocol=protocol, **counts)
+        if layout.security is not None:
+            os.umask(_FOR_THE_OWNER_ALONE)
         if arguments.combined and (len(layout.quorum), len(layout.brokers)) != (1, 1):
             raise UsageError("--combined is for --quorum 1 --brokers 1")
         layout.cluster_file.unlink(missing_ok=True)
@@ -111,9 +130,10 @@ def run(arguments: argparse.Namespace) -> int:
             _written(layout, overrides),
             until_exit(arguments.until_exit, layout, temporary=arguments.temporary),
         ):
+            first_users = layout.security.first_users() if layout.security and not layout.is_formed else []
             if arguments.combined:
-                return _run_combined(layout, arguments)
-            return _run_processes(layout)
+                return _run_combined(layout, arguments, first_users)
+            return _run_processes(layout, first_users)
 
 
 def publish(
@@ -151,11 +171,19 @@ def publish(
         "cluster_id": layout.cluster_id,
         "data": str(layout.directory),
     }
+    if layout.security is not None:
+        description["security"] = layout.security.described()
     write_atomically(layout.cluster_file, json.dumps(description, indent=1) + "\n", mode=0o600)
     say(layout.bootstrap, flush=True)
+    if layout.security is not None:
+        _tell_newcomers(layout.security, layout.bootstrap)
 
 
-def _run_combined(layout: ClusterLayout, arguments: argparse.Namespace) -> int:
+def _tell_newcomers(security: ClusterSecurity, bootstrap: str) -> None:
+    note("\n".join(security.told(bootstrap)))
+
+
+def _run_combined(layout: ClusterLayout, arguments: argparse.Namespace, first_users: list[str]) -> int:
     """Everything in this process. An entry's argv starts both nodes again: they are one process."""
     from .combined import run_combined
 
@@ -177,11 +205,11 @@ def _run_combined(layout: ClusterLayout, arguments: argparse.Namespace) -> int:
             lambda member: layout.brokers[0],
         )
 
-    return run_combined(layout, announce)
+    return run_combined(layout, first_users, announce)
 
 
-def _run_processes(layout: ClusterLayout) -> int:
-    supervisor = Supervisor(layout)
+def _run_processes(layout: ClusterLayout, first_users: list[str]) -> int:
+    supervisor = Supervisor(layout, first_users)
     supervisor.watch_signals()
     try:
         supervisor.start(layout.members)
@@ -240,8 +268,8 @@ def _check_ports(layout: ClusterLayout) -> None:
 def _written(layout: ClusterLayout, overrides: dict[str, str]) -> Iterator[None]:
     """Write the folder's files. If the cluster then fails to start, the folder is left as it was found."""
     before = layout.found()
-    layout.write(overrides)
     try:
+        layout.write(overrides)
         yield
     except BaseException:
         if not layout.cluster_file.exists():

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ..failures import CommandFailed
+from ..failures import CommandFailed, UsageError
 from . import logs
 from .config_providers import ResolvedSettings, is_of_providers, resolve
 from .secret_settings import check_visible, remark_on_file
@@ -101,6 +101,15 @@ def parser(name: str) -> argparse.ArgumentParser:
             action="store_true",
             help="the folder of this node was lost: take part again with an empty one",
         )
+        options.add_argument(
+            "--add-scram",
+            action="append",
+            default=[],
+            metavar="MECHANISM=[...]",
+            help="a user whom the cluster has from its beginning: 'SCRAM-SHA-512=[name=admin,password-file=FILE]', "
+            "also iterations=, salt= and saltedpassword=. Give it to all quorum nodes when a cluster is formed; may be "
+            "repeated",
+        )
         restored = "the folder of this node was put back from an older copy on purpose: vote with what it has"
     else:
         restored = (
@@ -112,19 +121,19 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the node until a signal; 0 after a clean stop."""
+    if getattr(arguments, "add_scram", ()) and (arguments.replace or arguments.restored):
+        raise UsageError(
+            "--add-scram is for a cluster that is formed just now, not for a node that comes back"
+        )
     logs.configure(arguments.log_level, as_json=arguments.log_json)
-    overrides = parse_overrides(arguments.set)
-    check_visible(overrides)
-    file = read_settings(arguments.config)
-    if remark := remark_on_file(arguments.config, file):
-        logger.warning("%s", remark)
-    settings = resolved(file | known_variables(os.environ) | overrides)
+    settings = node_settings(arguments.config, arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
         node = build(
             arguments.role,
             settings,
             replaces=getattr(arguments, "replace", False),
             restored=arguments.restored,
+            add_scram=getattr(arguments, "add_scram", ()),
         )
         run_nodes(with_endpoint(settings.values, [node]))
     return 0
@@ -141,6 +150,17 @@ def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
         else:
             logger.warning("%s is no setting: ignored", variable_of(name))
     return found
+
+
+def node_settings(path: Path, overrides: Iterable[str]) -> ResolvedSettings:
+    """What a node goes by: its file, the environment, which overrides that, and --set. Raises CommandFailed and
+    UsageError."""
+    given = parse_overrides(overrides)
+    check_visible(given)
+    file = read_settings(path)
+    if remark := remark_on_file(path, file):
+        logger.warning("%s", remark)
+    return resolved(file | known_variables(os.environ) | given)
 
 
 def resolved(settings: Mapping[str, str]) -> ResolvedSettings:
@@ -163,10 +183,16 @@ def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) ->
 
 
 def build(
-    role: str, settings: ResolvedSettings, *, replaces: bool = False, restored: bool = False
+    role: str,
+    settings: ResolvedSettings,
+    *,
+    replaces: bool = False,
+    restored: bool = False,
+    add_scram: Sequence[str] = (),
 ) -> RunnableNode:
     """The node of this role, not started. `replaces`: it takes the place of a quorum node whose folder is gone.
     `restored`: the quorum, and this node's folder where it is one of it, was put back from older copies on purpose.
+    `add_scram`: users whom a quorum that is not formed yet begins with.
 
     Raises CommandFailed for settings that it cannot use.
     """
@@ -181,6 +207,10 @@ def build(
             from ...metadata_quorum.node import QuorumNode
 
             quorum = QuorumNodeConfig.from_properties(values)
+            if add_scram:
+                from .first_users import first_users
+
+                quorum = replace(quorum, first_users=first_users(add_scram, quorum.security.cluster))
             return QuorumNode(replace(quorum, replace_empty=replaces, restored=restored))
         from ...dataplane.broker import Broker
         from ...dataplane.configuration.config import BrokerConfig

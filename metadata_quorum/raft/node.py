@@ -236,6 +236,11 @@ class RaftNode:
         """Whether this node takes part: its cluster has been formed."""
         return self._core is not None and self._core.formation.formed
 
+    @property
+    def was_formed(self) -> bool:
+        """Whether the folder was one of a formed cluster when it was opened."""
+        return self._formation.formed
+
     def _propose(self, command: bytes | None) -> asyncio.Future[object]:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 

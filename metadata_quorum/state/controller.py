@@ -264,6 +264,8 @@ def _form(work: Workspace, command: FormCluster) -> PlainResult:
         work.emit(ClusterRecord(cluster_id=command.cluster_id))
         for initial in command.features:
             work.emit(FeatureLevelRecord(feature=initial.feature, level=initial.level))
+        for credential in command.credentials:
+            users.set_credential(work, credential)
     return PlainResult()
 
 

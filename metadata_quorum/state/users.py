@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import SealedCredential, scram_credential_record
+from ...protocol.cluster_image import ScramKey, SealedCredential, scram_credential_record
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.user_commands import (
     AlteredCredential,
@@ -30,25 +30,34 @@ def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> 
     return AlterScramCredentialsResult(changes=results)
 
 
+def set_credential(work: Workspace, change: ScramCredentialChange) -> None:
+    """Give a user a password. Raises KafkaError."""
+    key = _key(change)
+    if change.iterations > ITERATIONS_MAX:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if change.iterations < ITERATIONS_MIN:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    work.emit(
+        scram_credential_record(key, SealedCredential(change.salt, change.sealed_keys, change.iterations))
+    )
+
+
 def _alter(work: Workspace, change: ScramCredentialChange) -> None:
-    key = (change.name, change.mechanism)
-    if not change.name:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if change.mechanism not in SCRAM_MECHANISMS_BY_CODE:
-        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    credentials = work.image.scram_credentials
     if change.sealed_keys:
-        if change.iterations > ITERATIONS_MAX:
-            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-        if change.iterations < ITERATIONS_MIN:
-            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-        work.emit(
-            scram_credential_record(key, SealedCredential(change.salt, change.sealed_keys, change.iterations))
-        )
-    elif key in credentials:
-        work.emit(scram_credential_record(key, None))
-    else:
+        set_credential(work, change)
+        return
+    key = _key(change)
+    if key not in work.image.scram_credentials:
         raise KafkaError(
             ErrorCode.RESOURCE_NOT_FOUND,
             "Attempt to delete a user credential that does not exist",
         )
+    work.emit(scram_credential_record(key, None))
+
+
+def _key(change: ScramCredentialChange) -> ScramKey:
+    if not change.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in SCRAM_MECHANISMS_BY_CODE:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    return (change.name, change.mechanism)

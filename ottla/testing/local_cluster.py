@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 QUORUM_SIZES = (1, 3, 5)
+SECURITY = ("sasl_ssl", "ssl", "sasl_plaintext")
 BROKERS_MAX = 100
 START_TIMEOUT_S = 60.0
 POLL_S = 0.005
@@ -38,6 +39,9 @@ class LocalCluster:
     nodes. Data stands in a temporary folder. When the block ends, or this process does, however it ends, nothing of
     it is left.
 
+    With `security`, "sasl_ssl", "ssl" or "sasl_plaintext", clients need `client_options` instead of addresses alone.
+    They are the first user then, who may do everything, and others may do what ACLs allow.
+
     Linux only. It is used once. Starting raises LocalClusterError when a node does not start, or not within
     `start_timeout_s`. The other methods block for as long as their text says; any thread may call them, one at a
     time.
@@ -50,11 +54,15 @@ class LocalCluster:
         *,
         settings: Mapping[str, str] | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
+        security: str | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
             raise ValueError(f"brokers is 1 to {BROKERS_MAX}, not {brokers}")
         if quorum_nodes not in QUORUM_SIZES:
             raise ValueError(f"quorum_nodes is 1, 3 or 5, not {quorum_nodes}")
+        if security is not None and security not in SECURITY:
+            raise ValueError(f"security is {', '.join(SECURITY)} or None, not {security!r}")
+        self._security = security
         self._brokers = brokers
         self._quorum_nodes = quorum_nodes
         self._settings = FOR_TESTS | dict(settings or {})
@@ -103,6 +111,46 @@ class LocalCluster:
         """The brokers' addresses as every client takes them: `host:port` with commas between."""
         self._check_running()
         return self._bootstrap
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """Keyword arguments of Ottla's own clients and of kafka-python's: the addresses, and how to get in."""
+        from ..client.security.foreign_options import of_librdkafka
+
+        return of_librdkafka(self.confluent_options)
+
+    @property
+    def confluent_options(self) -> dict[str, str]:
+        """The same for confluent-kafka, and whatever else goes by librdkafka's names."""
+        from ..cli.local_cluster.layout import known_layout
+
+        self._check_running()
+        assert self._directory is not None
+        security = known_layout(self._directory).security
+        if security is None:
+            return {"bootstrap.servers": self._bootstrap}
+        return security.client_options(self._bootstrap)
+
+    @property
+    def aiokafka_options(self) -> dict[str, Any]:
+        """The same for aiokafka, which takes an SSLContext instead of files."""
+        options = self.client_options
+        files = {name: options.pop(name) for name in [*options] if name.startswith("ssl_")}
+        if files:
+            import ssl
+
+            context = ssl.create_default_context(cafile=files["ssl_cafile"])
+            if "ssl_certfile" in files:
+                context.load_cert_chain(files["ssl_certfile"], files["ssl_keyfile"])
+            options["ssl_context"] = context
+        return options
+
+    @property
+    def security_folder(self) -> Path | None:
+        """The folder with files for clients: profiles of `ottla` (OTTLA_CONFIG_DIR), `admin.properties` for Java,
+        `admin.conf` for kcat -F. None without `security`."""
+        self._check_running()
+        return None if self._security is None or self._directory is None else self._directory / "client"
 
     @property
     def broker_ids(self) -> list[int]:
@@ -227,7 +275,11 @@ class LocalCluster:
             quorum_nodes=self._quorum_nodes,
             brokers=self._brokers,
             settings=self._settings,
-            arguments=["--temporary", *(["--combined"] if combined else [])],
+            arguments=[
+                "--temporary",
+                *(["--combined"] if combined else []),
+                *(["--secure", self._security.upper()] if self._security else []),
+            ],
         )
 
     def _ready(self, launch: Launch, deadline: float) -> bool:
@@ -332,9 +384,10 @@ class LocalCluster:
         awake = [node.address for node in brokers if node.alive and not node.paused]
         if not awake:
             raise LocalClusterError("no broker is awake to be asked")
+        options = self.client_options | {"bootstrap_servers": awake}
 
         async def ask() -> ResultT:
-            async with Admin(bootstrap_servers=awake) as admin:
+            async with Admin(**options) as admin:
                 return await question(admin)
 
         with ThreadPoolExecutor(1) as thread:

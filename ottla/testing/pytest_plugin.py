@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,6 +33,21 @@ class IsolatedTopics:
     def bootstrap_servers(self) -> str:
         """The brokers' addresses as every client takes them."""
         return self.cluster.bootstrap_servers
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """Keyword arguments of Ottla's own clients and of kafka-python's: the addresses, and how to get in."""
+        return self.cluster.client_options
+
+    @property
+    def confluent_options(self) -> dict[str, str]:
+        """The same for confluent-kafka, and whatever else goes by librdkafka's names."""
+        return self.cluster.confluent_options
+
+    @property
+    def aiokafka_options(self) -> dict[str, Any]:
+        """The same for aiokafka, which takes an SSLContext instead of files."""
+        return self.cluster.aiokafka_options
 
     def unique(self, name: str) -> str:
         """A name that begins with `name` and that no other test has: for groups, transactional ids, or a topic that
@@ -73,7 +88,7 @@ def ottla_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     quorum_nodes = _number(pytestconfig, "ottla_quorum_nodes")
     settings = _settings(pytestconfig)
     try:
-        cluster = LocalCluster(brokers, quorum_nodes, settings=settings)
+        cluster = LocalCluster(brokers, quorum_nodes, settings=settings, security=_security(pytestconfig))
     except ValueError as error:
         raise pytest.UsageError(f"ottla_cluster: {error}") from None
     with cluster:
@@ -94,6 +109,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ottla", "the cluster of the fixtures ottla and ottla_cluster")
     group.addoption("--ottla-brokers", type=int, metavar="N", help="brokers of the cluster (1)")
     group.addoption("--ottla-quorum-nodes", type=int, metavar="N", help="its quorum nodes: 1, 3 or 5 (1)")
+    group.addoption(
+        "--ottla-security", metavar="PROTOCOL", help="sasl_ssl, ssl or sasl_plaintext; none, if not given"
+    )
+    parser.addini("ottla_security", "sasl_ssl, ssl or sasl_plaintext; --ottla-security wins", default="")
     parser.addini("ottla_brokers", "brokers of the cluster; --ottla-brokers wins", default="1")
     parser.addini("ottla_quorum_nodes", "its quorum nodes; --ottla-quorum-nodes wins", default="1")
     parser.addini("ottla_settings", "its settings, a line each: log.segment.bytes=1048576", type="linelist")
@@ -108,6 +127,11 @@ def _number(config: pytest.Config, name: str) -> int:
         return int(text)
     except ValueError:
         raise pytest.UsageError(f"{name} in {config.inipath} is a number, not {text!r}") from None
+
+
+def _security(config: pytest.Config) -> str | None:
+    given = config.getoption("--ottla-security")
+    return str(config.getini("ottla_security") if given is None else given).strip().lower() or None
 
 
 def _settings(config: pytest.Config) -> dict[str, str]:

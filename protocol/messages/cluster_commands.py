@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..schema import Message, array, data, int16, string
 from .command import Command, PlainResult
+from .user_commands import ScramCredentialChange
 
 
 @data()
@@ -21,6 +22,9 @@ class FormCluster(Command[PlainResult]):
     cluster_id: str = string(about="Chosen once, for ever.")
     features: list[InitialFeature] = array(
         InitialFeature, "0+", tag=0, about="Levels of features that are in force from the beginning."
+    )
+    credentials: list[ScramCredentialChange] = array(
+        ScramCredentialChange, "0+", tag=1, about="Passwords of the first users (KIP-900)."
     )
 
 

@@ -128,6 +128,26 @@ def test_options_win_over_the_ini_file(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+SECURED = """\
+from confluent_kafka import Producer
+
+def test_it_is_secured(ottla):
+    assert ottla.client_options["security_protocol"] == "SASL_SSL"
+    assert ottla.aiokafka_options["ssl_context"]
+    producer = Producer(ottla.confluent_options)
+    producer.produce(ottla.topic(), b"v")
+    assert producer.flush(30) == 0
+"""
+
+
+@pytest.mark.cluster
+def test_the_cluster_may_be_secured(tmp_path: Path) -> None:
+    (tmp_path / "test_secured.py").write_text(SECURED)
+    done = run_pytest(tmp_path, ini="ottla_security = sasl_ssl\n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_nothing_is_left(tmp_path)
+
+
 AS_IN_THE_PAGE = """\
 def test_size(ottla_cluster):
     assert ottla_cluster.broker_ids == [1, 2, 3]
@@ -169,6 +189,7 @@ def test_every_xdist_worker_has_a_cluster(tmp_path: Path) -> None:
         (("--ottla-brokers", "0"), "", "ottla_cluster: brokers is 1 to 100, not 0"),
         ((), "ottla_quorum_nodes = two\n", "ottla_quorum_nodes in .* is a number, not 'two'"),
         ((), "ottla_settings = num.partitions\n", "has lines of key=value, not 'num.partitions'"),
+        (("--ottla-security", "tls"), "", "security is sasl_ssl, ssl, sasl_plaintext or None, not 'tls'"),
         ((), "ottla_settings = num.partitions=none\n", "'none' for configuration num.partitions"),
     ],
 )

@@ -175,6 +175,8 @@ def a_cluster_for_tests() -> None:
         assert_type(cluster, LocalCluster)
         assert_type(cluster.bootstrap_servers, str)
         assert_type(cluster.leader("orders", 0), int | None)
+    with LocalCluster(security="sasl_ssl") as secured:
+        assert_type(secured.confluent_options, dict[str, str])
 
 
 def wrong() -> None:

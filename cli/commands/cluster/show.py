@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...asking import run_client
-from ...connection.precedence import connection_of
+from ...connection.precedence import connection_of, of_librdkafka
 from ...failures import CommandFailed
 from ...terminal.output import numbers, print_json, print_table
 from ...terminal.text import say
@@ -27,6 +27,8 @@ def show(arguments: argparse.Namespace) -> int:
         from ...local_cluster.quorum_status import ask_quorum, leader_of
 
         layout = known_layout(arguments.data.absolute())
+        if layout.security is not None:
+            connection = of_librdkafka(layout.security.client_options(layout.bootstrap))
         connection["bootstrap_servers"] = layout.bootstrap
         answers = ask_quorum(layout)
         leader = leader_of(answers)

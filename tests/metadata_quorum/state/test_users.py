@@ -84,3 +84,12 @@ def test_nobody_is_made_before_every_broker_knows_of_users() -> None:
     result = decode_result(command, controller.apply(1, 1, encode_command(None, command)).result)
     assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert controller.image.scram_credentials == {}
+
+
+def test_a_cluster_begins_with_the_users_that_it_is_given() -> None:
+    controller = Controller()
+    features = [InitialFeature(feature=SECURITY, level=1)]
+    for name in ("ann", "bea"):
+        command = FormCluster(cluster_id="c", features=features, credentials=[change(name)])
+        controller.apply(1, 1, encode_command(None, command))
+    assert set(controller.image.scram_credentials) == {("ann", SHA_256)}, "it is formed once"

@@ -1,0 +1,229 @@
+"""How a local cluster is secured (`ottla up --secure`): its files, and what nodes and clients are told of them.
+
+DIR/tls/                     the authority and the certificates
+DIR/client/admin.password    made once
+DIR/client/profiles.json     how commands of `ottla` reach the cluster: OTTLA_CONFIG_DIR=DIR/client
+DIR/client/admin.properties  the same for Java's tools
+DIR/client/admin.conf        the same by librdkafka's names: kcat -F
+
+All of them are for the owner alone. Those for clients are written anew by every run, as ports may move.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...protocol.authorizer_settings import STANDARD_AUTHORIZER
+from ...protocol.security_protocol import SecurityProtocol
+from ..connection.profiles import FILE as PROFILES_FILE
+from ..connection.profiles import Profiles, save
+from ..failures import CommandFailed
+from .files import write_atomically
+
+ADMIN: Final = "admin"
+PROTOCOLS: Final = tuple(one.value for one in SecurityProtocol if one is not SecurityProtocol.PLAINTEXT)
+MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+"""The first one is what the files for clients say."""
+HOSTS: Final = ("127.0.0.1", "::1", "localhost")
+"""What the certificates of brokers are for: nothing here listens elsewhere."""
+_PASSWORD_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSecurity:
+    """The security of the cluster in `directory`, whose listeners for clients have this protocol."""
+
+    directory: Path
+    protocol: SecurityProtocol
+
+    @property
+    def tls(self) -> Path:
+        """The folder of certificates."""
+        return self.directory / "tls"
+
+    @property
+    def clients(self) -> Path:
+        """The folder with what clients need."""
+        return self.directory / "client"
+
+    @property
+    def ca_file(self) -> Path:
+        """Whom clients believe."""
+        return self.tls / "ca.pem"
+
+    @property
+    def password_file(self) -> Path:
+        """The password of the first user."""
+        return self.clients / f"{ADMIN}.password"
+
+    @property
+    def java_file(self) -> Path:
+        """Options for clients in Java."""
+        return self.clients / f"{ADMIN}.properties"
+
+    @property
+    def librdkafka_file(self) -> Path:
+        """Options for librdkafka."""
+        return self.clients / f"{ADMIN}.conf"
+
+    @property
+    def certificate_file(self) -> Path:
+        """Key and certificate of the first user, where a certificate tells who a client is."""
+        return self.tls / f"{ADMIN}.pem"
+
+    @property
+    def principal(self) -> str:
+        """The first user as brokers know it."""
+        return f"User:{ADMIN}" if self.protocol.has_sasl else f"User:CN={ADMIN}"
+
+    def settings(self, role: str, name: str) -> dict[str, str]:
+        """What a node, whose certificate is called `name`, has on top of its other settings."""
+        common = {
+            "cluster.link.encryption": "required",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": self.principal,
+        }
+        if role != "broker":
+            return common
+        if self.protocol.has_sasl:
+            common["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+        if self.protocol.has_tls:
+            common |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self.tls / f"{name}.pem"),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.ca_file),
+            }
+        if self.protocol is SecurityProtocol.SSL:
+            common["ssl.client.auth"] = "required"
+        return common
+
+    def first_users(self) -> list[str]:
+        """What a quorum node is told while the cluster is not formed yet: `--add-scram`."""
+        if not self.protocol.has_sasl:
+            return []
+        return [f'{name}=[name={ADMIN},password-file="{self.password_file}"]' for name in MECHANISMS]
+
+    def client_options(self, bootstrap: str) -> dict[str, str]:
+        """How a client reaches the cluster as the first user, by librdkafka's names. Raises CommandFailed."""
+        options = {"bootstrap.servers": bootstrap, "security.protocol": self.protocol.value}
+        if self.protocol.has_tls:
+            options["ssl.ca.location"] = str(self.ca_file)
+        if self.protocol is SecurityProtocol.SSL:
+            options["ssl.certificate.location"] = str(self.certificate_file)
+            options["ssl.key.location"] = str(self.certificate_file)
+        if self.protocol.has_sasl:
+            options |= {
+                "sasl.mechanism": MECHANISMS[0],
+                "sasl.username": ADMIN,
+                "sasl.password": self._password(),
+            }
+        return options
+
+    def write(self, brokers: Sequence[str], bootstrap: str, cluster_id: str, *, is_formed: bool) -> None:
+        """Make what is missing: certificates for `brokers`, a password; and write the files for clients. A cluster that
+        `is_formed` has its users already. Raises CommandFailed."""
+        for folder in (self.clients, self.tls):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)
+        if self.protocol.has_tls:
+            self._issue(brokers, cluster_id)
+        if self.protocol.has_sasl and not self.password_file.exists():
+            if is_formed:
+                raise CommandFailed(
+                    f"{self.password_file} is gone, which has the password of {ADMIN}: put it back"
+                )
+            write_atomically(self.password_file, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n", mode=0o600)
+        options = self.client_options(bootstrap)
+        save(Profiles(ADMIN, {ADMIN: options}), self.clients / PROFILES_FILE)
+        write_atomically(self.librdkafka_file, _lines(options), mode=0o600)
+        write_atomically(self.java_file, _lines(self._java_options(options)), mode=0o600)
+
+    def described(self) -> dict[str, str]:
+        """For scripts, in cluster.json."""
+        found = {
+            "protocol": self.protocol.value,
+            "principal": self.principal,
+            "client_config": str(self.clients),
+            "java_properties": str(self.java_file),
+            "librdkafka_properties": str(self.librdkafka_file),
+        }
+        if self.protocol.has_tls:
+            found["ca_file"] = str(self.ca_file)
+        if self.protocol is SecurityProtocol.SSL:
+            found["certificate_file"] = str(self.certificate_file)
+        if self.protocol.has_sasl:
+            found |= {"mechanism": MECHANISMS[0], "user": ADMIN, "password_file": str(self.password_file)}
+        return found
+
+    def told(self, bootstrap: str) -> Iterator[str]:
+        """For people: what there is, and how to go on."""
+        yield ""
+        yield f"clients speak {self.protocol.value}, and who is not {ADMIN} may do nothing until an ACL allows it"
+        yield f"  bootstrap     {bootstrap}"
+        if self.protocol.has_tls:
+            yield f"  authority     {self.ca_file}"
+        if self.protocol.has_sasl:
+            yield f"  first user    {ADMIN}, by {' or '.join(MECHANISMS)}"
+            yield f"  its password  {self.password_file}"
+        else:
+            yield f"  first user    {self.principal}, by the certificate {self.certificate_file}"
+        yield ""
+        yield "next, in another terminal:"
+        yield f"  export OTTLA_CONFIG_DIR={shlex.quote(str(self.clients))}"
+        yield "  ottla topic create orders"
+        yield "  seq 1 10 | ottla produce orders"
+        yield "  ottla consume orders -o beginning -e"
+        if self.protocol.has_sasl:
+            yield "  ottla user create ann"
+        principal = "User:ann" if self.protocol.has_sasl else "User:CN=ann"
+        yield f"  ottla acl create --principal {principal} --operation READ --topic orders"
+        yield "with other clients:"
+        yield f"  kcat -F {shlex.quote(str(self.librdkafka_file))} -L"
+        java = shlex.quote(str(self.java_file))
+        yield f"  kafka-topics.sh --bootstrap-server {bootstrap} --command-config {java} --list"
+
+    def _issue(self, brokers: Sequence[str], cluster_id: str) -> None:
+        from datetime import UTC, datetime
+
+        from .certificates import CertificateOwner, issue_missing
+
+        owners = [CertificateOwner(name, HOSTS) for name in brokers]
+        if self.protocol is SecurityProtocol.SSL:
+            owners.append(CertificateOwner(ADMIN))
+        issue_missing(self.tls, cluster_id, owners, datetime.now(UTC))
+
+    def _password(self) -> str:
+        try:
+            password = self.password_file.read_text(encoding="utf-8").split("\n", 1)[0].strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandFailed(f"cannot read {self.password_file}: {error}") from None
+        if not password:
+            raise CommandFailed(
+                f"the first line of {self.password_file} is empty: it is the password of {ADMIN}"
+            )
+        return password
+
+    def _java_options(self, options: Mapping[str, str]) -> dict[str, str]:
+        found = {"security.protocol": self.protocol.value}
+        if self.protocol.has_tls:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file)}
+        if self.protocol is SecurityProtocol.SSL:
+            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.certificate_file)}
+        if self.protocol.has_sasl:
+            password = options["sasl.password"].replace("\\", "\\\\").replace('"', '\\"')
+            found |= {
+                "sasl.mechanism": MECHANISMS[0],
+                "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                f'username="{ADMIN}" password="{password}";',
+            }
+        return found
+
+
+def _lines(options: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in options.items())
