@@ -1,8 +1,10 @@
-"""`ottla config`: settings of topics, brokers, groups and client metrics, with where each value comes from."""
+"""`ottla config`: settings of topics, brokers, groups and client metrics, with where each value comes from; and what a
+node's file says of its security."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments.options import (
@@ -10,6 +12,7 @@ from ..arguments.options import (
     CommandParser,
     add_common,
     add_connection,
+    add_output,
     carry_out,
     command_parser,
     key_values,
@@ -37,7 +40,8 @@ def parser(name: str) -> CommandParser:
         "  ottla config get broker 1 log.retention.ms --synonyms\n"
         "  ottla config set broker all log.retention.ms=86400000\n"
         "  ottla config set group billing consumer.session.timeout.ms=30000\n"
-        "  ottla config unset topic orders retention.ms",
+        "  ottla config unset topic orders retention.ms\n"
+        "  ottla config check -c broker.yaml",
     )
     add_connection(options)
     actions = Actions(options, __package__ or "")
@@ -80,6 +84,19 @@ def parser(name: str) -> CommandParser:
     )
     _resource(unset)
     unset.add_argument("keys", nargs="+", metavar="KEY")
+    check = actions.add(
+        "check",
+        "config_check:check",
+        "Say how a node's file secures it, and what is missing; ends with 1 if the node would not start.",
+        "  ottla config check -c broker.yaml\n"
+        "  ottla config check -c server.properties --set super.users=User:ann -o json",
+    )
+    check.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="the node's settings")
+    check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
+    check.add_argument(
+        "--role", choices=("broker", "quorum"), help="which node reads it (as process.roles says, or broker)"
+    )
+    add_output(check, "-o")
     for action in (change, unset):
         action.add_argument("--dry-run", action="store_true", help="only ask whether it would work")
     for action in (listing, get, change, unset):

@@ -1,0 +1,287 @@
+"""What a node would make of its settings, without being started: no port is bound, and no folder is touched.
+
+Settings, secrets and certificates are read by the code that reads them at the start. So what is refused there is
+refused here, in the same words.
+"""
+
+from __future__ import annotations
+
+import logging
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...network.tls.checks import alternative_names, subject_of
+from ...network.tls.contexts import ClientAuth
+from ...protocol.authorizer_settings import AuthorizerSettings
+from ...protocol.config_keys import ConfigError, Scope, check_properties
+from ...protocol.security_protocol import SecurityProtocol
+from ..failures import CommandFailed
+from .config_providers import ResolvedSettings
+from .node import with_endpoint
+
+if TYPE_CHECKING:
+    from ...dataplane.configuration.config import BrokerConfig, ListenerConfig
+    from ...dataplane.configuration.sasl import MechanismConfig
+    from ...dataplane.security.tls_loading import LoadedTls
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateReport:
+    """The certificate of a listener."""
+
+    source: str
+    subject: str
+    names: list[str]
+    expires: str
+    clients_trusted: int
+    """So many certificates are believed of clients and other brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismReport:
+    """A way to log in, and what its users are checked against."""
+
+    name: str
+    users: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerReport:
+    """One listener."""
+
+    name: str
+    address: str
+    advertised: str
+    protocol: str
+    client_certificates: str
+    between_brokers: bool
+    certificate: CertificateReport | None
+    mechanisms: list[MechanismReport]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizerReport:
+    """Who may do what without any ACL."""
+
+    super_users: list[str]
+    open_without_acls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationReport:
+    """A node's security by its settings."""
+
+    role: str
+    node_id: int
+    listeners: list[ListenerReport]
+    authorizer: AuthorizerReport | None
+    link_encryption: str
+    remarks: list[str]
+
+
+def report_of(role: str, settings: ResolvedSettings, now: datetime) -> ConfigurationReport:
+    """Read them as the node would. Raises CommandFailed with what its start would say."""
+    values = settings.values
+    remarks: list[str] = []
+    try:
+        with _warnings_into(remarks):
+            remarks += check_properties(values, Scope.QUORUM if role == "quorum" else Scope.BROKER)
+            with_endpoint(values, [])
+            if role == "quorum":
+                node_id, listeners = _quorum(values)
+            else:
+                node_id, listeners = _broker(values, now, remarks)
+            authorizer = AuthorizerSettings.from_properties(values)
+    except ConfigError as error:
+        raise CommandFailed(str(error)) from None
+    remarks += _of_authorizer(authorizer, values, listeners)
+    remarks += _of_links(values)
+    remarks += _of_files(values)
+    return ConfigurationReport(
+        role,
+        node_id,
+        listeners,
+        None
+        if authorizer is None
+        else AuthorizerReport(sorted(authorizer.super_users), authorizer.open_without_acls),
+        _link_encryption(values),
+        list(dict.fromkeys(remarks)),
+    )
+
+
+@contextmanager
+def _warnings_into(remarks: list[str]) -> Iterator[None]:
+    """What is logged as a warning at a start."""
+
+    class Collecting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            remarks.append(record.getMessage())
+
+    logger, handler = logging.getLogger("ottla"), Collecting(logging.WARNING)
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+
+
+def _quorum(values: Mapping[str, str]) -> tuple[int, list[ListenerReport]]:
+    from ...metadata_quorum.config import QuorumNodeConfig
+
+    config = QuorumNodeConfig.from_properties(values)
+    host, port = config.voters[config.node_id]
+    listener = ListenerReport(
+        name="CONTROLLER",
+        address=_address(config.listen_host, config.listen_port),
+        advertised=_address(host, port),
+        protocol="proof of the secret",
+        client_certificates="",
+        between_brokers=False,
+        certificate=None,
+        mechanisms=[],
+    )
+    return config.node_id, [listener]
+
+
+def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tuple[int, list[ListenerReport]]:
+    from ...dataplane.configuration.config import BrokerConfig
+
+    config = BrokerConfig.from_properties(values)
+    reports = []
+    for listener in config.listeners:
+        loaded = _loaded(listener, now)
+        if loaded is not None:
+            remarks += loaded.remarks
+        report = _listener(config, listener, loaded)
+        reports.append(report)
+        remarks += _of_listener(listener, report)
+    return config.node_id, reports
+
+
+def _loaded(listener: ListenerConfig, now: datetime) -> LoadedTls | None:
+    from ...dataplane.security.tls_loading import load_tls
+
+    return None if listener.tls is None else load_tls(listener.tls, listener.advertised_host, now)
+
+
+def _listener(config: BrokerConfig, listener: ListenerConfig, loaded: LoadedTls | None) -> ListenerReport:
+    return ListenerReport(
+        name=listener.name,
+        address=_address(listener.host, listener.port),
+        advertised=_address(listener.advertised_host, listener.advertised_port)
+        if listener.is_advertised
+        else "",
+        protocol=listener.security_protocol.value,
+        client_certificates="" if listener.tls is None else listener.tls.rules.client_auth.value,
+        between_brokers=listener.name == config.inter_broker_listener,
+        certificate=None if loaded is None else _certificate(loaded),
+        mechanisms=[] if listener.sasl is None else [_mechanism(one) for one in listener.sasl.mechanisms],
+    )
+
+
+def _certificate(loaded: LoadedTls) -> CertificateReport:
+    certificate = loaded.keys.certificate
+    soonest = min(one.not_valid_after_utc for one in loaded.keys.chain)
+    return CertificateReport(
+        source=str(loaded.keys.source),
+        subject=subject_of(certificate).strip("'"),
+        names=alternative_names(certificate),
+        expires=soonest.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        clients_trusted=0 if loaded.trusted is None else len(loaded.trusted.certificates),
+    )
+
+
+def _mechanism(config: MechanismConfig) -> MechanismReport:
+    from ...dataplane.configuration.sasl import VERIFY_BY_SCRAM
+    from ...dataplane.security.sasl.plain import PLAIN
+
+    if config.name != PLAIN:
+        return MechanismReport(config.name, "kept by the quorum")
+    if config.verify == VERIFY_BY_SCRAM:
+        return MechanismReport(config.name, "those of SCRAM")
+    assert config.module is not None, "the configuration has been checked"
+    listed = [name for name in config.module.options if name.startswith("user_")]
+    return MechanismReport(config.name, f"{len(listed)} in sasl.jaas.config")
+
+
+def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[str]:
+    protocol, where = listener.security_protocol, f"listener {listener.name}"
+    if _is_loopback(listener.host):
+        return
+    if protocol is SecurityProtocol.PLAINTEXT:
+        yield f"{where} is PLAINTEXT at {report.address}: whoever reaches it reads and writes everything on the way"
+    if protocol is SecurityProtocol.SASL_PLAINTEXT:
+        plain = any(one.name == "PLAIN" for one in report.mechanisms)
+        read = "passwords and all records" if plain else "all records"
+        yield f"{where} is SASL_PLAINTEXT at {report.address}: {read} can be read on the way"
+
+
+def _of_authorizer(
+    authorizer: AuthorizerSettings | None, values: Mapping[str, str], listeners: Iterable[ListenerReport]
+) -> Iterator[str]:
+    if authorizer is None:
+        yield "authorizer.class.name is not given: everybody who gets in may do everything"
+        if values.get("super.users", "").strip():
+            yield "super.users has no effect without authorizer.class.name"
+        return
+    if not authorizer.super_users:
+        yield (
+            "super.users is empty: nobody may create the first ACL or user. 'ottla quorum --add-scram' makes a user, "
+            "and super.users has to name it"
+        )
+    if ANONYMOUS in authorizer.super_users:
+        yield f"super.users has {ANONYMOUS}: whoever does not say who he is may do everything"
+    if authorizer.open_without_acls:
+        yield "allow.everyone.if.no.acl.found is true: everybody may do what no ACL is about"
+    for listener in listeners:
+        if listener.protocol == SecurityProtocol.PLAINTEXT or (
+            listener.protocol == SecurityProtocol.SSL
+            and listener.client_certificates != ClientAuth.REQUIRED.value
+        ):
+            yield f"clients of listener {listener.name} may be {ANONYMOUS}: ACLs for that user are for all of them"
+
+
+def _of_links(values: Mapping[str, str]) -> Iterator[str]:
+    if _link_encryption(values) != "required":
+        yield "cluster.link.encryption is preferred: links to nodes of older versions are not encrypted"
+    host = values.get("metrics.listener", "").strip().rpartition(":")[0]
+    if host and not _is_loopback(host.strip("[]")):
+        yield "metrics.listener asks nobody who he is: reach it from loopback, or by a network of its own"
+
+
+def _link_encryption(values: Mapping[str, str]) -> str:
+    return values.get("cluster.link.encryption", "").strip() or "preferred"
+
+
+def _of_files(values: Mapping[str, str]) -> Iterator[str]:
+    """Files with secrets that others may read."""
+    for key, text in values.items():
+        if key.endswith(("ssl.keystore.location", "secret.file")) and text.strip():
+            path = Path(text.strip())
+            try:
+                mode = path.stat().st_mode
+            except OSError:
+                continue
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                yield f"{key}: others may read {path}: chmod 600 {path}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,203 @@
+"""`ottla config check`: what it says of a node's file is what the node's start says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.cli.failures import CommandFailed
+from ottla.cli.local_cluster.certificates import CertificateOwner, issue_missing
+from ottla.cli.main import main
+from ottla.cli.nodes.config_providers import ResolvedSettings
+from ottla.cli.nodes.configuration_report import ConfigurationReport, report_of
+
+NOW = datetime.now(UTC)
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two secrets and certificates."""
+    folder = tmp_path_factory.mktemp("check")
+    issue_missing(folder / "tls", "c", [CertificateOwner("broker-1", ("127.0.0.1", "localhost"))], NOW)
+    for name in ("cluster.secret", "quorum.secret"):
+        secret = folder / name
+        secret.write_text(f"{'0123456789abcdef' * 2}{name}\n")
+        secret.chmod(0o600)
+    return folder
+
+
+def quorum(folder: Path) -> dict[str, str]:
+    return {
+        "process.roles": "controller",
+        "node.id": "101",
+        "cluster.id": "c",
+        "cluster.secret.file": str(folder / "cluster.secret"),
+        "quorum.secret.file": str(folder / "quorum.secret"),
+        "cluster.link.encryption": "required",
+        "controller.quorum.voters": "101@127.0.0.1:19093",
+        "log.dirs": str(folder / "data"),
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:admin",
+    }
+
+
+def broker(folder: Path) -> dict[str, str]:
+    """Secured in every way."""
+    settings = quorum(folder) | {
+        "process.roles": "broker",
+        "node.id": "1",
+        "listeners": "LOCAL://127.0.0.1:19092,CLIENTS://0.0.0.0:19094",
+        "advertised.listeners": "LOCAL://127.0.0.1:19092,CLIENTS://localhost:19094",
+        "listener.security.protocol.map": "LOCAL:SASL_PLAINTEXT,CLIENTS:SASL_SSL",
+        "inter.broker.listener.name": "CLIENTS",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN} user_ann="secret of ann" user_bob="b";',
+        "ssl.keystore.location": str(folder / "tls/broker-1.pem"),
+        "ssl.truststore.location": str(folder / "tls/ca.pem"),
+        "ssl.client.auth": "none",
+    }
+    del settings["quorum.secret.file"]
+    return settings
+
+
+def report(
+    settings: Mapping[str, str], now: datetime = NOW, *, without: str = "", **others: str
+) -> ConfigurationReport:
+    """Of the settings with others, in which _ stands for a dot."""
+    changed = {**settings, **{name.replace("_", "."): value for name, value in others.items()}}
+    changed.pop(without, None)
+    role = "quorum" if changed["process.roles"] == "controller" else "broker"
+    return report_of(role, ResolvedSettings(changed), now)
+
+
+def test_a_secured_broker(folder: Path) -> None:
+    found = report(broker(folder), without="ssl.client.auth")
+    local, clients = found.listeners
+    assert (local.protocol, local.certificate, local.between_brokers) == ("SASL_PLAINTEXT", None, False)
+    assert (clients.protocol, clients.between_brokers) == ("SASL_SSL", True)
+    assert (clients.address, clients.advertised) == ("0.0.0.0:19094", "localhost:19094")
+    assert [(one.name, one.users) for one in clients.mechanisms] == [
+        ("SCRAM-SHA-512", "kept by the quorum"),
+        ("PLAIN", "2 in sasl.jaas.config"),
+    ]
+    assert clients.certificate is not None
+    assert clients.certificate.subject == "CN=broker-1"
+    assert clients.certificate.names == ["localhost", "127.0.0.1"]
+    assert clients.certificate.expires.startswith(f"{NOW + timedelta(days=825):%Y-%m-%d}")
+    assert found.authorizer is not None
+    assert found.authorizer.super_users == ["User:admin"]
+    assert found.remarks == []
+    assert "secret of ann" not in repr(found)
+
+
+def test_a_secured_quorum_node(folder: Path) -> None:
+    found = report(quorum(folder))
+    assert (found.role, found.node_id, found.remarks) == ("quorum", 101, [])
+    assert found.listeners[0].address == "127.0.0.1:19093"
+
+
+@pytest.mark.parametrize(
+    ("others", "remark"),
+    [
+        ({"listener_security_protocol_map": "LOCAL:PLAINTEXT,CLIENTS:PLAINTEXT"}, "listener CLIENTS is PLAINTEXT"),
+        (
+            {"listener_security_protocol_map": "LOCAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT"},
+            "passwords and all records can be read on the way",
+        ),
+        ({"listener_security_protocol_map": "LOCAL:SSL,CLIENTS:SASL_SSL"}, "LOCAL may be User:ANONYMOUS"),
+        ({"authorizer_class_name": ""}, "everybody who gets in may do everything"),
+        ({"authorizer_class_name": ""}, "super.users has no effect without"),
+        ({"super_users": ""}, "super.users is empty"),
+        ({"super_users": "User:ANONYMOUS"}, "whoever does not say who he is"),
+        ({"allow_everyone_if_no_acl_found": "true"}, "everybody may do what no ACL is about"),
+        ({"cluster_link_encryption": "preferred"}, "links to nodes of older versions are not encrypted"),
+        ({"metrics_listener": "0.0.0.0:9100"}, "metrics.listener asks nobody"),
+        ({"ssl_client_auth": "required"}, "does not count for the listener CLIENTS"),
+        ({"advertised_listeners": "CLIENTS://example.org:1"}, "and not for example.org"),
+        ({"ssl_engine_factory_class": "x"}, "ssl.engine.factory.class has no effect"),
+    ],
+)  # fmt: skip
+def test_what_deserves_a_remark(folder: Path, others: dict[str, str], remark: str) -> None:
+    assert any(remark in one for one in report(broker(folder), **others).remarks)
+
+
+def test_a_certificate_that_is_about_to_expire(folder: Path) -> None:
+    remarks = report(broker(folder), NOW + timedelta(days=800)).remarks
+    assert any("in less than 30 days" in one for one in remarks)
+    with pytest.raises(CommandFailed, match="has expired on"):
+        report(broker(folder), NOW + timedelta(days=830))
+
+
+def test_a_quorum_without_a_secret_of_its_own_and_files_that_others_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    readable = tmp_path / "secret"
+    readable.write_text("0123456789abcdef" * 2 + "of all")
+    readable.chmod(0o644)
+    remarks = report(quorum(folder), without="quorum.secret.file", cluster_secret_file=str(readable)).remarks
+    assert any("a stolen broker could vote" in one for one in remarks)
+    assert any(f"others may read {readable}: chmod 600" in one for one in remarks)
+
+
+WRONG = {
+    "ssl.keystore.location": "/none/own.pem",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "listener.security.protocol.map": "LOCAL:TLS",
+    "listener.name.nowhere.ssl.client.auth": "none",
+    "authorizer.class.name": "my.Authorizer",
+    "super.users": "admin",
+    "cluster.secret.file": "/none/secret",
+    "metrics.listener": "9100",
+    "ssl.truststore.location": "/none/ca.pem",
+    "log.retention.hour": "1",
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_it_fails_as_the_start_does(folder: Path, tmp_path: Path, key: str) -> None:
+    settings = broker(folder) | {"log.dirs": str(tmp_path / "data"), key: WRONG[key]}
+    file = tmp_path / "broker.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    said = []
+    for words in (["config", "check"], ["broker"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ottla", *words, "-c", str(file)],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 1, done.stderr
+        assert done.stdout == ""
+        said.append(done.stderr.strip().splitlines()[-1].partition(": ")[2])
+    assert said[0] == said[1] != ""
+    assert not (tmp_path / "data").exists(), "nothing was begun"
+
+
+def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text(json.dumps(broker(folder)))
+    assert main(["config", "check", "-c", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "CLIENTS (brokers, too)\t0.0.0.0:19094\tlocalhost:19094\tSASL_SSL" in said
+    assert "authorizer: StandardAuthorizer, super users: User:admin\n" in said
+    assert said.endswith("broker node 1 would start\n")
+    assert main(["config", "check", "-c", str(file), "-o", "json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["starts"] is True
+    assert told["listeners"][1]["certificate"]["names"] == ["localhost", "127.0.0.1"]
+    assert main(["config", "check", "-c", str(file), "-o", "json", "--set", "super.users=x"]) == 1
+    wrong = capsys.readouterr()
+    assert json.loads(wrong.out) == {
+        "starts": False,
+        "problem": wrong.err.strip().removeprefix("ottla config: "),
+    }
+    assert main(["config", "check", "-c", str(tmp_path / "none.yaml")]) == 1
+    assert "cannot read" in capsys.readouterr().err
