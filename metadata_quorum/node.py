@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator
 
 from ..protocol.cluster_image import ClusterImage
-from ..protocol.codec import prepare
+from ..protocol.codec import prepare_decoding, prepare_encoding
 from ..protocol.config_key import ConfigError
 from ..protocol.exposition import Family
 from ..protocol.handshake import Role
@@ -137,7 +137,8 @@ class QuorumNode:
         """Recovers, listens and takes part. The other nodes may start in any order, and later."""
         self._started = True
         for message in _NEEDED_AT_ONCE:
-            prepare(message, 0)
+            prepare_decoding(message, 0)
+            prepare_encoding(message, 0)
         await self.raft.start()
         self._publication.publish()
         await self.server.start()

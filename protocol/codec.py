@@ -165,10 +165,14 @@ def _malformed(cls: type[Message], version: int, error: Exception) -> MalformedM
     return MalformedMessage(f"{cls.__name__} version {version} is cut short")
 
 
-def prepare(cls: type[Message], version: int) -> None:
-    """Generate the codec of a class now rather than at its first use. Raises UnsupportedVersion."""
+def prepare_decoding(cls: type[Message], version: int) -> None:
+    """Generate what `decode` needs now rather than at its first use. Raises UnsupportedVersion."""
     if (cls, version) not in _top_readers:
         _top_reader(cls, version)
+
+
+def prepare_encoding(cls: type[Message], version: int) -> None:
+    """Generate what `encode` needs now rather than at its first use. Raises UnsupportedVersion."""
     if (cls, version) not in _top_writers:
         _top_writer(cls, version)
 

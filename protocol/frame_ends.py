@@ -8,8 +8,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-import zstandard
-
 from .primitives import Buffer
 
 _UINT32: Final = struct.Struct("<I")
@@ -33,6 +31,8 @@ def check_zstd_ends(data: Buffer) -> int:
 
     Raises EOFError if the data ends within a frame, or there is none. Raises zstandard.ZstdError if it is no frame.
     """
+    import zstandard  # loaded late: only batches of zstd need it
+
     at, end, window_bytes = 0, len(data), 0
     try:
         while at < end or not end:

@@ -292,8 +292,15 @@ def _build(cls: type[_M], versions: str, flexible: str, api_key: int = -1, **att
     left_out = {"__dict__", "__weakref__", *slots}
     namespace = {name: value for name, value in cls.__dict__.items() if name not in left_out}
     namespace |= {name: value for name, value in attributes.items() if name not in slots}
-    namespace |= {"__slots__": slots, "__init__": _initializer(rows), "schema": schema}
+    namespace |= {"__slots__": slots, "schema": schema}
     built: type[_M] = type(cls.__name__, cls.__bases__, namespace)
+
+    def initialize(self: _M, **values: object) -> None:
+        # A process makes few of the messages that it knows: the others cost it nothing.
+        built.__init__ = initializer = _initializer(rows)  # type: ignore[method-assign]
+        initializer(self, **values)
+
+    built.__init__ = initialize  # type: ignore[assignment, method-assign]
     return built
 
 

@@ -17,7 +17,6 @@ from ..security.authorization.access import Authorization
 from ..security.authorization.audit_log import AuditLog
 from ..security.authorization.authorizer import Authorizer
 from ..security.listener_tls import ListenerTls
-from ..security.tls_loading import load_tls
 from ..security.tls_settings import TlsSettings
 from ..server import HandlerTable, Server
 from ..storage import metadata_position
@@ -74,6 +73,8 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
 
 
 def _open_tls(listener: ListenerConfig, settings: TlsSettings) -> ListenerTls:
+    from ..security.tls_loading import load_tls  # loaded late: only brokers with TLS listeners need it
+
     loaded = load_tls(settings, listener.advertised_host, datetime.now(UTC))
     for remark in loaded.remarks:
         logger.warning("%s", remark)

@@ -62,7 +62,8 @@ from ..replication.replicas.offline import report_to
 from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
-from ..security.tls_reloading import ReloadedListener, TlsReloads
+from ..security.listener_tls import ReloadedListener
+from ..security.tls_reloading import TlsReloads
 from ..server.request_times import FOLLOWER_FETCH
 from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
 from ..transactions.participant import TransactionParticipant

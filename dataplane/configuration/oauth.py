@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ...network.tls.failures import TlsUnusable
-from ...network.tls.stores import StoreSource, StoreType, load_trust_store
+from ...network.tls.settings import StoreSource, StoreType
 from ...protocol.config_keys import NODE_KEYS, ConfigError
 from ...protocol.jaas import LoginModule
 from ..security.oauth.settings import OAUTHBEARER, BearerSettings, KeySource, TokenRules
@@ -193,6 +193,8 @@ class _Reader:
             password_option="ssl.truststore.password",
             certificates=text,
         )
+        from ...network.tls.stores import load_trust_store  # loaded late: few have a trust store of their own
+
         try:
             load_trust_store(source)
         except TlsUnusable as error:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .distinguished_names import subject_name
 from .principal import ANONYMOUS, USER, Principal
-from .tls_loading import LoadedTls
+
+if TYPE_CHECKING:
+    from .tls_loading import LoadedTls
 
 
 class ListenerTls:
@@ -30,3 +34,12 @@ class ListenerTls:
         if certificate is None:
             return ANONYMOUS
         return Principal(USER, self.loaded.mapping.name_of(subject_name(certificate)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadedListener:
+    """A listener whose TLS may be replaced."""
+
+    tls: ListenerTls
+    advertised_host: str
+    is_between_brokers: bool

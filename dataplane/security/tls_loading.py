@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...network.tls.checks import check_server_use, check_validity
-from ...network.tls.contexts import ClientAuth, client_context, server_context
+from ...network.tls.contexts import client_context, server_context
 from ...network.tls.failures import TlsUnusable
+from ...network.tls.settings import ClientAuth
 from ...network.tls.stores import KeyStore, TrustStore, load_key_store, load_trust_store
 from ...protocol.config_key import ConfigError
 from .principal_mapping import PrincipalMapping

@@ -9,72 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cryptography.hazmat.primitives.serialization import Encoding
-
-from ...network.tls.checks import alternative_names, check_validity
-from ...network.tls.failures import TlsUnusable
-from ...network.tls.handshake import reason_of
-from ...network.tls.rehearsal import rehearse
 from ...protocol.config_key import ConfigError
-from .distinguished_names import subject_name
-from .listener_tls import ListenerTls
-from .tls_loading import LoadedTls, load_tls
+from .listener_tls import ReloadedListener
 from .tls_settings import TlsSettings, tls_settings
+
+if TYPE_CHECKING:
+    from .tls_loading import LoadedTls
 
 logger = logging.getLogger(__name__)
 
 Signature = tuple[tuple[int, int, int] | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReloadedListener:
-    """A listener whose TLS may be replaced."""
-
-    tls: ListenerTls
-    advertised_host: str
-    is_between_brokers: bool
-
-
-def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener) -> None:
-    """Raises ConfigError for what must not take the place of `old`."""
-    source = new.keys.source
-    subjects = [subject_name(one.keys.certificate.public_bytes(Encoding.DER)) for one in (old, new)]
-    if subjects[0] != subjects[1] and not new.settings.allows_name_changes:
-        raise ConfigError(
-            f"{source}: the new certificate is of {subjects[1]!r}, the old one of {subjects[0]!r} "
-            "(ssl.allow.dn.changes allows that)"
-        )
-    names = [set(alternative_names(one.keys.certificate)) for one in (old, new)]
-    if names[0] != names[1] and not new.settings.allows_alternative_name_changes:
-        raise ConfigError(
-            f"{source}: the new certificate is for {sorted(names[1])}, the old one for {sorted(names[0])} "
-            "(ssl.allow.san.changes allows that)"
-        )
-    if listener.is_between_brokers:
-        _check_among_brokers(old, new, listener.advertised_host)
-
-
-def _check_among_brokers(old: LoadedTls, new: LoadedTls, host: str) -> None:
-    """Other brokers change at other times: each end may be the old or the new."""
-    for accepting, dialling, which in (
-        (new, old, "the old trust store refuses the new certificate"),
-        (new, new, "the new trust store refuses the new certificate"),
-        (old, new, "the new trust store refuses the old certificate"),
-    ):
-        try:
-            rehearse(accepting.accepting, dialling.dialling, host)
-        except ssl.SSLError as error:
-            raise ConfigError(
-                f"{new.keys.source}: brokers could not connect to each other: {which}, or they agree on nothing "
-                f"({reason_of(error)})"
-            ) from None
 
 
 class TlsReloads:
@@ -182,10 +131,9 @@ class TlsReloads:
 
     def _remind(self, name: str, loaded: LoadedTls) -> None:
         """Of certificates that expire soon, once for each step."""
-        try:
-            remarks = frozenset(check_validity(loaded.keys, datetime.now(UTC)))
-        except TlsUnusable as error:
-            remarks = frozenset({str(error)})
+        from .tls_succession import remarks_on_validity
+
+        remarks = remarks_on_validity(loaded, datetime.now(UTC))
         for remark in remarks - self._reminded.setdefault(name, frozenset(loaded.remarks)):
             logger.warning("%s", remark)
         self._reminded[name] = remarks
@@ -198,9 +146,9 @@ def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, st
 
 def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:
     """Raises ConfigError."""
-    loaded = load_tls(_settings(listener, name, properties), listener.advertised_host, datetime.now(UTC))
-    check_successor(listener.tls.loaded, loaded, listener)
-    return loaded
+    from .tls_succession import successor  # loaded late: only brokers with TLS listeners need it
+
+    return successor(listener, _settings(listener, name, properties), datetime.now(UTC))
 
 
 def _signature(files: Iterable[Path]) -> Signature:

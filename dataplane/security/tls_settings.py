@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ...network.tls.contexts import PROTOCOLS, ClientAuth, TlsRules
-from ...network.tls.stores import StoreSource, StoreType
+from ...network.tls.settings import PROTOCOLS, ClientAuth, StoreSource, StoreType, TlsRules
 from ...protocol.config_key import ConfigError
 from ...protocol.config_keys import NODE_KEYS
 from ...protocol.config_listeners import LISTENER_PREFIX

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...protocol.codec import prepare
+from ...protocol.codec import prepare_decoding, prepare_encoding
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.fetch import FetchRequest
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -38,6 +38,7 @@ async def prepare_codecs(table: HandlerTable) -> None:
         for handler in handlers:
             version = handler.max_version - age
             if version >= handler.min_version:
-                for message in (handler.request_class, handler.request_class.response):
-                    prepare(message, version)
-                    await asyncio.sleep(_PAUSE_S)
+                prepare_decoding(handler.request_class, version)
+                await asyncio.sleep(_PAUSE_S)
+                prepare_encoding(handler.request_class.response, version)
+                await asyncio.sleep(_PAUSE_S)

@@ -6,50 +6,20 @@ import os
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
-from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from .cipher_suites import openssl_ciphers
 from .failures import TlsUnusable
+from .settings import PROTOCOLS, ClientAuth, TlsRules
 from .stores import KeyStore, TrustStore
-
-PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""The versions that are spoken, by Kafka's names, the older first."""
-
-
-class ClientAuth(Enum):
-    """Whether a server asks its clients for certificates, by Kafka's names."""
-
-    NONE = "none"
-    REQUESTED = "requested"
-    REQUIRED = "required"
-
 
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
     ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TlsRules:
-    """What both ends may agree on, and which options said so."""
-
-    protocols: tuple[str, ...] = tuple(PROTOCOLS)
-    cipher_suites: tuple[str, ...] = ()
-    client_auth: ClientAuth = ClientAuth.NONE
-    checks_names: bool = True
-    """A client compares the name that it dials with the server's certificate."""
-    crl: Path | None = None
-    protocols_option: str = "ssl.enabled.protocols"
-    suites_option: str = "ssl.cipher.suites"
-    crl_option: str = "ssl.crl.location"
 
 
 def server_context(rules: TlsRules, keys: KeyStore, trusted: TrustStore | None) -> ssl.SSLContext:

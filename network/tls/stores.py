@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -23,39 +21,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from . import jks, pem
 from .failures import TlsUnusable
+from .settings import StoreSource, StoreType
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 _DER_SEQUENCE: Final = 0x30
-
-
-class StoreType(Enum):
-    """The kinds of stores, by Kafka's names."""
-
-    PEM = "PEM"
-    PKCS12 = "PKCS12"
-    JKS = "JKS"
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSource:
-    """Where a store is, and what opens it. Options are named as whoever configures them knows them."""
-
-    option: str
-    """The option that names the file, or that holds the certificates."""
-    path: Path | None = None
-    declared: StoreType | None = None
-    password: str | None = field(default=None, repr=False)
-    password_option: str = "the password"
-    key_password: str | None = field(default=None, repr=False)
-    key_password_option: str = "the password of the key"
-    certificates: str = field(default="", repr=False)
-    """PEM text in place of a file."""
-    key: str = field(default="", repr=False)
-    """PEM text of the private key beside it."""
-    key_option: str = ""
-
-    def __str__(self) -> str:
-        return self.option if self.path is None else f"{self.option}: {self.path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ....network.tls.contexts import TlsRules, client_context
+from ....network.tls.contexts import client_context
 from ....network.tls.failures import TlsUnusable
+from ....network.tls.settings import TlsRules
 from ....network.tls.stores import load_trust_store
 from .http_get import DOCUMENT_BYTES_MAX, DocumentUnavailable, get_document
 from .settings import KeySource

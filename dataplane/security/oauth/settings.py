@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....network.tls.stores import StoreSource
+from ....network.tls.settings import StoreSource
 
 OAUTHBEARER = "OAUTHBEARER"
 

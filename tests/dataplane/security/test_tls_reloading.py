@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.security.listener_tls import ListenerTls
+from ottla.dataplane.security.listener_tls import ListenerTls, ReloadedListener
 from ottla.dataplane.security.tls_loading import load_tls
-from ottla.dataplane.security.tls_reloading import ReloadedListener, TlsReloads
+from ottla.dataplane.security.tls_reloading import TlsReloads
 from ottla.dataplane.security.tls_settings import tls_settings
-from ottla.network.tls.contexts import TlsRules, client_context
+from ottla.network.tls.contexts import client_context
 from ottla.network.tls.rehearsal import rehearse
+from ottla.network.tls.settings import TlsRules
 from ottla.protocol.config_key import ConfigError
 from tests.network.tls.certificates import Authority, Issued, trusting
 

@@ -27,7 +27,8 @@ from ottla.dataplane.server import (
 )
 from ottla.dataplane.server.handshakes import STEPS_PER_TURN
 from ottla.dataplane.server.hang_ups import tell_hang_ups
-from ottla.network.tls.contexts import ClientAuth, TlsRules, client_context, server_context
+from ottla.network.tls.contexts import client_context, server_context
+from ottla.network.tls.settings import ClientAuth, TlsRules
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.security_protocol import SecurityProtocol

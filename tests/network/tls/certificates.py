@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from ottla.network.tls.stores import KeyStore, StoreSource, TrustStore, load_key_store, load_trust_store
+from ottla.network.tls.settings import StoreSource
+from ottla.network.tls.stores import KeyStore, TrustStore, load_key_store, load_trust_store
 
 PASSWORD, KEY_PASSWORD = "store-secret", "key-secret"
 

@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from ottla.network.tls.checks import check_server_use, check_validity
 from ottla.network.tls.cipher_suites import TLS13_SUITES, openssl_ciphers
-from ottla.network.tls.contexts import ClientAuth, TlsRules, client_context, server_context
+from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.failures import TlsUnusable
+from ottla.network.tls.settings import ClientAuth, TlsRules
 from ottla.network.tls.stores import KeyStore
 
 from .certificates import Authority, keys_of, trusting

@@ -14,14 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 
 from ottla.network.tls.failures import TlsUnusable
-from ottla.network.tls.stores import (
-    KeyStore,
-    StoreSource,
-    StoreType,
-    load_key_store,
-    load_trust_store,
-    public_bytes,
-)
+from ottla.network.tls.settings import StoreSource, StoreType
+from ottla.network.tls.stores import KeyStore, load_key_store, load_trust_store, public_bytes
 
 from .certificates import (
     KEY_PASSWORD,
@@ -239,8 +233,9 @@ def test_what_is_decrypted_touches_no_disk(tmp_path: Path) -> None:
     path = pkcs12_file(ISSUED, tmp_path / "own.p12")
     script = (
         "import sys, os, pathlib\n"
-        "from ottla.network.tls.stores import StoreSource, load_key_store\n"
-        "from ottla.network.tls.contexts import TlsRules, server_context\n"
+        "from ottla.network.tls.stores import load_key_store\n"
+        "from ottla.network.tls.settings import StoreSource, TlsRules\n"
+        "from ottla.network.tls.contexts import server_context\n"
         "written = []\n"
         "def note(event, arguments):\n"
         "    if event == 'open' and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR):\n"

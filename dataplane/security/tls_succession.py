@@ -1,0 +1,68 @@
+"""Whether new keys and certificates may take the place of those that a listener has."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import datetime
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ...network.tls.checks import alternative_names, check_validity
+from ...network.tls.failures import TlsUnusable
+from ...network.tls.handshake import reason_of
+from ...network.tls.rehearsal import rehearse
+from ...protocol.config_key import ConfigError
+from .distinguished_names import subject_name
+from .listener_tls import ReloadedListener
+from .tls_loading import LoadedTls, load_tls
+from .tls_settings import TlsSettings
+
+
+def successor(listener: ReloadedListener, settings: TlsSettings, now: datetime) -> LoadedTls:
+    """What the settings and their files give now. Raises ConfigError if it must not follow what is in force."""
+    loaded = load_tls(settings, listener.advertised_host, now)
+    check_successor(listener.tls.loaded, loaded, listener)
+    return loaded
+
+
+def remarks_on_validity(loaded: LoadedTls, now: datetime) -> frozenset[str]:
+    """Which certificates expire soon, or have expired."""
+    try:
+        return frozenset(check_validity(loaded.keys, now))
+    except TlsUnusable as error:
+        return frozenset({str(error)})
+
+
+def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener) -> None:
+    """Raises ConfigError for what must not take the place of `old`."""
+    source = new.keys.source
+    subjects = [subject_name(one.keys.certificate.public_bytes(Encoding.DER)) for one in (old, new)]
+    if subjects[0] != subjects[1] and not new.settings.allows_name_changes:
+        raise ConfigError(
+            f"{source}: the new certificate is of {subjects[1]!r}, the old one of {subjects[0]!r} "
+            "(ssl.allow.dn.changes allows that)"
+        )
+    names = [set(alternative_names(one.keys.certificate)) for one in (old, new)]
+    if names[0] != names[1] and not new.settings.allows_alternative_name_changes:
+        raise ConfigError(
+            f"{source}: the new certificate is for {sorted(names[1])}, the old one for {sorted(names[0])} "
+            "(ssl.allow.san.changes allows that)"
+        )
+    if listener.is_between_brokers:
+        _check_among_brokers(old, new, listener.advertised_host)
+
+
+def _check_among_brokers(old: LoadedTls, new: LoadedTls, host: str) -> None:
+    """Other brokers change at other times: each end may be the old or the new."""
+    for accepting, dialling, which in (
+        (new, old, "the old trust store refuses the new certificate"),
+        (new, new, "the new trust store refuses the new certificate"),
+        (old, new, "the new trust store refuses the old certificate"),
+    ):
+        try:
+            rehearse(accepting.accepting, dialling.dialling, host)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"{new.keys.source}: brokers could not connect to each other: {which}, or they agree on nothing "
+                f"({reason_of(error)})"
+            ) from None

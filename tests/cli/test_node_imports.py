@@ -1,0 +1,78 @@
+"""What a node loads when it starts: memory and start-up time are spent on what it uses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOT_NEEDED = {
+    # Certificates and stores, which only listeners with TLS have.
+    "cryptography.x509",
+    "cryptography.hazmat.primitives.serialization",
+    "ottla.network.tls.stores",
+    "ottla.network.tls.contexts",
+    # Patterns of clients and compressed batches: the first of each loads its library.
+    "re2",
+    "cramjam",
+    "lz4",
+    "zstandard",
+    # What commands print with, and their client.
+    "rich",
+    "ottla.client",
+}
+NEEDED_BY = {
+    "quorum": {"cryptography.hazmat.primitives.ciphers.aead", "pysyncobj"},
+    "broker": {"cryptography.hazmat.primitives.ciphers.aead", "ottla.dataplane.assembly.parts"},
+}
+ASSEMBLE = """
+import asyncio, json, sys
+import uvloop
+from ottla.cli.nodes import endpoint
+from ottla.cli.nodes.config_providers import ResolvedSettings
+from ottla.cli.nodes.node import build
+
+async def assemble(role, settings):
+    node = build(role, ResolvedSettings(settings))
+    if role == "broker":
+        from ottla.dataplane.assembly.foundation import lay_foundation
+        from ottla.dataplane.assembly.parts import BrokerParts
+
+        BrokerParts(node.config, bytes(16), await lay_foundation(node.config), print)
+
+asyncio.run(assemble(sys.argv[1], json.loads(sys.argv[2])))
+print(json.dumps(list(sys.modules)))
+"""
+
+
+def loaded_by(role: str, folder: Path) -> set[str]:
+    """The modules of a process that has made all parts of a node without TLS."""
+    secret = folder / "secret"
+    secret.write_text("3f9a17c05be28d64" * 2)
+    settings = {
+        "node.id": "1",
+        "cluster.id": "c",
+        "cluster.secret.file": str(secret),
+        "controller.quorum.voters": "1@127.0.0.1:9193" if role == "quorum" else "101@127.0.0.1:9193",
+        "log.dirs": str(folder / "data"),
+        "listeners": "CONTROLLER://127.0.0.1:9193" if role == "quorum" else "PLAINTEXT://127.0.0.1:0",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ASSEMBLE, role, json.dumps(settings)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("role", NEEDED_BY)
+def test_a_node_without_tls_loads_nothing_that_it_does_not_use(role: str, tmp_path: Path) -> None:
+    loaded = loaded_by(role, tmp_path)
+    assert loaded >= NEEDED_BY[role]
+    assert not loaded & NOT_NEEDED
