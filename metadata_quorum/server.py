@@ -16,6 +16,7 @@ from typing import Literal, cast
 import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
+from ..network.strangers import Strangers
 from ..protocol.handshake import Identity, LinkSecurity, Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, HeartbeatAnswer, InvalidDatagram, key_id_of
 from .link import Link, LinkHandler, LinkLimits, server_link
@@ -56,10 +57,7 @@ class QuorumServer:
         self._handlers = handlers
         self._on_heartbeat = on_heartbeat
         self._limits = limits or LinkLimits()
-        self._strangers_max = strangers_max
-        self._strangers_per_address_max = strangers_per_address_max
-        # In the order in which they came, which is also that of their ends.
-        self._strangers: dict[Link, None] = {}
+        self._strangers: Strangers[Link] = Strangers(strangers_max, strangers_per_address_max)
         self._links: dict[Link, None] = {}
         #: the links of brokers, by the id of the key of their datagrams
         self._by_key_id: dict[bytes, Link] = {}
@@ -106,20 +104,12 @@ class QuorumServer:
         return link
 
     def _connected(self, link: Link) -> None:
-        self._strangers[link] = None
-        if len(self._strangers) > self._strangers_max:
-            self._end_stranger(next(iter(self._strangers)))
-        of_address = [one for one in self._strangers if one.remote_host == link.remote_host]
-        if len(of_address) > self._strangers_per_address_max:
-            self._end_stranger(of_address[0])
-
-    def _end_stranger(self, link: Link) -> None:
-        del self._strangers[link]
-        link.close("too many connections that have not proved themselves", abort=True)
+        oldest = self._strangers.admit(link, link.remote_host)
+        if oldest is not None:
+            oldest.close("too many connections that have not proved themselves", abort=True)
 
     def _forget(self, link: Link, reason: str) -> None:
-        if link in self._strangers:
-            self._strangers.pop(link, None)
+        if self._strangers.forget(link):
             logger.info("a connection from %s did not prove itself: %s", link.remote_address, reason)
         if link in self._links:
             del self._links[link]
@@ -127,7 +117,7 @@ class QuorumServer:
                 self._by_key_id.pop(link.datagrams.key_id, None)
 
     def _welcome(self, link: Link) -> LinkHandler | None:
-        self._strangers.pop(link, None)
+        self._strangers.forget(link)
         self._links[link] = None
         if link.peer.role is Role.BROKER:
             self._by_key_id[link.datagrams.key_id] = link

@@ -31,7 +31,7 @@ SASL_TABLE: Final = (
     ConfigKey("connection.failed.authentication.delay.ms", ConfigType.INT, "100",
               "How long a connection stays open after its login failed.", Scope.BROKER, least=0),
     ConfigKey("connection.authentication.timeout.ms", ConfigType.INT, "10000",
-              "How long a client may take to log in.", Scope.BROKER, least=1),
+              "How long a client may take to log in, with its TLS handshake.", Scope.BROKER, least=1),
     ConfigKey("sasl.server.max.receive.size", ConfigType.INT, "524288",
               "Largest message of a client that has not logged in.", Scope.BROKER, least=1024),
     ConfigKey("sasl.credential.change.closes.sessions", ConfigType.BOOLEAN, "true",

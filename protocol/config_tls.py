@@ -1,6 +1,7 @@
 """Configuration keys of TLS. Names, types and defaults are Apache Kafka's, or it says so here.
 
-Our own: `ssl.crl.location`, `ssl.handshake.timeout.ms`, `ssl.reload.interval.ms` and `max.unauthenticated.connections`.
+Our own: `ssl.crl.location`, `ssl.handshake.timeout.ms`, `ssl.reload.interval.ms`, `max.unauthenticated.connections` and
+`max.unauthenticated.connections.per.ip`.
 Different on purpose: of `ssl.keystore.type` and `ssl.truststore.type` nothing depends, since the content of a file says
 what it is.
 
@@ -68,7 +69,10 @@ _OF_NODES = (
          "How often files with keys and certificates are looked at, to use what is new; 0: never.", least=0),
     _key("ssl.handshake.timeout.ms", _I, "10000", "How long a TLS handshake may take.", least=1),
     _key("max.unauthenticated.connections", _I, "1000",
-         "Most handshakes at a time; then the address with most of them loses its oldest.", least=1),
+         "Most peers at a time that have not shaken hands or logged in; then the address with most of them loses its "
+         "oldest.", least=1),
+    _key("max.unauthenticated.connections.per.ip", _I, "50",
+         "Most such peers of one address; then it loses its oldest.", least=1),
 )
 # fmt: on
 

@@ -368,7 +368,8 @@ def _server(read: _Reader) -> ServerConfig:
         backlog=read.number("socket.listen.backlog.size"),
         # The largest request must fit, and its buffer is a power of two.
         handshake_timeout_ms=read.number("ssl.handshake.timeout.ms"),
-        max_handshakes=read.number("max.unauthenticated.connections"),
+        max_unauthenticated=read.number("max.unauthenticated.connections"),
+        max_unauthenticated_per_ip=read.number("max.unauthenticated.connections.per.ip"),
         receive_budget_bytes=max(budget if budget > 0 else defaults.receive_budget_bytes, 2 * request_max),
         quota_windows=QuotaWindows(
             samples=read.number("quota.window.num"),

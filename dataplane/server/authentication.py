@@ -44,6 +44,8 @@ _API_VERSIONS = ApiVersionsRequest.api_key
 _NODE = AuthenticateNodeRequest.api_key
 _RequestT = TypeVar("_RequestT", bound=RequestMessage[Any])
 
+BEFORE_TOKENS_BYTES: Final = 8 * 1024
+"""How much a client may send at once before it has chosen a mechanism: nothing that it needs is as large."""
 REAUTHENTICATION_APART_S: Final = 1.0
 """A client may not authenticate itself anew sooner than this."""
 _UNTIL_CLOSED_MS = 3_600_000
@@ -79,9 +81,9 @@ class AuthenticationSettings:
     failure_delay_ms: int = 100
     """How long a connection that failed is kept before it is closed."""
     timeout_ms: int = 10_000
-    """How long a client may take to log in."""
+    """How long a client may take to log in, its TLS handshake included."""
     request_max_bytes: int = 524_288
-    """How much a client may send at once before it has logged in (sasl.server.max.receive.size)."""
+    """How much a client may send at once to its mechanism (sasl.server.max.receive.size)."""
     counts: AuthenticationCounts = field(default_factory=AuthenticationCounts)
 
 
@@ -100,12 +102,15 @@ class ConnectionAuthentication:
         *,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], float],
+        deadline: float,
         dispatch: Dispatch,
         tell_versions: TellVersions,
-        on_outcome: Callable[[ClientConnection, bool], None],
+        on_outcome: Callable[[bool], None],
+        close_later: Callable[[Callable[[], None], float], None],
     ) -> None:
         """`client_limits` hold for who has logged in, and `dispatch` gets their frames. `now_ms`: the wall clock.
-        `on_outcome` hears of each login whether it succeeded."""
+        `deadline` of the first login, by the loop's clock. `on_outcome` hears of each login whether it succeeded.
+        `close_later` calls back after so many milliseconds."""
         self._connection = connection
         self._settings = settings
         self._loop = loop
@@ -113,20 +118,31 @@ class ConnectionAuthentication:
         self._dispatch = dispatch
         self._answer_versions = tell_versions
         self._on_outcome = on_outcome
+        self._close_later = close_later
         self._state = _State.INITIAL
         self._mechanism = ""
         self._login: Login | None = None
         self._task: asyncio.Task[None] | None = None
         self._logged_in_at: float | None = None
         self._client_limits = client_limits
-        self._deadline = loop.call_later(settings.timeout_ms / 1000, self._too_late)
+        self._deadline = loop.call_at(deadline, self._too_late)
         connection.call_on_close(self._closed)
         self._ask()
 
     def _ask(self) -> None:
-        """From now on frames come here, and small ones only: a bare message may be shorter than any request."""
+        """From now on frames come here, and small ones only."""
         limits = replace(
-            self._client_limits, request_max_bytes=self._settings.request_max_bytes, request_min_bytes=0
+            self._client_limits, request_max_bytes=BEFORE_TOKENS_BYTES, request_max_option="before a login"
+        )
+        self._connection.serve(self._on_frame, limits)
+
+    def _ask_for_tokens(self) -> None:
+        """Tokens may be larger, and a bare one shorter than any request."""
+        limits = replace(
+            self._client_limits,
+            request_max_bytes=self._settings.request_max_bytes,
+            request_max_option="sasl.server.max.receive.size",
+            request_min_bytes=0,
         )
         self._connection.serve(self._on_frame, limits)
 
@@ -201,6 +217,7 @@ class ConnectionAuthentication:
         self._mechanism = chosen.name
         self._login = chosen.begin()
         self._state = _State.TOKENS if request.api_version else _State.BARE_TOKENS
+        self._ask_for_tokens()
         request.reply(response)
 
     def _take_node_proof(self, frame: memoryview) -> None:
@@ -322,7 +339,7 @@ class ConnectionAuthentication:
         self._settings.counts.successes += 1
         self._state = _State.COMPLETE
         self._deadline.cancel()
-        self._on_outcome(self._connection, True)
+        self._on_outcome(True)
 
     def renew(self, request: ClientRequest, message: SaslHandshakeRequest) -> bool:
         """Begin to authenticate the peer anew, by its handshake; False if it is not its time."""
@@ -361,7 +378,7 @@ class ConnectionAuthentication:
     def _fail(self, reason: str, *, at_once: bool = False) -> None:
         """The peer is not served; its connection is closed a little later, so that trying often takes time."""
         self._settings.counts.failures += 1
-        self._on_outcome(self._connection, False)
+        self._on_outcome(False)
         self._state = _State.ENDED
         logger.info("refusing %s: %s", self._connection, reason)
         if at_once:
@@ -369,7 +386,7 @@ class ConnectionAuthentication:
             return
         self._connection.mute(_UNTIL_CLOSED_MS)
         self._deadline.cancel()
-        self._deadline = self._loop.call_later(self._settings.failure_delay_ms / 1000, self._connection.close)
+        self._close_later(self._connection.close, self._settings.failure_delay_ms)
 
     def _close(self, reason: str) -> None:
         self._fail(f"it sends {reason}", at_once=True)

@@ -1,4 +1,4 @@
-"""Who logs in, over all connections of a server: bounds on strangers, and logins that end with their credential."""
+"""Who logs in, over all connections of a server: bounds on failures, and logins that end with their credential."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from ...network.strangers import Strangers
 from ..security.peer_session import PeerSession
 from .authentication import AuthenticationSettings, ConnectionAuthentication, Dispatch, TellVersions
 from .connection import ClientConnection, ConnectionLimits
+from .delayed_closes import DelayedCloses
+from .handshakes import Newcomer
 
 logger = logging.getLogger(__name__)
 
@@ -30,41 +34,41 @@ class Authentications:
         client_limits: ConnectionLimits,
         dispatch: Dispatch,
         tell_versions: TellVersions,
-        *,
-        strangers_max: int = 1000,
-        strangers_per_address_max: int = 50,
+        strangers: Strangers[Newcomer],
+        delayed_closes: DelayedCloses,
     ) -> None:
-        """`now_ms`: the wall clock. `strangers_max`: connections that have not logged in."""
+        """`now_ms`: the wall clock. Whoever logs in is no longer among the `strangers`."""
         self._loop = loop
         self._now_ms = now_ms
         self._client_limits = client_limits
         self._dispatch = dispatch
         self._tell_versions = tell_versions
-        self._strangers_max = strangers_max
-        self._strangers_per_address_max = strangers_per_address_max
+        self._strangers = strangers
+        self._delayed_closes = delayed_closes
         self._all: dict[ClientConnection, ConnectionAuthentication] = {}
-        # In the order in which they came.
-        self._strangers: dict[ClientConnection, None] = {}
+        self._logging_in: dict[Newcomer, ClientConnection] = {}
         self._failures: Counter[str] = Counter()
         self._failures_since = loop.time()
 
-    def begin(self, connection: ClientConnection, settings: AuthenticationSettings) -> None:
-        """A connection to a listener that asks for a login has come."""
-        host = connection.session.host
-        self._make_room(host)
-        self._strangers[connection] = None
+    def begin(
+        self, connection: ClientConnection, newcomer: Newcomer, settings: AuthenticationSettings
+    ) -> None:
+        """A connection of the newcomer, to a listener that asks for a login."""
+        self._logging_in[newcomer] = connection
         self._all[connection] = ConnectionAuthentication(
             connection,
             settings,
             self._client_limits,
             loop=self._loop,
             now_ms=self._now_ms,
+            deadline=newcomer.deadline,
             dispatch=self._dispatch,
             tell_versions=self._tell_versions,
-            on_outcome=self._ended,
+            on_outcome=partial(self._ended, newcomer),
+            close_later=self._delayed_closes.close_later,
         )
-        connection.call_on_close(lambda: self._closed(connection))
-        if self._recent_failures(host) >= FAILURES_PER_MINUTE:
+        connection.call_on_close(lambda: self._closed(connection, newcomer))
+        if self._recent_failures(connection.session.host) >= FAILURES_PER_MINUTE:
             connection.mute(HELD_MS)
 
     def of(self, connection: ClientConnection) -> ConnectionAuthentication | None:
@@ -77,22 +81,18 @@ class Authentications:
             logger.info("closing the connection of %s: %s", connection, why)
             connection.close_when_answered()
 
-    def _make_room(self, host: str) -> None:
-        """A stranger more than are allowed takes the place of the oldest."""
-        of_address = [each for each in self._strangers if each.session.host == host]
-        if len(of_address) >= self._strangers_per_address_max:
-            oldest = of_address[0]
-        elif len(self._strangers) >= self._strangers_max:
-            oldest = next(iter(self._strangers))
-        else:
-            return
-        logger.info("closing the connection of %s: too many have not logged in", oldest)
-        oldest.close()
+    def cut_off(self, newcomer: Newcomer) -> bool:
+        """Close the connection of a peer that has not logged in; False if there is none."""
+        connection = self._logging_in.get(newcomer)
+        if connection is not None:
+            connection.close()
+        return connection is not None
 
-    def _ended(self, connection: ClientConnection, succeeded: bool) -> None:
-        self._strangers.pop(connection, None)
+    def _ended(self, newcomer: Newcomer, succeeded: bool) -> None:
+        self._strangers.forget(newcomer)
+        self._logging_in.pop(newcomer, None)
         if not succeeded:
-            host = connection.session.host
+            host = newcomer.session.host
             self._failures[host] = self._recent_failures(host) + 1
 
     def _recent_failures(self, host: str) -> int:
@@ -102,6 +102,7 @@ class Authentications:
             self._failures_since = now
         return self._failures[host]
 
-    def _closed(self, connection: ClientConnection) -> None:
-        self._strangers.pop(connection, None)
+    def _closed(self, connection: ClientConnection, newcomer: Newcomer) -> None:
+        self._strangers.forget(newcomer)
+        self._logging_in.pop(newcomer, None)
         del self._all[connection]

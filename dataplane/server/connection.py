@@ -41,6 +41,8 @@ class ConnectionLimits:
     """What one connection may occupy. A connection over a limit is not read until it is under it again."""
 
     request_max_bytes: int = 104_857_600
+    # What says so, for people.
+    request_max_option: str = "socket.request.max.bytes"
     # A request header has at least API key, version and correlation id.
     request_min_bytes: int = 8
     unanswered_requests_max: int = 128
@@ -319,8 +321,9 @@ class ClientConnection:
             guess = " (this looks like HTTP)"
         logger.warning(
             "closing the connection of %s: a request of %d bytes, "
-            "allowed are %d to %d (socket.request.max.bytes)%s",
-            self, size, self._limits.request_min_bytes, self._limits.request_max_bytes, guess,
+            "allowed are %d to %d (%s)%s",
+            self, size, self._limits.request_min_bytes, self._limits.request_max_bytes,
+            self._limits.request_max_option, guess,
         )  # fmt: skip
         self.close()
 

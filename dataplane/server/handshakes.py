@@ -6,9 +6,10 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ...network.tls.handshake import TLS_HANDSHAKE, accept_tls, readable, reason_of
@@ -24,14 +25,16 @@ _PEEKED_BYTES: Final = 8
 _HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Newcomer:
-    """A peer that was accepted. `birth` is where the broker's image stood before it connected."""
+    """A peer that was accepted. `birth` is where the broker's image stood before it connected. It has until `deadline`,
+    by the loop's clock, to prove who it is."""
 
     sock: socket.socket
     session: PeerSession
     port: int
     birth: int
+    deadline: float
 
     def __str__(self) -> str:
         return f"{self.session.host}:{self.port} on {self.session.listener}"
@@ -42,21 +45,19 @@ class _NoTls(Exception):
 
 
 class Handshakes:
-    """All that are under way. Whoever takes too long is cut off, and so is the oldest of whoever begins too many."""
+    """All that are under way. Whoever takes too long is cut off."""
 
     def __init__(
         self,
         timeout_s: float,
-        most: int,
         done: Callable[[Newcomer, ssl.SSLSocket, Principal], None],
-        failed: Callable[[str], None],
+        failed: Callable[[Newcomer], None],
     ) -> None:
-        """`done` is called with the principal of the peer's certificate, or `failed` with its address."""
+        """`done` is called with the principal of the peer's certificate, or `failed`."""
         self._timeout_s = timeout_s
-        self._most = most
         self._done = done
         self._failed = failed
-        self._running: dict[asyncio.Task[None], Newcomer] = {}
+        self._running: dict[Newcomer, asyncio.Task[None]] = {}
         # Steps of this turn of the loop, and who waits for the next.
         self._steps = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -67,41 +68,41 @@ class Handshakes:
 
     def begin(self, newcomer: Newcomer, tls: ListenerTls) -> None:
         """Shake hands with the peer."""
-        if len(self._running) >= self._most:
-            self._cut_off_one()
         task = asyncio.get_running_loop().create_task(
             self._run(newcomer, tls), name=f"handshake with {newcomer}"
         )
-        self._running[task] = newcomer
-        task.add_done_callback(self._ended)
+        self._running[newcomer] = task
+        task.add_done_callback(partial(self._ended, newcomer))
 
     def close(self) -> None:
         """End them all."""
-        for task in self._running:
+        for task in self._running.values():
             task.cancel()
 
-    def _cut_off_one(self) -> None:
-        """The oldest of the address that has most."""
-        ((host, _),) = Counter(one.session.host for one in self._running.values()).most_common(1)
-        next(task for task, one in self._running.items() if one.session.host == host).cancel()
+    def cut_off(self, newcomer: Newcomer) -> bool:
+        """End the handshake with this peer; False if there is none."""
+        task = self._running.get(newcomer)
+        return task is not None and task.cancel()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        newcomer = self._running.pop(task)
+    def _ended(self, newcomer: Newcomer, task: asyncio.Task[None]) -> None:
+        del self._running[newcomer]
         if task.cancelled():
             # It may not have begun.
             newcomer.sock.close()
-            self._failed(newcomer.session.host)
+            self._failed(newcomer)
 
     async def _run(self, newcomer: Newcomer, tls: ListenerTls) -> None:
         try:
-            async with asyncio.timeout(self._timeout_s):
+            began = asyncio.get_running_loop().time()
+            timeout_s = min(self._timeout_s, newcomer.deadline - began)
+            async with asyncio.timeout(timeout_s):
                 sock = await self._shake(newcomer, tls)
         except _NoTls as error:
             logger.warning("closing the connection of %s: %s", newcomer, error)
         except TimeoutError:
             logger.info(
-                "closing the connection of %s: no TLS handshake within %g s (ssl.handshake.timeout.ms)",
-                newcomer, self._timeout_s,
+                "closing the connection of %s: no TLS handshake within %g s (ssl.handshake.timeout.ms, "
+                "connection.authentication.timeout.ms)", newcomer, timeout_s,
             )  # fmt: skip
         except ssl.SSLError as error:
             logger.warning("the TLS handshake with %s failed: %s", newcomer, reason_of(error))
@@ -120,7 +121,7 @@ class Handshakes:
                 return
         self.failures += 1
         newcomer.sock.close()
-        self._failed(newcomer.session.host)
+        self._failed(newcomer)
 
     async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> ssl.SSLSocket:
         await readable(newcomer.sock)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ...network.strangers import Strangers
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
@@ -22,6 +23,7 @@ from .authentication import AuthenticationSettings
 from .authentications import Authentications
 from .buffers import BufferPool
 from .connection import ClientConnection, ConnectionLimits
+from .delayed_closes import DelayedCloses
 from .handler import ClientRequest, HandlerTable
 from .handshakes import Handshakes, Newcomer
 from .hang_ups import tell_hang_ups
@@ -38,7 +40,6 @@ logger = logging.getLogger(__name__)
 _SWEEP_SECONDS = 1.0
 _HALF_CLOSED_SECONDS = 30.0
 _TRIM_EVERY_SWEEPS = 10
-_WAITING_TO_CLOSE_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,9 @@ class ServerConfig:
     receive_budget_bytes: int = 256 * 1024 * 1024
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     handshake_timeout_ms: int = 10_000
-    # Over it, the address with most of them loses its oldest.
-    max_handshakes: int = 1000
+    # Of peers that have not proved who they are, by a handshake or a login, in all and of one address.
+    max_unauthenticated: int = 1000
+    max_unauthenticated_per_ip: int = 50
 
 
 class Server:
@@ -83,18 +85,21 @@ class Server:
         self.router = Router(table, self._loop, self.quotas, authorization)
         #: how peers log in, by the name of the listener; on those that are not here they need not
         self.authentication: Mapping[str, AuthenticationSettings] = {}
+        self._strangers: Strangers[Newcomer] = Strangers(
+            self.config.max_unauthenticated, self.config.max_unauthenticated_per_ip
+        )
+        self._delayed_closes = DelayedCloses(self._loop)
         self.authentications = Authentications(
             self._loop,
             wall_ms,
             self.config.limits,
             self.router.dispatch,
             self._tell_versions,
-            strangers_max=self.config.max_handshakes,
+            self._strangers,
+            self._delayed_closes,
         )
         self.listeners: list[ListeningSocket] = []
-        self.handshakes = Handshakes(
-            self.config.handshake_timeout_ms / 1000, self.config.max_handshakes, self._shaken, self._left
-        )
+        self.handshakes = Handshakes(self.config.handshake_timeout_ms / 1000, self._shaken, self._not_shaken)
         #: in the order in which they came
         self.connections: dict[ClientConnection, None] = {}
         #: connections of each address
@@ -105,7 +110,6 @@ class Server:
         #: these may change while the server runs
         self.max_connections = self.config.max_connections
         self.max_connections_per_ip = self.config.max_connections_per_ip
-        self._waiting_to_close: dict[socket.socket, None] = {}
         self._sweeps = 0
         self._refused = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -122,7 +126,8 @@ class Server:
 
         def accept(listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
             session = PeerSession(ANONYMOUS, peer[0], name, security_protocol)
-            self._accept(Newcomer(sock, session, peer[1], listener.empty_at), tls)
+            deadline = self._loop.time() + self._proof_timeout_s(name)
+            self._accept(Newcomer(sock, session, peer[1], listener.empty_at, deadline), tls)
 
         listener = ListeningSocket(
             name,
@@ -166,8 +171,7 @@ class Server:
         self.purgatory.close()
         for connection in list(self.connections):
             connection.close()
-        for sock in list(self._waiting_to_close):
-            self._close_waiting(sock)
+        self._delayed_closes.close_all()
 
     def _accept(self, newcomer: Newcomer, tls: ListenerTls | None) -> None:
         host = newcomer.session.host
@@ -182,13 +186,37 @@ class Server:
         if quota is not None:
             throttle_ms = quota.admit_address(host, 1, self._loop.time() * 1000)
             if throttle_ms:
-                self._delayed_close(newcomer.sock, throttle_ms)
+                # A peer that connects too often learns it by waiting.
+                self._delayed_closes.close_later(newcomer.sock.close, throttle_ms)
                 return
         self._of_address[host] += 1
+        if tls is not None or newcomer.session.listener in self.authentication:
+            self._admit_stranger(newcomer)
         if tls is None:
             self._serve(plain_wire(newcomer.sock, self._loop), newcomer, newcomer.session)
         else:
             self.handshakes.begin(newcomer, tls)
+
+    def _proof_timeout_s(self, listener: str) -> float:
+        """How long a peer may take to prove who it is: to log in, or else for its handshake."""
+        authentication = self.authentication.get(listener)
+        if authentication is not None:
+            return authentication.timeout_ms / 1000
+        return self.config.handshake_timeout_ms / 1000
+
+    def _admit_stranger(self, newcomer: Newcomer) -> None:
+        oldest = self._strangers.admit(newcomer, newcomer.session.host)
+        if oldest is not None:
+            logger.info(
+                "closing the connection of %s: too many have not proved who they are "
+                "(max.unauthenticated.connections, max.unauthenticated.connections.per.ip)", oldest,
+            )  # fmt: skip
+            if not self.handshakes.cut_off(oldest):
+                self.authentications.cut_off(oldest)
+
+    def _not_shaken(self, newcomer: Newcomer) -> None:
+        self._strangers.forget(newcomer)
+        self._left(newcomer.session.host)
 
     def _shaken(self, newcomer: Newcomer, sock: ssl.SSLSocket, principal: Principal) -> None:
         wire = tls_wire(sock, self._loop, self.pool)
@@ -213,7 +241,9 @@ class Server:
         self.connections[connection] = None
         authentication = self.authentication.get(session.listener)
         if authentication is not None:
-            self.authentications.begin(connection, authentication)
+            self.authentications.begin(connection, newcomer, authentication)
+        else:
+            self._strangers.forget(newcomer)
 
     def _tell_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
         handler = self._table.get(ApiVersionsRequest.api_key)
@@ -231,18 +261,6 @@ class Server:
             self._of_address[host] = left
         else:
             del self._of_address[host]
-
-    def _delayed_close(self, sock: socket.socket, throttle_ms: int) -> None:
-        """A peer that connects too often learns it by waiting, unless too many wait already."""
-        if len(self._waiting_to_close) >= _WAITING_TO_CLOSE_MAX:
-            sock.close()
-            return
-        self._waiting_to_close[sock] = None
-        self._loop.call_later(throttle_ms / 1000, self._close_waiting, sock)
-
-    def _close_waiting(self, sock: socket.socket) -> None:
-        self._waiting_to_close.pop(sock, None)
-        sock.close()
 
     def _sweep(self) -> None:
         """Once a second: close what is idle or stuck, and let the pool shrink."""

@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
@@ -17,8 +17,12 @@ from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, Mechanis
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
 from ottla.dataplane.security.sealing import Sealer
-from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
-from ottla.dataplane.server.authentication import AuthenticationSettings
+from ottla.dataplane.server import ClientRequest, HandlerTable, Server, delayed_closes, handles
+from ottla.dataplane.server.authentication import (
+    BEFORE_TOKENS_BYTES,
+    REAUTHENTICATION_APART_S,
+    AuthenticationSettings,
+)
 from ottla.dataplane.server.authentications import FAILURES_PER_MINUTE, HELD_MS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.jaas import LoginModule
@@ -132,7 +136,9 @@ def scram(users: Mapping[str, str]) -> ScramLogins:
 
 
 @asynccontextmanager
-async def server(*, reauthentication_max_ms: int = 0, timeout_ms: int = 10_000) -> AsyncIterator[Server]:
+async def server(
+    *, reauthentication_max_ms: int = 0, timeout_ms: int = 10_000, failure_delay_ms: int = 20
+) -> AsyncIterator[Server]:
     mechanisms: list[Mechanism] = [
         PlainMechanism(USERS.check),
         scram({"ann": "secret"}),
@@ -147,7 +153,7 @@ async def server(*, reauthentication_max_ms: int = 0, timeout_ms: int = 10_000) 
         LISTENER: AuthenticationSettings(
             {mechanism.name: mechanism for mechanism in mechanisms},
             reauthentication_max_ms=dict.fromkeys(("PLAIN",), reauthentication_max_ms),
-            failure_delay_ms=20,
+            failure_delay_ms=failure_delay_ms,
             timeout_ms=timeout_ms,
         )
     }
@@ -379,6 +385,54 @@ async def test_the_oldest_stranger_makes_room_for_one_more_of_its_address() -> N
         assert await strangers[0].is_closed()
         assert (await strangers[50].log_in()).error_code == ErrorCode.NONE
         assert await logged_in.who() == "User:ann"
+
+
+async def test_before_a_mechanism_is_chosen_nothing_large_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        peer.writer.write(struct.pack(">i", BEFORE_TOKENS_BYTES + 1))
+        assert await peer.is_closed()
+        assert "allowed are 8 to 8192 (before a login)" in caplog.text
+        peer = await connect(broker)
+        await peer.handshake()
+        token = b"\0ann\0" + b"x" * 4 * BEFORE_TOKENS_BYTES
+        assert (await peer.authenticate(token)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_who_renews_a_login_may_send_no_more_than_a_stranger() -> None:
+    async with server(reauthentication_max_ms=60_000) as broker:
+        peer = await connect(broker)
+        await peer.log_in()
+        await asyncio.sleep(REAUTHENTICATION_APART_S)
+        await peer.handshake()
+        peer.writer.write(struct.pack(">i", 524_289))
+        assert await peer.is_closed()
+
+
+async def test_only_so_many_failures_wait_to_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed_closes, "DELAYED_MAX", 1)
+    async with server(failure_delay_ms=60_000) as broker:
+        first, second = await connect(broker), await connect(broker)
+        for peer in (first, second):
+            assert (await peer.log_in(token=WRONG)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await second.is_closed()
+        assert len(broker.connections) == 1
+
+
+def test_a_delay_is_longer_by_up_to_a_fifth() -> None:
+    class Timers:
+        def __init__(self) -> None:
+            self.delays_s: list[float] = []
+
+        def call_later(self, delay_s: float, *_: object) -> None:
+            self.delays_s.append(delay_s)
+
+    timers = Timers()
+    closes = delayed_closes.DelayedCloses(cast(asyncio.AbstractEventLoop, timers))
+    for _ in range(200):
+        closes.close_later(lambda: None, 100)
+    assert all(0.1 <= delay_s <= 0.12 for delay_s in timers.delays_s)
+    assert max(timers.delays_s) - min(timers.delays_s) > 0.01
 
 
 @pytest.mark.parametrize("secret", [None, b"another secret, which this cluster does not have"])

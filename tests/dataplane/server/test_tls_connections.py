@@ -9,6 +9,7 @@ import socket
 import ssl
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +26,7 @@ from ottla.dataplane.server import (
     ServerConfig,
     handles,
 )
+from ottla.dataplane.server.authentication import AuthenticationSettings
 from ottla.dataplane.server.handshakes import STEPS_PER_TURN
 from ottla.dataplane.server.hang_ups import tell_hang_ups
 from ottla.network.tls.contexts import client_context, server_context
@@ -352,7 +354,7 @@ async def test_who_does_not_shake_hands_in_time_is_cut_off(cleanup: ExitStack) -
 
 
 async def test_handshakes_are_bounded_and_count_as_connections(cleanup: ExitStack) -> None:
-    server, _, port = whole_server(cleanup, listener_tls(), max_handshakes=5)
+    server, _, port = whole_server(cleanup, listener_tls(), max_unauthenticated=5)
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(9)]
     for number in range(4):
         assert await asyncio.wait_for(opened[number][0].read(), 10) == b"", "the oldest go"
@@ -365,6 +367,46 @@ async def test_handshakes_are_bounded_and_count_as_connections(cleanup: ExitStac
         one.close()
     await until(lambda: not server.handshakes)
     await until(lambda: not server._of_address)
+
+
+def with_login(server: Server, timeout_ms: int) -> None:
+    """Its listener asks for a login, too."""
+    server.authentication = {"CLIENTS": AuthenticationSettings({}, timeout_ms=timeout_ms)}
+
+
+async def test_the_time_for_a_login_includes_the_handshake(cleanup: ExitStack) -> None:
+    server, _, port = whole_server(cleanup, listener_tls(), handshake_timeout_ms=600_000)
+    with_login(server, timeout_ms=100)
+    silent, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert await asyncio.wait_for(silent.read(), 10) == b""
+    writer.close()
+    with_login(server, timeout_ms=2000)
+    early = TlsPeer(dialling())
+    await early.connect_without_handshake(port)
+    await until(lambda: len(server.handshakes) == 1)
+    await asyncio.sleep(0.2)
+    ended = []
+    async with TlsPeer(dialling()) as late, early:
+        await late.connect(port)
+        await early.shake_hands()
+        await until(lambda: len(server.connections) == 2)
+        for name, connection in zip(("late", "early"), list(server.connections), strict=True):
+            connection.call_on_close(partial(ended.append, name))
+        await until(lambda: len(ended) == 2)
+    assert ended == ["early", "late"], "whoever has connected first has less time left"
+
+
+async def test_who_has_shaken_hands_is_a_stranger_until_the_login(cleanup: ExitStack) -> None:
+    server, _, port = whole_server(cleanup, listener_tls(), max_unauthenticated_per_ip=2)
+    with_login(server, timeout_ms=600_000)
+    async with TlsPeer(dialling()) as shaken:
+        await shaken.connect(port)
+        await until(lambda: len(server.connections) == 1)
+        others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await until(lambda: not server.connections)
+        assert len(server.handshakes) == 2
+    for _, one in others:
+        one.close()
 
 
 async def test_handshakes_leave_the_loop_to_others(

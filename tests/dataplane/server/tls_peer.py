@@ -30,7 +30,14 @@ class TlsPeer:
         self.sock.close()
 
     async def connect(self, port: int) -> TlsPeer:
+        await self.connect_without_handshake(port)
+        await self.shake_hands()
+        return self
+
+    async def connect_without_handshake(self, port: int) -> None:
         await self._loop.sock_connect(self.sock, ("127.0.0.1", port))
+
+    async def shake_hands(self) -> None:
         while True:
             try:
                 self._tls.do_handshake()
@@ -39,7 +46,6 @@ class TlsPeer:
                 await self.flush()
                 await self._receive()
         await self.flush()
-        return self
 
     async def _receive(self) -> bool:
         data = await self._loop.sock_recv(self.sock, 1 << 16)

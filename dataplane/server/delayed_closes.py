@@ -1,0 +1,43 @@
+"""Connections that are refused and kept for a moment, so that trying again and again takes time (KIP-306)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import random
+from typing import Final
+
+DELAYED_MAX: Final = 1000
+"""So many wait at a time: whoever is refused besides is closed at once."""
+JITTER: Final = 0.2
+"""A delay is longer by up to this share, so that those who were refused together do not come back together."""
+
+
+class DelayedCloses:
+    """What is to be closed, each with its timer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[object, Callable[[], None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def close_later(self, close: Callable[[], None], delay_ms: float) -> None:
+        """Call `close()` after about so long, or at the end of this turn of the loop if too many wait already."""
+        if len(self._waiting) >= DELAYED_MAX:
+            self._loop.call_soon(close)
+            return
+        key = object()
+        self._waiting[key] = close
+        self._loop.call_later(delay_ms * (1 + JITTER * random()) / 1000, self._close, key)
+
+    def close_all(self) -> None:
+        """Now."""
+        for key in list(self._waiting):
+            self._close(key)
+
+    def _close(self, key: object) -> None:
+        close = self._waiting.pop(key, None)
+        if close is not None:
+            close()
