@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.config_chain import ConfigSource, Layer, links
 from ..protocol.config_keys import NODE_KEYS
-from ..protocol.config_listeners import listener_of
+from ..protocol.config_listeners import LISTENER_PREFIX, listener_of
 from ..protocol.messages.config_commands import ResourceType
 
 
@@ -35,6 +35,15 @@ class BrokerSettings:
             **self._static,
             **{name: value for name, value in own.items() if listener_of(name) is not None},
         }
+
+    def number_of_listener(self, listener: str, key: str) -> int | None:
+        """The whole number that is given for one listener; None if none is."""
+        found = links((f"{LISTENER_PREFIX}{listener.lower()}.{key}",), self.layers())
+        if not found or found[0].value is None:
+            return None
+        value = NODE_KEYS[key].parse(found[0].value)
+        assert isinstance(value, int), f"{key} is no whole number by its type"
+        return value
 
     def text(self, name: str) -> str | None:
         """The value of a declared key, None if it has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
 
@@ -53,6 +54,8 @@ class ConfigKey:
     synonyms: tuple[str, ...] = ()
     item_pattern: str = ""
     """A regular expression that every item of a list has to match, or the list is `*` alone."""
+    check: Callable[[str], object] | None = None
+    """Raises ConfigError for a string that cannot be used."""
 
     def parse(self, text: str) -> bool | int | float | str | list[str]:
         """The value of this key's type. Raises ConfigError."""
@@ -76,6 +79,7 @@ class ConfigKey:
             case _:
                 if self.allowed and text not in self.allowed:
                     raise self._refused(text)
+                self._check(text)
                 return text
 
     def normal(self, text: str) -> str:
@@ -86,6 +90,13 @@ class ConfigKey:
         if isinstance(value, list):
             return ",".join(dict.fromkeys(value))
         return text.strip()
+
+    def _check(self, text: str) -> None:
+        try:
+            if self.check is not None:
+                self.check(text)
+        except ConfigError as error:
+            raise ConfigError(f"Invalid value for configuration {self.name}: {error}") from None
 
     def _number(self, text: str) -> int | float:
         limit = INT_MAX if self.type is ConfigType.INT else LONG_MAX

@@ -21,7 +21,8 @@ _MECHANISM = "|".join(MECHANISM_NAMES)
 _FORM = re.compile(
     rf"{re.escape(LISTENER_PREFIX)}(?P<listener>[^.]+)\.(?:(?P<mechanism>{_MECHANISM})\.)?(?P<key>.+)"
 )
-_OF_LISTENERS = TLS_KEYS_OF_LISTENERS | SASL_KEYS_OF_LISTENERS - ONLY_OF_MECHANISMS
+_CONNECTION_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+_OF_LISTENERS = TLS_KEYS_OF_LISTENERS | SASL_KEYS_OF_LISTENERS - ONLY_OF_MECHANISMS | _CONNECTION_KEYS
 
 
 def key_of_listener(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None:

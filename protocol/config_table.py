@@ -8,8 +8,9 @@ quorum hears of dead brokers faster; `broker.fence.on.refusal`, `broker.fenced.l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from .address_limits import AddressLimits
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
 from .config_oauth import OAUTH_NOT_IN_EFFECT
 from .config_sasl import SASL_TABLE
@@ -52,9 +53,10 @@ def _node(
     *,
     least: float | None = None,
     most: float | None = None,
+    check: Callable[[str], object] | None = None,
 ) -> ConfigKey:
     """A key of nodes; without a default it has to be given, or its absence means something."""
-    return ConfigKey(name, kind, default, doc, scope, least, most)
+    return ConfigKey(name, kind, default, doc, scope, least, most, check=check)
 
 
 # fmt: off
@@ -246,6 +248,11 @@ _NODE_TABLE = (
     _node("socket.listen.backlog.size", _BROKER, _I, "50", "Connections waiting to be accepted.", least=1),
     _node("max.connections", _DYNAMIC, _I, _INT_MAX, "Most connections of clients.", least=0),
     _node("max.connections.per.ip", _DYNAMIC, _I, _INT_MAX, "Most connections of one address.", least=0),
+    _node("max.connections.per.ip.overrides", _DYNAMIC, _S, "",
+          "Other limits for addresses and networks, like 10.0.0.0/8:100,::1:5; the smallest network counts.",
+          check=AddressLimits),
+    _node("max.connection.creation.rate", _DYNAMIC, _I, _INT_MAX,
+          "Connections that are accepted in a second; others wait.", least=1),
     _node("connections.max.idle.ms", _BROKER, _L, "600000",
           "Silence after which a connection closes.", least=-1),
     _node("quota.window.num", _BROKER, _I, "11", "Samples that rates of quotas are measured over.", least=1),

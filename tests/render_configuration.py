@@ -31,8 +31,9 @@ A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and `--set log.
 unknown key or a value of the wrong type ends the start. The message names the nearest key, or what is allowed.
 
 Keys of listeners (`ssl.*`, but for `ssl.handshake.timeout.ms`) may be given for one listener: `listener.name.clients.`
-and the key, with the listener in lower case. That counts before the key alone. In names of variables that begin with
-`KAFKA_LISTENER_NAME_`, two underscores stand for an underscore and three for a dash.
+and the key, with the listener in lower case. That counts before the key alone. `max.connections` and
+`max.connection.creation.rate` may be given for one listener, too, and then both limits hold. In names of variables that
+begin with `KAFKA_LISTENER_NAME_`, two underscores stand for an underscore and three for a dash.
 
 With `config.providers`, values may refer to variables and files:
 [SECURITY-GUIDE.md](SECURITY-GUIDE.md#secrets-out-of-the-configuration).

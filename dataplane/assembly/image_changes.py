@@ -23,6 +23,7 @@ from ..storage.folder_settings import cordoned_folders
 from ..storage.log_cleaner import CleanerSettings, LogCleaner
 from ..storage.log_store import LogStore
 from ..transactions.participant import TransactionParticipant
+from .connection_limits import connection_limits
 from .logins import end_changed_logins
 
 logger = logging.getLogger(__name__)
@@ -78,8 +79,7 @@ class ImageChanges:
 
     def _reconfigure(self) -> None:
         settings = self.own_settings
-        self.server.max_connections = settings.number("max.connections")
-        self.server.max_connections_per_ip = settings.number("max.connections.per.ip")
+        self.server.admissions.limits = connection_limits(self.config, settings)
         self.logs.cordoned = cordoned_folders(settings, self.config.log_dirs)
         self.cleaner.reconfigure(CleanerSettings.of(settings))
         self.tls_reloads.reconfigured()

@@ -68,6 +68,7 @@ from ..server.request_times import FOLLOWER_FETCH
 from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
+from .connection_limits import connection_limits
 from .foundation import Foundation
 from .image_changes import ImageChanges
 from .logins import Logins
@@ -109,6 +110,7 @@ class BrokerParts:
             if listener.sasl is not None
         }
         self.settings = BrokerSettings(config.node_id, config.properties, self.image)
+        self.server.admissions.limits = connection_limits(config, self.settings)
         topic_settings = TopicSettingsView(config, self.settings)
         self.logs.cordoned = cordoned_folders(self.settings, config.log_dirs)
         self.tls = foundation.tls

@@ -362,8 +362,6 @@ def _server(read: _Reader) -> ServerConfig:
     request_max = read.number("socket.request.max.bytes")
     return ServerConfig(
         limits=ConnectionLimits(request_max_bytes=request_max),
-        max_connections=read.number("max.connections"),
-        max_connections_per_ip=read.number("max.connections.per.ip"),
         connections_max_idle_ms=idle_ms if idle_ms > 0 else LONG_MAX,
         backlog=read.number("socket.listen.backlog.size"),
         # The largest request must fit, and its buffer is a power of two.

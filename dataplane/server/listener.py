@@ -66,9 +66,9 @@ class ListeningSocket:
         Call it whenever the metadata position moves, too. Then every connection that comes later is younger than that
         position.
         """
-        if not self._accepting:
-            return
         for _ in range(_ACCEPTS_PER_WAKE_UP):
+            if not self._accepting:
+                return
             try:
                 sock, address = self._socket.accept()
             except BlockingIOError:
@@ -80,16 +80,17 @@ class ListeningSocket:
                 if error.errno not in _OUT_OF_RESOURCES:
                     raise
                 logger.warning("listener %s accepts no connections for now: %s", self.name, error.strerror)
-                self._pause()
+                self.pause(_PAUSE_SECONDS)
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._accept(self, sock, (normalized_host(address[0]), address[1]))
 
-    def _pause(self) -> None:
+    def pause(self, seconds: float) -> None:
+        """Accept nobody for so long: connections wait in the kernel."""
         self._loop.remove_reader(self._socket.fileno())
         self._accepting = False
-        self._loop.call_later(_PAUSE_SECONDS, self._resume)
+        self._loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         if self._socket.fileno() >= 0:

@@ -19,6 +19,7 @@ from ..security.authorization.access import Authorization
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import ANONYMOUS, Principal
+from .admissions import AdmissionLimits, Admissions
 from .authentication import AuthenticationSettings
 from .authentications import Authentications
 from .buffers import BufferPool
@@ -47,8 +48,6 @@ class ServerConfig:
     """Limits of a whole server."""
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    max_connections: int = 2_147_483_647
-    max_connections_per_ip: int = 2_147_483_647
     connections_max_idle_ms: int = 600_000
     backlog: int = 512
     # Memory for frames that have begun to arrive, over all connections.
@@ -102,16 +101,13 @@ class Server:
         self.handshakes = Handshakes(self.config.handshake_timeout_ms / 1000, self._shaken, self._not_shaken)
         #: in the order in which they came
         self.connections: dict[ClientConnection, None] = {}
-        #: connections of each address
-        self._of_address: Counter[str] = Counter()
         #: where the broker's image of the metadata stands; what connections are older than is told by it
         self.metadata_offset: Callable[[], int] = lambda: -1
         self._accepted = 0
-        #: these may change while the server runs
-        self.max_connections = self.config.max_connections
-        self.max_connections_per_ip = self.config.max_connections_per_ip
+        self.admissions = Admissions(AdmissionLimits(), self.config.quota_windows)
         self._sweeps = 0
-        self._refused = 0
+        #: connections since the last sweep, by the setting that refused them
+        self._refused: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def listen(
@@ -127,7 +123,7 @@ class Server:
         def accept(listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
             session = PeerSession(ANONYMOUS, peer[0], name, security_protocol)
             deadline = self._loop.time() + self._proof_timeout_s(name)
-            self._accept(Newcomer(sock, session, peer[1], listener.empty_at, deadline), tls)
+            self._accept(listener, Newcomer(sock, session, peer[1], listener.empty_at, deadline), tls)
 
         listener = ListeningSocket(
             name,
@@ -173,23 +169,26 @@ class Server:
             connection.close()
         self._delayed_closes.close_all()
 
-    def _accept(self, newcomer: Newcomer, tls: ListenerTls | None) -> None:
-        host = newcomer.session.host
-        if (
-            len(self.connections) + len(self.handshakes) >= self.max_connections
-            or self._of_address[host] >= self.max_connections_per_ip
-        ):
-            self._refused += 1
+    def _accept(self, listener: ListeningSocket, newcomer: Newcomer, tls: ListenerTls | None) -> None:
+        host, now_ms = newcomer.session.host, self._loop.time() * 1000
+        refusal = self.admissions.refusal(listener.name, host)
+        if refusal is not None:
+            self._refused[refusal] += 1
             newcomer.sock.close()
             return
         quota = self.quotas.connections
         if quota is not None:
-            throttle_ms = quota.admit_address(host, 1, self._loop.time() * 1000)
+            throttle_ms = quota.admit_address(host, 1, now_ms)
             if throttle_ms:
                 # A peer that connects too often learns it by waiting.
                 self._delayed_closes.close_later(newcomer.sock.close, throttle_ms)
                 return
-        self._of_address[host] += 1
+        wait_ms = self.admissions.came(listener.name, now_ms)
+        if wait_ms:
+            listener.pause(wait_ms / 1000)
+        self.admissions.enter(listener.name, host)
+        if self.admissions.is_full_beyond:
+            self._close_longest_idle(listener.name)
         if tls is not None or newcomer.session.listener in self.authentication:
             self._admit_stranger(newcomer)
         if tls is None:
@@ -214,9 +213,17 @@ class Server:
             if not self.handshakes.cut_off(oldest):
                 self.authentications.cut_off(oldest)
 
+    def _close_longest_idle(self, but_not_on: str) -> None:
+        """A client makes room for a broker."""
+        clients = [each for each in self.connections if each.session.listener != but_not_on]
+        idle = min(clients, key=lambda each: (each.owes_replies, each.last_activity), default=None)
+        if idle is not None:
+            logger.info("closing the connection of %s: a broker takes its place (max.connections)", idle)
+            idle.close()
+
     def _not_shaken(self, newcomer: Newcomer) -> None:
         self._strangers.forget(newcomer)
-        self._left(newcomer.session.host)
+        self.admissions.leave(newcomer.session.listener, newcomer.session.host)
 
     def _shaken(self, newcomer: Newcomer, sock: ssl.SSLSocket, principal: Principal) -> None:
         wire = tls_wire(sock, self._loop, self.pool)
@@ -253,14 +260,7 @@ class Server:
 
     def _closed(self, connection: ClientConnection) -> None:
         self.connections.pop(connection, None)
-        self._left(connection.session.host)
-
-    def _left(self, host: str) -> None:
-        left = self._of_address[host] - 1
-        if left:
-            self._of_address[host] = left
-        else:
-            del self._of_address[host]
+        self.admissions.leave(connection.session.listener, connection.session.host)
 
     def _sweep(self) -> None:
         """Once a second: close what is idle or stuck, and let the pool shrink."""
@@ -275,11 +275,9 @@ class Server:
         if self._sweeps % _TRIM_EVERY_SWEEPS == 0:
             self.pool.trim()
         if self._refused:
-            logger.warning(
-                "refused %d connections: %d are open, max.connections is %d, max.connections.per.ip %d",
-                self._refused, len(self.connections), self.max_connections, self.max_connections_per_ip,
-            )  # fmt: skip
-            self._refused = 0
+            told = ", ".join(f"{count} by {setting}" for setting, count in sorted(self._refused.items()))
+            logger.warning("refused connections: %s; %d are open", told, self.admissions.open)
+            self._refused.clear()
 
     def _is_overdue(self, connection: ClientConnection, now: float, idle_since: float) -> bool:
         last = connection.last_activity

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.dataplane.quotas import QuotaWindows
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, ServerConfig, handles
+from ottla.dataplane.server.admissions import AdmissionLimits
 from ottla.protocol.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -129,7 +130,7 @@ async def test_an_ipv4_peer_has_one_address_also_on_a_socket_for_both_families(c
 @pytest.mark.parametrize("most", [1, 2])
 async def test_connections_of_one_address_are_bounded(cleanup: ExitStack, most: int) -> None:
     server, port = serve(cleanup)
-    server.max_connections_per_ip = most
+    server.admissions.limits = AdmissionLimits(most_of_address=most)
     open_ones = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
     for reader, writer in open_ones:
         writer.write(encode_request(HeartbeatRequest(generation_id=0), 4, 1, None))

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.server import ClientRequest, HandlerTable, PortInUse, Server, ServerConfig, handles
+from ottla.dataplane.server.admissions import AdmissionLimits
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -229,7 +230,8 @@ async def test_a_port_in_use_is_named(cleanup: ExitStack) -> None:
 
 
 async def test_connections_beyond_the_maximum_are_closed_at_once(cleanup: ExitStack) -> None:
-    server, port, _ = serve(cleanup, ServerConfig(max_connections=2))
+    server, port, _ = serve(cleanup)
+    server.admissions.limits = AdmissionLimits(most=2)
     kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     assert await asyncio.wait_for(reader.read(), 5) == b""

@@ -26,6 +26,7 @@ from ottla.dataplane.server import (
     ServerConfig,
     handles,
 )
+from ottla.dataplane.server.admissions import AdmissionLimits
 from ottla.dataplane.server.authentication import AuthenticationSettings
 from ottla.dataplane.server.handshakes import STEPS_PER_TURN
 from ottla.dataplane.server.hang_ups import tell_hang_ups
@@ -360,13 +361,13 @@ async def test_handshakes_are_bounded_and_count_as_connections(cleanup: ExitStac
         assert await asyncio.wait_for(opened[number][0].read(), 10) == b"", "the oldest go"
     assert len(server.handshakes) == 5
     await asked(port, dialling())
-    server.max_connections_per_ip = 4
+    server.admissions.limits = AdmissionLimits(most_of_address=4)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     assert await asyncio.wait_for(reader.read(), 10) == b""
     for _, one in [*opened, (reader, writer)]:
         one.close()
     await until(lambda: not server.handshakes)
-    await until(lambda: not server._of_address)
+    await until(lambda: not server.admissions.open)
 
 
 def with_login(server: Server, timeout_ms: int) -> None:
