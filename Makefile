@@ -42,6 +42,9 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 	  rm -rf $(VENV) && echo "creating $(VENV) with $(PYTHON)" && "$(PYTHON)" -m venv $(VENV); }
 	@echo "installing ottla and what demo, test and lint need into $(VENV)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[demo,test,lint]'
+	@! command -v krb5-config >/dev/null || \
+	  $(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[gssapi]' || \
+	  echo "gssapi cannot be built here: tests of Kerberos are skipped" >&2
 	@touch $@
 
 demo: venv

@@ -30,6 +30,9 @@ LIBRDKAFKA: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.client.secret": "sasl_oauthbearer_client_secret",
     "sasl.oauthbearer.scope": "sasl_oauthbearer_scope",
     "sasl.oauthbearer.extensions": "sasl_oauthbearer_extensions",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "sasl.kerberos.principal": "sasl_kerberos_principal",
+    "sasl.kerberos.keytab": "sasl_kerberos_keytab",
 }
 JAVA: Final[Mapping[str, str]] = {
     "bootstrap.servers": "bootstrap_servers",
@@ -45,11 +48,8 @@ JAVA: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.client.credentials.client.id": "sasl_oauthbearer_client_id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauthbearer_client_secret",
     "sasl.oauthbearer.scope": "sasl_oauthbearer_scope",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
-_KERBEROS: Final = ("sasl_kerberos", "sasl.kerberos")
-NO_KERBEROS: Final = (
-    "GSSAPI (Kerberos) is not there yet; there are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
-)
 _SECRET_WORDS: Final = ("password", "secret", "token", "jaas", "key.pem", "keystore.key", "keystore_key")
 
 
@@ -59,11 +59,6 @@ def is_secret(name: str) -> bool:
     return any(word in lowered for word in _SECRET_WORDS) and not lowered.endswith(
         ("url", "endpoint", "auth")
     )
-
-
-def is_kerberos(name: str) -> bool:
-    """Whether an option is about a mechanism that is not there."""
-    return name.lower().startswith(_KERBEROS)
 
 
 class Secret(str):

@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..protocol.nearest import nearest
-from .foreign_names import JAVA, LIBRDKAFKA, NO_KERBEROS, is_kerberos, is_secret
+from .foreign_names import JAVA, LIBRDKAFKA, is_secret
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 GroupT = TypeVar("GroupT")
@@ -118,8 +118,6 @@ def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
 
 
 def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
-    if is_kerberos(name):
-        return f"{owner} has no option {name!r}: {NO_KERBEROS}"
     elsewhere = LIBRDKAFKA.get(name) or JAVA.get(name)
     meant = elsewhere if elsewhere in known else nearest(name.replace(".", "_"), known)
     return f"{owner} has no option {name!r}; " + (

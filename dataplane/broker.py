@@ -74,6 +74,7 @@ class Broker:
         await parts.tls_reloads.close()
         await parts.logins.by_token.close()
         parts.server.close()
+        parts.logins.close()
         parts.fetches.close()
         parts.produces.close()
         parts.transactions.close()

@@ -1,7 +1,7 @@
 """Configuration keys of logins. Names, types and defaults are Apache Kafka's, or it says so here.
 
 Our own: `connection.authentication.timeout.ms`, `sasl.plain.verify` and `sasl.credential.change.closes.sessions`.
-`sasl.enabled.mechanisms` has no default: Kafka's is GSSAPI, which is not there yet.
+`sasl.enabled.mechanisms` has no default: Kafka's is GSSAPI, which most clusters do not have.
 
 Each key of a listener may also be given for one listener, as `listener.name.NAME.KEY`, and some for one of its
 mechanisms, as `listener.name.NAME.MECHANISM.KEY`. Listeners and mechanisms stand there in lower case.
@@ -14,15 +14,21 @@ from typing import Final
 from .config_key import INT_MAX, ConfigKey, ConfigType, Scope
 from .config_oauth import OAUTH_KEYS_OF_MECHANISMS, OAUTH_TABLE
 
-MECHANISM_NAMES: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+MECHANISM_NAMES: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
 """Of the mechanisms that are supported, as they stand in keys."""
 
 SASL_TABLE: Final = (
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, None,
-              "Mechanisms by which clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.", Scope.BROKER),
+              "Mechanisms by which clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI.",
+              Scope.BROKER),
     ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, None,
               "Login module and options of one mechanism of one listener; only with the prefix of both.",
               Scope.BROKER),
+    ConfigKey("sasl.kerberos.service.name", ConfigType.STRING, None,
+              "The service for which clients get tickets of Kerberos: the first part of the broker's principal.",
+              Scope.BROKER),
+    ConfigKey("sasl.kerberos.principal.to.local.rules", ConfigType.STRING, "DEFAULT",
+              "Rules that make a user's name of a principal of Kerberos.", Scope.BROKER),
     ConfigKey("sasl.plain.verify", ConfigType.STRING, "jaas",
               "Where PLAIN finds passwords: in sasl.jaas.config (jaas), or among the users of SCRAM (scram).",
               Scope.BROKER, allowed=("jaas", "scram")),

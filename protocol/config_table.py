@@ -289,6 +289,12 @@ _NODE_TABLE = (
 
 _SERVES_OTHERWISE = "requests are served on one event loop"
 _ONE_LOOP = ("num.network.threads", "num.io.threads", "background.threads", "queued.max.requests")
+_OF_TICKETS = (
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+)
 IGNORED_KEYS: Mapping[str, str] = {
     **dict.fromkeys(_ONE_LOOP, _SERVES_OTHERWISE),
     "num.replica.fetchers": "one connection per leader broker carries all partitions",
@@ -300,6 +306,7 @@ IGNORED_KEYS: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "transactions are kept in the metadata quorum",
     "transaction.state.log.min.isr": "transactions are kept in the metadata quorum",
     "transaction.state.log.num.partitions": "transactions are kept in the metadata quorum",
+    **dict.fromkeys(_OF_TICKETS, "a broker's key comes from its keytab, and it needs no ticket"),
     "share.coordinator.state.topic.replication.factor": "there are no share groups",
     "share.coordinator.state.topic.min.isr": "there are no share groups",
 }
@@ -307,7 +314,7 @@ IGNORED_KEYS: Mapping[str, str] = {
 
 IGNORED_NUMBERS = ("num.network.threads", "num.io.threads", "background.threads", "num.replica.fetchers")
 """Those of them that Kafka's brokers change while they run: taken, and kept without effect."""
-IGNORED_AT_START = frozenset(IGNORED_KEYS) - {*IGNORED_NUMBERS, "zookeeper.connect"}
+IGNORED_AT_START = frozenset(IGNORED_KEYS) - {*IGNORED_NUMBERS, *_OF_TICKETS, "zookeeper.connect"}
 """Those that Kafka refuses to change. It does not know ZooKeeper's any more."""
 
 NOT_IN_EFFECT: Mapping[str, str] = {

@@ -17,7 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from ...protocol.schema import Message, Request
 from ..failures import AuthenticationFailed, ClientError, ConnectionLost
-from ..security.logins import ClientLogin, ClientLoginRefused
+from ..security.logins import ClientLogin, ClientLoginRefused, ClientLoginUndecided
 from ..security.oauth import TokenUnavailable
 from .connection import Connection, ResponseWaiter
 from .metadata import BrokerAddress
@@ -68,11 +68,15 @@ class AuthenticatedConnection(Connection):
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._begin()
-                await self._login.run(self._exchange)
+                await self._login.run(self._exchange, self.address.host)
         except TimeoutError:
             raise ConnectionLost(f"the login to {self.address} took longer than {timeout_ms:g} ms") from None
         except ClientLoginRefused as error:
             raise self._failed(str(error)) from None
+        except ClientLoginUndecided as error:
+            raise ConnectionLost(
+                f"cannot log in to {self.address} by {self._login.mechanism}: {error}"
+            ) from None
         except TokenUnavailable as error:
             if error.is_final:
                 raise self._failed(str(error)) from error

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ...protocol.jaas import JaasMalformed, LoginModule, parse_jaas
 from ...protocol.nearest import nearest
-from ..foreign_names import JAVA, LIBRDKAFKA, NO_KERBEROS, Secret, is_kerberos, is_secret
+from ..foreign_names import JAVA, LIBRDKAFKA, Secret, is_secret
 
 _FAMILIES: Final = ("ssl.", "sasl.", "security.")
 _JAAS: Final = "sasl.jaas.config"
@@ -25,9 +25,13 @@ _WITHOUT_EFFECT: Final = frozenset(
         "sasl.login.refresh.window.jitter",
         "sasl.login.refresh.min.period.seconds",
         "sasl.login.refresh.buffer.seconds",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
     }
 )
-"""What Java's clients have, and what changes nothing here."""
+"""What other clients have, and what changes nothing here."""
 _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
 _BEARER_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
 _EXTENSION: Final = "extension_"
@@ -38,7 +42,9 @@ def of_librdkafka(properties: Mapping[str, str]) -> Given:
     """From options by librdkafka's names. Raises ValueError naming one that is not understood."""
     given: Given = {}
     for name, value in properties.items():
-        if is_kerberos(name) or name not in LIBRDKAFKA or name == "oauth_cb":
+        if name in _WITHOUT_EFFECT:
+            continue
+        if name not in LIBRDKAFKA or name == "oauth_cb":
             raise ValueError(_unknown(name, LIBRDKAFKA))
         _put(given, name, LIBRDKAFKA[name], value)
     return given
@@ -113,7 +119,7 @@ def _of_jaas(text: str) -> Given:
     (module,) = modules
     reader = _MODULES.get(module.name)
     if reader is None:
-        known = ", ".join(one for one in _MODULES if one != _KERBEROS_MODULE)
+        known = ", ".join(_MODULES)
         raise ValueError(f"{_JAAS}: there is no login module {module.class_name!r} here; there are {known}")
     return reader(module)
 
@@ -155,15 +161,28 @@ def _bearer(module: LoginModule) -> Given:
 
 
 def _kerberos(module: LoginModule) -> Given:
-    raise ValueError(f"{_JAAS}: {module.name}: {NO_KERBEROS}")
+    """A keytab where the module has one, else the tickets of the user."""
+    _check_options(module, _OPTIONS_OF_KERBEROS)
+    names = {"serviceName": "sasl_kerberos_service_name", "principal": "sasl_kerberos_principal"}
+    if module.options.get("useKeyTab", "false").lower() == "true":
+        names["keyTab"] = "sasl_kerberos_keytab"
+    return {option: module.options[name] for name, option in names.items() if name in module.options}
 
 
-_KERBEROS_MODULE: Final = "Krb5LoginModule"
+_OPTIONS_OF_KERBEROS: Final = (
+    "useKeyTab",
+    "keyTab",
+    "principal",
+    "serviceName",
+    "storeKey",
+    "useTicketCache",
+    "doNotPrompt",
+)
 _MODULES: Final[Mapping[str, Callable[[LoginModule], Given]]] = {
     "PlainLoginModule": _plain,
     "ScramLoginModule": _scram,
     "OAuthBearerLoginModule": _bearer,
-    _KERBEROS_MODULE: _kerberos,
+    "Krb5LoginModule": _kerberos,
 }
 
 
@@ -176,8 +195,6 @@ def _check_options(module: LoginModule, known: tuple[str, ...]) -> None:
 
 
 def _unknown(name: str, known: Any) -> str:
-    if is_kerberos(name):
-        return f"{name}: {NO_KERBEROS}"
     meant = nearest(name, known)
     return f"there is no option {name!r}; " + (
         f"did you mean {meant!r}?" if meant else f"there are {', '.join(known)}"

@@ -22,6 +22,10 @@ class ClientLoginRefused(Exception):
     """The login ends here. The text holds no secret."""
 
 
+class ClientLoginUndecided(Exception):
+    """The login ends here, and another one may succeed. The text holds no secret."""
+
+
 class ClientLogin(Protocol):
     """One mechanism with its credentials; each connection logs in by itself, and again before a login ends."""
 
@@ -31,8 +35,11 @@ class ClientLogin(Protocol):
     shows_password: bool
     """Whether the password itself is sent."""
 
-    async def run(self, ask: Ask) -> None:
-        """Exchange the mechanism's messages. Raises ClientLoginRefused, and what `ask` raises."""
+    async def run(self, ask: Ask, host: str) -> None:
+        """Exchange the mechanism's messages with the broker on this host.
+
+        Raises ClientLoginRefused, ClientLoginUndecided, and what `ask` raises.
+        """
 
 
 class PlainClientLogin:
@@ -45,7 +52,7 @@ class PlainClientLogin:
         self.user: str | None = user
         self._name, self._password = user, password
 
-    async def run(self, ask: Ask) -> None:
+    async def run(self, ask: Ask, host: str) -> None:
         """See ClientLogin."""
         password = await _current(self._password)
         await ask(b"\0".join((b"", self._name.encode(), password.encode())))
@@ -66,7 +73,7 @@ class ScramClientLogin:
         self._name, self._password = user, password
         self._extensions = {TOKEN_AUTH_EXTENSION: "true"} if with_token else {}
 
-    async def run(self, ask: Ask) -> None:
+    async def run(self, ask: Ask, host: str) -> None:
         """See ClientLogin."""
         password = await _current(self._password)
         client = ScramClient(
@@ -92,7 +99,7 @@ class BearerClientLogin:
         self._tokens = tokens
         self._extensions = dict(extensions)
 
-    async def run(self, ask: Ask) -> None:
+    async def run(self, ask: Ask, host: str) -> None:
         """See ClientLogin."""
         token, of_token = await self._tokens.current()
         pairs = {**self._extensions, **of_token}

@@ -12,10 +12,9 @@ from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ...protocol.nearest import nearest
 from ...protocol.scram import SCRAM_MECHANISMS
-from ..foreign_names import NO_KERBEROS
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 Password = str | Callable[[], str] | Callable[[], Awaitable[str]]
 """What is called is called at each login."""
 
@@ -35,8 +34,12 @@ class TokenProvider(Protocol):
 
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
+_MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
+_BY_PASSWORD: Final = "PLAIN and SCRAM"
+_OWNERS: Final = {"sasl_oauth": OAUTHBEARER, "sasl_kerberos": GSSAPI}
+"""Whose the options of a name are; all others are theirs who have a password."""
 
 
 class SecurityKeywords(TypedDict, total=False):
@@ -62,6 +65,10 @@ class SecurityKeywords(TypedDict, total=False):
     sasl_oauthbearer_client_secret: str | None
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_extensions: Mapping[str, str] | None
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str | None
+    sasl_kerberos_principal: str | None
+    sasl_kerberos_keytab: str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +95,10 @@ class SecurityOptions:
     sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
     sasl_oauthbearer_scope: str | None = None
     sasl_oauthbearer_extensions: Mapping[str, str] | None = None
+    sasl_kerberos_service_name: str = "kafka"
+    sasl_kerberos_domain_name: str | None = None
+    sasl_kerberos_principal: str | None = None
+    sasl_kerberos_keytab: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError that names what is not allowed, or not together."""
@@ -137,14 +148,17 @@ class SecurityOptions:
             )
         if mechanism not in _MECHANISMS:
             raise ValueError(f"sasl_mechanism {mechanism!r}: {_no_mechanism(mechanism)}")
-        oauth = mechanism == OAUTHBEARER
+        own = mechanism if mechanism in _OWNERS.values() else _BY_PASSWORD
         for one in given:
-            of_oauth = one.startswith("sasl_oauth")
-            if one.startswith("sasl_") and one != "sasl_mechanism" and of_oauth is not oauth:
-                owners = OAUTHBEARER if of_oauth else "PLAIN and SCRAM"
-                raise ValueError(f"{one} is for {owners}, not for sasl_mechanism {mechanism}")
-        if oauth:
+            if not one.startswith("sasl_") or one == "sasl_mechanism":
+                continue
+            owner = next((owner for prefix, owner in _OWNERS.items() if one.startswith(prefix)), _BY_PASSWORD)
+            if owner != own:
+                raise ValueError(f"{one} is for {owner}, not for sasl_mechanism {mechanism}")
+        if mechanism == OAUTHBEARER:
             self._check_oauth()
+        elif mechanism == GSSAPI:
+            self._check_kerberos()
         else:
             self._check_user()
 
@@ -162,6 +176,15 @@ class SecurityOptions:
                 "sasl_token_auth, a login with a delegation token, needs sasl_mechanism SCRAM-SHA-256 or "
                 f"SCRAM-SHA-512, not {self.sasl_mechanism}"
             )
+
+    def _check_kerberos(self) -> None:
+        if not self.sasl_kerberos_service_name or "/" in self.sasl_kerberos_service_name:
+            raise ValueError(
+                "sasl_kerberos_service_name is the first part of the brokers' principal, as kafka, not "
+                f"{self.sasl_kerberos_service_name!r}"
+            )
+        if self.sasl_kerberos_keytab is not None and self.sasl_kerberos_principal is None:
+            raise ValueError("sasl_kerberos_keytab needs sasl_kerberos_principal, whose key it holds")
 
     def _check_oauth(self) -> None:
         provider, url = self.sasl_oauth_token_provider, self.sasl_oauthbearer_token_endpoint_url
@@ -186,7 +209,5 @@ class SecurityOptions:
 
 
 def _no_mechanism(given: Any) -> str:
-    if given == "GSSAPI":
-        return NO_KERBEROS
     meant = nearest(str(given).upper(), _MECHANISMS)
     return f"did you mean {meant!r}?" if meant else f"there are {', '.join(_MECHANISMS)}"

@@ -7,9 +7,10 @@ import logging
 import os
 
 from ...protocol.scram import SCRAM_MECHANISMS
+from .kerberos import KerberosClientLogin
 from .logins import BearerClientLogin, ClientLogin, PlainClientLogin, ScramClientLogin
 from .oauth import BearerTokens, ClientCredentials
-from .options import OAUTHBEARER, SecurityOptions
+from .options import GSSAPI, OAUTHBEARER, SecurityOptions
 from .tls import ClientTls, TlsFiles
 
 logger = logging.getLogger(__name__)
@@ -72,6 +73,13 @@ def _login(options: SecurityOptions) -> ClientLogin:
     user, password = options.sasl_plain_username or "", options.sasl_plain_password or ""
     if options.sasl_mechanism == "PLAIN":
         return PlainClientLogin(user, password)
+    if options.sasl_mechanism == GSSAPI:
+        return KerberosClientLogin(
+            options.sasl_kerberos_service_name,
+            options.sasl_kerberos_domain_name,
+            options.sasl_kerberos_principal,
+            _path(options.sasl_kerberos_keytab),
+        )
     if options.sasl_mechanism != OAUTHBEARER:
         mechanism = SCRAM_MECHANISMS[options.sasl_mechanism or ""]
         return ScramClientLogin(mechanism, user, password, with_token=options.sasl_token_auth)

@@ -17,6 +17,7 @@ from ..security.authorization.access import Authorization
 from ..security.authorization.audit_log import AuditLog
 from ..security.authorization.authorizer import Authorizer
 from ..security.listener_tls import ListenerTls
+from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ..security.tls_settings import TlsSettings
 from ..server import HandlerTable, Server
 from ..storage import metadata_position
@@ -38,6 +39,8 @@ class Foundation:
     logs: LogStore
     tls: Mapping[str, ListenerTls]
     """Of the listeners that have it, by name."""
+    acceptors: Mapping[KerberosSettings, KerberosAcceptor]
+    """For the listeners that offer GSSAPI."""
     reached: MetadataPosition | None
     """How far an earlier process of this broker has followed the metadata; None if that does not count."""
 
@@ -46,13 +49,14 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     """Bind all listeners, then open and recover all logs in a thread.
 
     Raises StorageUnusable if the data folders cannot be used. Raises PortInUse if another process has an address.
-    Raises ConfigError if a key or certificate cannot be used.
+    Raises ConfigError if a key or certificate cannot be used, one of Kerberos included.
     """
     tls = {
         listener.name: _open_tls(listener, listener.tls)
         for listener in config.listeners
         if listener.tls is not None
     }
+    acceptors = {settings: KerberosAcceptor(settings) for settings in _kerberos(config)}
     table = HandlerTable()
     server = Server(table, config.server, authorization=_authorization(config, table))
     try:
@@ -69,7 +73,12 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     except BaseException:
         server.close()
         raise
-    return Foundation(table, server, logs, tls, reached)
+    return Foundation(table, server, logs, tls, acceptors, reached)
+
+
+def _kerberos(config: BrokerConfig) -> set[KerberosSettings]:
+    mechanisms = (one for listener in config.listeners if listener.sasl for one in listener.sasl.mechanisms)
+    return {one.kerberos for one in mechanisms if one.kerberos is not None}
 
 
 def _open_tls(listener: ListenerConfig, settings: TlsSettings) -> ListenerTls:

@@ -10,8 +10,10 @@ from ...protocol.cluster_image import ImageDelta, ScramKey, SealedCredential
 from ...protocol.node_secrets import Secrets
 from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
 from ..configuration.sasl import VERIFY_BY_SCRAM, MechanismConfig, SaslConfig
-from ..runtime.clocks import monotonic_ms
+from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.peer_session import PeerSession
+from ..security.sasl.kerberos import KerberosLogins
+from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ..security.sasl.login import Mechanism
 from ..security.sasl.plain import PLAIN, ListedUsers, PlainMechanism
 from ..security.sasl.scram import ScramCredentials, ScramLogins
@@ -27,11 +29,17 @@ _NODE_KEY_LABEL = b"unknown users\0"
 class Logins:
     """The mechanisms of all listeners, and what ends with a credential."""
 
-    def __init__(self, secrets: Secrets, users: Callable[[], Mapping[ScramKey, SealedCredential]]) -> None:
-        """`secrets`: of the cluster. `users`: as the image has them now."""
+    def __init__(
+        self,
+        secrets: Secrets,
+        users: Callable[[], Mapping[ScramKey, SealedCredential]],
+        acceptors: Mapping[KerberosSettings, KerberosAcceptor],
+    ) -> None:
+        """`secrets`: of the cluster. `users`: as the image has them now. `acceptors`: for listeners with GSSAPI."""
         self.sealer = Sealer(secrets.accepted)
         self._credentials = ScramCredentials(self.sealer, users)
         self._passwords = ScramPasswords(self._credentials, lambda: monotonic_ms() / 1000)
+        self._acceptors = acceptors
         self._unknown_users_key = hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256)
         self.by_token = BearerLogins()
 
@@ -46,9 +54,17 @@ class Logins:
             config.request_max_bytes,
         )
 
+    def close(self) -> None:
+        """Begin no more logins by Kerberos."""
+        for acceptor in self._acceptors.values():
+            acceptor.close()
+
     def _mechanism(self, config: MechanismConfig) -> Mechanism:
         if config.bearer is not None:
             return self.by_token.mechanism(config.bearer)
+        if config.kerberos is not None:
+            acceptor = self._acceptors[config.kerberos]
+            return KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms)
         if config.name in SCRAM_MECHANISMS:
             return ScramLogins(SCRAM_MECHANISMS[config.name], self._credentials, self._unknown_users_key)
         if config.verify == VERIFY_BY_SCRAM:

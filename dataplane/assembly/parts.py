@@ -103,7 +103,11 @@ class BrokerParts:
             on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
             on_lost=on_lost,
         )
-        self.logins = Logins(config.quorum.security.cluster, lambda: self.session.image.scram_credentials)
+        self.logins = Logins(
+            config.quorum.security.cluster,
+            lambda: self.session.image.scram_credentials,
+            foundation.acceptors,
+        )
         self.server.authentication = {
             listener.name: self.logins.settings(listener.sasl)
             for listener in config.listeners

@@ -16,15 +16,18 @@ from ...protocol.jaas import JaasMalformed, LoginModule, parse_jaas
 from ...protocol.scram import SCRAM_MECHANISMS
 from ..security.oauth.settings import OAUTHBEARER, BearerSettings
 from ..security.sasl import plain, scram
-from . import oauth
+from ..security.sasl.kerberos import GSSAPI
+from ..security.sasl.kerberos_acceptor import MODULE, KerberosSettings
+from . import kerberos, oauth
 
-MECHANISMS: Final = (plain.PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+MECHANISMS: Final = (plain.PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 VERIFY_BY_LIST, VERIFY_BY_SCRAM = "jaas", "scram"
 _JAAS = "sasl.jaas.config"
 _MODULES: Final = {
     plain.PLAIN: plain.MODULE,
     **dict.fromkeys(SCRAM_MECHANISMS, scram.MODULE),
     OAUTHBEARER: oauth.MODULE,
+    GSSAPI: MODULE,
 }
 
 
@@ -40,6 +43,7 @@ _IS_OPTION: Final[Mapping[str, Callable[[str], bool]]] = {
     plain.PLAIN: _is_option_of_plain,
     **dict.fromkeys(SCRAM_MECHANISMS, _is_option_of_password),
     OAUTHBEARER: oauth.is_option,
+    GSSAPI: kerberos.is_option,
 }
 
 
@@ -55,6 +59,8 @@ class MechanismConfig:
     """Where PLAIN finds passwords: in that entry, or among the users whom the quorum knows."""
     bearer: BearerSettings | None = None
     """How OAUTHBEARER checks tokens."""
+    kerberos: KerberosSettings | None = None
+    """By what GSSAPI knows users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +123,15 @@ class _Listener:
             module,
             verify,
             self._bearer(module) if name == OAUTHBEARER else None,
+            self._kerberos(module) if name == GSSAPI else None,
         )
 
     def _bearer(self, module: LoginModule | None) -> BearerSettings:
         find = partial(self._find, mechanism=OAUTHBEARER)
         return oauth.bearer_settings(find, self._jaas_key(OAUTHBEARER), module, self._properties)
+
+    def _kerberos(self, module: LoginModule | None) -> KerberosSettings:
+        return kerberos.kerberos_settings(self._find, self._jaas_key(GSSAPI), module)
 
     def _jaas_key(self, mechanism: str) -> str:
         return f"{self._prefix}{mechanism.lower()}.{_JAAS}"

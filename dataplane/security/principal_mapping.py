@@ -7,10 +7,11 @@ Rules are separated by commas: `DEFAULT`, which takes the subject as it is, or `
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from .java_patterns import ReplacementPart, compiled, replacement_parts, substituted
 
 SUBJECT_CHARACTERS_MAX: Final = 4096
 """Patterns are the operator's, subjects are not: their length is bounded."""
@@ -29,17 +30,14 @@ class NoMatchingRule(ValueError):
 @dataclass(frozen=True, slots=True)
 class _Rule:
     pattern: re.Pattern[str]
-    replacement: tuple[str | int, ...]
+    replacement: tuple[ReplacementPart, ...]
     case: str
 
     def apply(self, subject: str) -> str | None:
         if _ENDS_OF_LINES.search(subject) or not self.pattern.fullmatch(subject):
             return None
-        name = self.pattern.sub(self._replace, subject)
+        name = substituted(self.pattern, self.replacement, subject)
         return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
-
-    def _replace(self, found: re.Match[str]) -> str:
-        return "".join(part if isinstance(part, str) else found[part] or "" for part in self.replacement)
 
 
 class PrincipalMapping:
@@ -77,49 +75,10 @@ def _rules(text: str, option: str) -> Iterator[_Rule | None]:
         if found["default"]:
             yield None
             continue
-        pattern = _compiled(found["pattern"], option)
-        yield _Rule(pattern, tuple(_parts(found["replacement"], pattern.groups, option)), found["case"])
-
-
-def _compiled(pattern: str, option: str) -> re.Pattern[str]:
-    try:
-        with warnings.catch_warnings():
-            # What Java would read as an intersection of sets, Python would read otherwise.
-            warnings.simplefilter("error")
-            return re.compile(pattern, re.ASCII)
-    except (re.error, Warning) as error:
-        raise ValueError(f"{option}: the pattern {pattern!r} cannot be used: {error}") from None
-
-
-def _parts(replacement: str, groups: int, option: str) -> Iterator[str | int]:
-    """Text, and numbers of groups. A number that no group has is text, as in Kafka."""
-    at = 0
-    while at < len(replacement):
-        letter = replacement[at]
-        if letter == "\\" and at + 1 < len(replacement):
-            yield replacement[at + 1]
-            at += 2
-        elif letter == "$":
-            at += 1
-            number, end = _group(replacement, at, groups)
-            if end == at:
-                raise ValueError(
-                    f"{option}: the replacement {replacement!r} has a $ without the number of a group "
-                    "(\\$ stands for itself)"
-                )
-            yield number if number <= groups else f"${number}"
-            at = end
-        else:
-            yield letter
-            at += 1
-
-
-def _group(text: str, at: int, groups: int) -> tuple[int, int]:
-    """The number that begins at `at`, as many digits of it as there are groups for, and where it ends."""
-    number, end = 0, at
-    while end < len(text) and text[end] in "0123456789":
-        longer = number * 10 + int(text[end])
-        if end > at and longer > groups:
-            break
-        number, end = longer, end + 1
-    return number, end
+        pattern = compiled(found["pattern"], option)
+        replacement = replacement_parts(found["replacement"], pattern.groups, option)
+        # A number that no group has is text, as in Kafka.
+        parts = (
+            part if isinstance(part, str) or part <= pattern.groups else f"${part}" for part in replacement
+        )
+        yield _Rule(pattern, tuple(parts), found["case"])

@@ -285,11 +285,13 @@ class ConnectionAuthentication:
             raise LoginRefused(f"it was {before.principal.name[:64]!r} by {before.mechanism} before")
         return outcome
 
-    def _tell(self, request: ClientRequest, answer: bytes, lifetime_ms: int) -> None:
-        if request.api_key == BARE_KEY:
+    def _tell(self, request: ClientRequest, answer: bytes | None, lifetime_ms: int) -> None:
+        if request.api_key != BARE_KEY:
+            request.reply(SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms))
+        elif answer is None:
+            request.no_reply()
+        else:
             self._connection.answer(request, (_SIZE.pack(len(answer)) + answer,))
-            return
-        request.reply(SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms))
 
     def _tell_failure(self, request: ClientRequest, told: str | None) -> None:
         if request.api_key == BARE_KEY:

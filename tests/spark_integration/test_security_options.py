@@ -65,7 +65,10 @@ def test_secrets_are_shown_nowhere(given: dict[str, str]) -> None:
         ({"kafka.security.protocol": "SASL_SSL"}, "needs a sasl_mechanism"),
         ({"kafka.ssl.truststore.type": "JKS"}, "only PEM is read"),
         ({"kafka.sasl.jaas.config": "x"}, "a control flag is missing"),
-        ({"kafka.sasl.kerberos.service.name": "kafka"}, "GSSAPI"),
+        (
+            {"kafka.sasl.kerberos.service.name": "broker"},
+            "sasl_kerberos_service_name needs security_protocol",
+        ),
         ({"kafka.ssl.check.hostname": "no"}, "is true or false"),
         ({"kafka.ssl.truststore.locaton": "x"}, "did you mean 'ssl.truststore.location'"),
     ],

@@ -37,8 +37,9 @@ class Login(Protocol):
     def outcome(self) -> LoggedIn | None:
         """Set once the last message has been answered."""
 
-    async def receive(self, message: bytes) -> bytes:
-        """The answer to the client's next message. Raises LoginRefused and LoginUndecided."""
+    async def receive(self, message: bytes) -> bytes | None:
+        """The answer to the client's next message; None if the mechanism has none. Raises LoginRefused and
+        LoginUndecided."""
 
 
 class Mechanism(Protocol):

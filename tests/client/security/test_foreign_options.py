@@ -82,6 +82,15 @@ def test_a_file_of_a_java_client() -> None:
             {"sasl_plain_username": "a", "sasl_plain_password": "b"},
         ),
         (
+            f'{_KERBEROS} required useKeyTab=true storeKey=true keyTab="/k" principal="a@R" serviceName=s;',
+            {
+                "sasl_kerberos_keytab": "/k",
+                "sasl_kerberos_principal": "a@R",
+                "sasl_kerberos_service_name": "s",
+            },
+        ),
+        (f'{_KERBEROS} required useTicketCache=true keyTab="/k";', {}),
+        (
             f'{_BEARER} required clientId="id" clientSecret="s" scope="x y" extension_pool="p";',
             {
                 "sasl_oauthbearer_client_id": "id",
@@ -99,10 +108,7 @@ def test_login_modules(jaas: str, given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        (
-            {"sasl.jaas.config": f"{_KERBEROS} required;"},
-            r"Krb5LoginModule: GSSAPI \(Kerberos\) is not there yet",
-        ),
+        ({"sasl.jaas.config": f"{_KERBEROS} required debug=true;"}, "Krb5LoginModule has no option 'debug'"),
         (
             {"sasl.jaas.config": "a.EvilModule required;"},
             r"no login module 'a.EvilModule' here; there are Plain",
@@ -110,7 +116,7 @@ def test_login_modules(jaas: str, given: dict[str, Any]) -> None:
         ({"sasl.jaas.config": f"{_PLAIN} required user=a;"}, "PlainLoginModule has no option 'user'"),
         ({"sasl.jaas.config": f"{_PLAIN} sometimes;"}, r"sasl.jaas.config: .* no control flag"),
         ({"sasl.jaas.config": f"{_PLAIN} required; {_PLAIN} required;"}, "names 2 login modules"),
-        ({"sasl.kerberos.service.name": "kafka"}, "GSSAPI"),
+        ({"sasl.kerberos.service.nam": "kafka"}, "did you mean 'sasl.kerberos.service.name'?"),
         ({"ssl.truststore.type": "JKS"}, "ssl.truststore.type 'JKS': only PEM is read"),
         ({"ssl.truststore.locaton": "x"}, "did you mean 'ssl.truststore.location'?"),
         ({"ssl.endpoint.identification.algorithm": "http"}, "is https, or empty"),
@@ -130,13 +136,19 @@ def test_what_java_clients_have_and_ours_do_not_is_named(properties: dict[str, s
     [
         ("ssl.ca.locaton", "did you mean 'ssl.ca.location'?"),
         ("oauth_cb", "there is no option 'oauth_cb'"),
-        ("sasl.kerberos.principal", "GSSAPI"),
+        ("sasl.kerberos.princpal", "did you mean 'sasl.kerberos.principal'?"),
         ("qqq", "there is no option 'qqq'; there are bootstrap.servers"),
     ],
 )
 def test_what_librdkafka_does_not_have_is_named(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         of_librdkafka({name: "x"})
+
+
+def test_how_others_get_tickets_is_of_no_account() -> None:
+    given = {"sasl.kerberos.kinit.cmd": "kinit", "sasl.kerberos.min.time.before.relogin": "1"}
+    assert of_java(given) == ({}, [])
+    assert of_librdkafka(given) == {}
 
 
 def test_a_password_is_in_no_message() -> None:

@@ -29,7 +29,7 @@ async def test_plain_sends_user_and_password() -> None:
         sent.append(message)
         return b""
 
-    await PlainClientLogin("änn", "pä=ss,").run(ask)
+    await PlainClientLogin("änn", "pä=ss,").run(ask, "broker")
     assert sent == ["\0änn\0pä=ss,".encode()]
 
 
@@ -46,9 +46,9 @@ async def test_a_password_is_asked_for_at_each_login() -> None:
         return next(given)
 
     login = PlainClientLogin("u", lambda: next(given))
-    await login.run(ask)
-    await login.run(ask)
-    await PlainClientLogin("u", later).run(ask)
+    await login.run(ask, "broker")
+    await login.run(ask, "broker")
+    await PlainClientLogin("u", later).run(ask, "broker")
     assert sent == [b"\0u\0one", b"\0u\0two", b"\0u\0three"]
 
 
@@ -58,7 +58,7 @@ async def test_a_password_that_does_not_come_is_told(password: Callable[[], str]
         raise AssertionError("nothing is sent")
 
     with pytest.raises(ClientLoginRefused, match="sasl_plain_password was called"):
-        await PlainClientLogin("u", password).run(ask)
+        await PlainClientLogin("u", password).run(ask, "broker")
 
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -76,7 +76,7 @@ async def test_scram_proves_both_ends(name: str, with_token: bool) -> None:
     async def ask(message: bytes) -> bytes:
         return server.receive(message)
 
-    await ScramClientLogin(mechanism, "a,b=c", "secret", with_token=with_token).run(ask)
+    await ScramClientLogin(mechanism, "a,b=c", "secret", with_token=with_token).run(ask, "broker")
     assert server.done
     assert users == [ScramUser("a,b=c", {"tokenauth": "true"} if with_token else {})]
 
@@ -92,7 +92,7 @@ async def test_a_false_server_is_refused() -> None:
         return server.receive(message)
 
     with pytest.raises(ClientLoginRefused, match="may be a false one"):
-        await ScramClientLogin(SHA_256, "u", "secret").run(ask)
+        await ScramClientLogin(SHA_256, "u", "secret").run(ask, "broker")
 
 
 @pytest.mark.parametrize("iterations", ["4095", "1000001", "99999999999", "-1"])
@@ -103,7 +103,7 @@ async def test_a_server_cannot_make_the_client_work_for_hours(iterations: str) -
 
     began = time.monotonic()
     with pytest.raises(ClientLoginRefused, match="iterations"):
-        await ScramClientLogin(SHA_256, "u", "secret").run(ask)
+        await ScramClientLogin(SHA_256, "u", "secret").run(ask, "broker")
     assert time.monotonic() - began < 5
 
 
@@ -137,8 +137,8 @@ async def test_a_token_goes_with_its_extensions() -> None:
         sent.append(message)
         return b""
 
-    await BearerClientLogin(BearerTokens(Provider("abc")), {"pool": "p"}).run(ask)
-    await BearerClientLogin(BearerTokens(AsyncProvider()), {}).run(ask)
+    await BearerClientLogin(BearerTokens(Provider("abc")), {"pool": "p"}).run(ask, "broker")
+    await BearerClientLogin(BearerTokens(AsyncProvider()), {}).run(ask, "broker")
     assert sent == [
         b"n,,\x01auth=Bearer abc\x01pool=p\x01logicalCluster=lkc-1\x01\x01",
         b"n,,\x01auth=Bearer abc\x01\x01",
@@ -155,7 +155,7 @@ async def test_a_refused_token_is_told_and_forgotten() -> None:
     provider = Provider(("one", time.time() + 100), "two")
     tokens = BearerTokens(provider)
     with pytest.raises(ClientLoginRefused, match="does not take the token: status invalid_token"):
-        await BearerClientLogin(tokens, {}).run(ask)
+        await BearerClientLogin(tokens, {}).run(ask, "broker")
     assert sent[1] == b"\x01"
     assert (await tokens.current())[0] == "two"
 

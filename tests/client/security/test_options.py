@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ PLAIN = {
     "sasl_plain_username": "ann",
     "sasl_plain_password": "hunter2",
 }
+KERBEROS = {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}
 OAUTH = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 URL = "sasl_oauthbearer_token_endpoint_url"
 
@@ -58,7 +60,18 @@ class Tokens:
         ({"security_protocol": "SSL", "ssl_password": "x"}, "ssl_password .* needs ssl_certfile"),
         ({"security_protocol": "SASL_SSL"}, "SASL_SSL needs a sasl_mechanism: PLAIN, SCRAM-SHA-256"),
         ({**PLAIN, "sasl_mechanism": "SCRAM-SHA256"}, "did you mean 'SCRAM-SHA-256'?"),
-        ({**PLAIN, "sasl_mechanism": "GSSAPI"}, r"GSSAPI \(Kerberos\) is not there yet"),
+        (
+            {**PLAIN, "sasl_mechanism": "GSSAPI"},
+            "sasl_plain_username is for PLAIN and SCRAM, not for .* GSSAPI",
+        ),
+        ({**PLAIN, "sasl_kerberos_principal": "x"}, "is for GSSAPI, not for .* PLAIN"),
+        ({**OAUTH, "sasl_kerberos_domain_name": "x"}, "is for GSSAPI, not for .* OAUTHBEARER"),
+        (
+            {**KERBEROS, "sasl_kerberos_service_name": ""},
+            "the first part of the brokers' principal, .* not ''",
+        ),
+        ({**KERBEROS, "sasl_kerberos_service_name": "kafka/h"}, "not 'kafka/h'"),
+        ({**KERBEROS, "sasl_kerberos_keytab": "x"}, "sasl_kerberos_keytab needs sasl_kerberos_principal"),
         ({**PLAIN, "sasl_plain_username": None}, "sasl_mechanism PLAIN needs sasl_plain_username"),
         ({**PLAIN, "sasl_plain_password": ""}, "sasl_mechanism PLAIN needs sasl_plain_password"),
         ({**PLAIN, "sasl_plain_password": "a\0b"}, "sasl_plain_password has a zero character"),
@@ -113,6 +126,7 @@ def test_all_clients_take_them(client: Any) -> None:
         ("oauth_cb", "sasl_oauth_token_provider"),
         ("ssl.truststore.location", "ssl_cafile"),
         ("security.protocol", "security_protocol"),
+        ("sasl.kerberos.service.name", "sasl_kerberos_service_name"),
     ],
 )
 def test_other_clients_names_are_understood(option: str, meant: str) -> None:
@@ -120,10 +134,10 @@ def test_other_clients_names_are_understood(option: str, meant: str) -> None:
         Producer(**{option: "x"})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("option", ["sasl.kerberos.service.name", "sasl_kerberos_service_name"])
-def test_kerberos_is_not_there_yet(option: str) -> None:
-    with pytest.raises(TypeError, match="GSSAPI"):
-        Admin(**{option: "kafka"})  # type: ignore[arg-type]
+def test_kerberos_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ValueError, match=r"GSSAPI: .* pip install 'ottla\[gssapi\]'"):
+        Admin(**KERBEROS)  # type: ignore[arg-type]
 
 
 def test_every_foreign_name_is_that_of_an_option() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pytest
 from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
 from ottla.dataplane.handlers.sasl import SaslHandlers
 from ottla.dataplane.runtime.clocks import wall_ms
-from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, Mechanism
+from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided, Mechanism
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
 from ottla.dataplane.security.sealing import Sealer
@@ -76,7 +77,7 @@ class ExpiringLogin:
         self.claimed = ""
         self.outcome: LoggedIn | None = None
 
-    async def receive(self, message: bytes) -> bytes:
+    async def receive(self, message: bytes) -> bytes | None:
         name, _, ms = message.decode().partition(":")
         await asyncio.sleep(0)
         if not ms:
@@ -144,6 +145,8 @@ async def server(
         scram({"ann": "secret"}),
         Expiring(),
         Faulty(),
+        Undecided(),
+        Silent(),
     ]
     table = HandlerTable(Handlers())
     broker = Server(table)
@@ -224,7 +227,8 @@ async def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() 
         peer = await connect(broker)
         response = await peer.handshake("GSSAPI")
         assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert response.mechanisms == ["EXPIRING", "FAULTY", "PLAIN", "SCRAM-SHA-256"]
+        offered = ["EXPIRING", "FAULTY", "PLAIN", "SCRAM-SHA-256", "SILENT", "UNDECIDED"]
+        assert response.mechanisms == offered
         assert await peer.is_closed()
 
 
@@ -490,6 +494,63 @@ async def test_a_fault_of_a_mechanism_refuses_the_login_and_is_logged(
         assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await peer.is_closed()
     assert "RuntimeError: a fault" in caplog.text
+
+
+class Undecided:
+    """A mechanism that cannot tell now."""
+
+    name = "UNDECIDED"
+
+    def begin(self) -> UndecidedLogin:
+        return UndecidedLogin()
+
+
+class UndecidedLogin(ExpiringLogin):
+    async def receive(self, message: bytes) -> bytes:
+        raise LoginUndecided("a clock is wrong")
+
+
+async def test_a_login_that_nobody_can_decide_ends_without_an_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with server() as broker:
+        for version in (0, 1):
+            peer = await connect(broker)
+            await peer.handshake("UNDECIDED", version)
+            if version:
+                peer.send(SaslAuthenticateRequest(auth_bytes=b"x"), 2)
+            else:
+                peer.send_bare(b"x")
+            assert await peer.is_closed()
+    assert "by UNDECIDED is undecided: a clock is wrong" in caplog.text
+
+
+class Silent:
+    """A mechanism whose end has no answer."""
+
+    name = "SILENT"
+
+    def begin(self) -> SilentLogin:
+        return SilentLogin()
+
+
+class SilentLogin(ExpiringLogin):
+    async def receive(self, message: bytes) -> bytes | None:
+        self.outcome = LoggedIn(message.decode())
+        return None
+
+
+async def test_a_mechanism_without_a_last_answer_says_nothing_in_bare_messages() -> None:
+    """As Kafka after GSSAPI: the client sends its first request, and reads the answer to that."""
+    async with server() as broker:
+        bare = await connect(broker)
+        await bare.handshake("SILENT", version=0)
+        bare.send_bare(b"ann")
+        assert await bare.who() == "User:ann"
+        headed = await connect(broker)
+        assert (await headed.log_in("SILENT", b"ann")).auth_bytes == b""
+        assert await headed.who() == "User:ann"
 
 
 async def test_an_address_whose_logins_fail_again_and_again_waits_before_the_next() -> None:

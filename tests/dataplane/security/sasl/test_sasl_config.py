@@ -8,7 +8,9 @@ import pytest
 
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.configuration.sasl import MechanismConfig, SaslConfig
-from ottla.protocol.config_key import ConfigError
+from ottla.dataplane.security.sasl.kerberos_acceptor import KerberosSettings
+from ottla.protocol.config_key import ConfigError, Scope
+from ottla.protocol.config_keys import check_properties
 from ottla.protocol.security_protocol import SecurityProtocol
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -68,6 +70,65 @@ def test_plain_may_ask_the_users_of_scram(properties: dict[str, str]) -> None:
     assert clients(properties).mechanisms[1] == MechanismConfig("PLAIN", 0, None, "scram")
 
 
+KERBEROS_LOGIN = "com.sun.security.auth.module.Krb5LoginModule required"
+KERBEROS_KEY = "listener.name.clients.gssapi.sasl.jaas.config"
+KEYTAB = 'useKeyTab=true storeKey=true keyTab="/etc/k"'
+PRINCIPAL = "kafka/h.test@R"
+
+
+def test_kerberos_has_a_keytab_and_rules(properties: dict[str, str]) -> None:
+    properties[MECHANISMS] = "GSSAPI"
+    properties[KERBEROS_KEY] = f'{KERBEROS_LOGIN} {KEYTAB} principal="{PRINCIPAL}" serviceName=kafka;'
+    (found,) = clients(properties).mechanisms
+    assert found.kerberos == KerberosSettings(KERBEROS_KEY, "/etc/k", PRINCIPAL, "")
+    properties["listener.name.clients.sasl.kerberos.principal.to.local.rules"] = "RULE:[1:$1](a,b),DEFAULT"
+    properties["sasl.kerberos.service.name"] = "kafka"
+    (found,) = clients(properties).mechanisms
+    assert found.kerberos is not None
+    assert found.kerberos.rules == "RULE:[1:$1](a,b),DEFAULT"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "more", "complaint"),
+    [
+        ("", {}, r"gssapi\.sasl\.jaas\.config is missing: it names the broker's keytab and principal"),
+        (f"{LOGIN};", {}, r"GSSAPI takes com\.sun\.security\.auth\.module\.Krb5LoginModule"),
+        (f"{KERBEROS_LOGIN} {KEYTAB} debug=true;", {}, "option 'debug', which Krb5LoginModule does not"),
+        (f'{KERBEROS_LOGIN} keyTab="/k" principal="{PRINCIPAL}";', {}, "useKeyTab has to be true"),
+        (f"{KERBEROS_LOGIN} useKeyTab=true storeKey=false;", {}, "storeKey has to be true"),
+        (f'{KERBEROS_LOGIN} useKeyTab=true principal="{PRINCIPAL}";', {}, "has no keyTab"),
+        (f"{KERBEROS_LOGIN} {KEYTAB};", {}, "principal is SERVICE/HOST@REALM, .* not ''"),
+        (f'{KERBEROS_LOGIN} {KEYTAB} principal="*";', {}, r"not '\*'"),
+        (f'{KERBEROS_LOGIN} {KEYTAB} principal="kafka@R";', {}, "not 'kafka@R'"),
+        (
+            f'{KERBEROS_LOGIN} {KEYTAB} principal="{PRINCIPAL}" serviceName=broker;',
+            {},
+            "serviceName is 'broker', and the principal 'kafka/h.test@R' is of the service 'kafka'",
+        ),
+        (
+            f'{KERBEROS_LOGIN} {KEYTAB} principal="{PRINCIPAL}";',
+            {"listener.name.clients.sasl.kerberos.service.name": "broker"},
+            r"clients\.sasl\.kerberos\.service\.name is 'broker'",
+        ),
+    ],
+)
+def test_what_is_wrong_about_kerberos_is_named(
+    properties: dict[str, str], jaas: str, more: dict[str, str], complaint: str
+) -> None:
+    given = properties | {MECHANISMS: "GSSAPI", KERBEROS_KEY: jaas} | more
+    with pytest.raises(ConfigError, match=complaint):
+        clients({key: value for key, value in given.items() if value})
+
+
+def test_keys_of_tickets_do_nothing() -> None:
+    keys = ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
+    notes = check_properties({f"sasl.kerberos.{key}": "1" for key in keys}, Scope.BROKER)
+    assert notes == [
+        f"sasl.kerberos.{key} has no effect: a broker's key comes from its keytab, and it needs no ticket"
+        for key in keys
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -76,8 +137,8 @@ def test_plain_may_ask_the_users_of_scram(properties: dict[str, str]) -> None:
             r"the listener CLIENTS asks for a login; there are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
         ),
         (
-            {MECHANISMS: "GSSAPI"},
-            r"clients\.sasl\.enabled\.mechanisms: 'GSSAPI' is not supported; there are PLAIN",
+            {MECHANISMS: "KERBEROS"},
+            r"clients\.sasl\.enabled\.mechanisms: 'KERBEROS' is not supported; there are PLAIN",
         ),
         ({MECHANISMS: "PLAIN,PLAIN"}, "names a mechanism twice"),
         (
@@ -97,7 +158,7 @@ def test_plain_may_ask_the_users_of_scram(properties: dict[str, str]) -> None:
         ({"sasl.jaas.config": f"{LOGIN};"}, "has to name its listener and mechanism"),
         ({"listener.name.other.sasl.enabled.mechanisms": "PLAIN"}, "there is no listener 'other'"),
         ({"listener.name.clients.sasl.jaas.config": f"{LOGIN};"}, "Unknown configuration"),
-        ({"listener.name.clients.gssapi.sasl.jaas.config": f"{LOGIN};"}, "Unknown configuration"),
+        ({"listener.name.clients.ldap.sasl.jaas.config": f"{LOGIN};"}, "Unknown configuration"),
         ({"sasl.plain.verify": "ldap"}, "it must be one of jaas, scram"),
         ({"listener.name.clients.connections.max.reauth.ms": "-1"}, "at least 0"),
         (

@@ -1,0 +1,132 @@
+"""GSSAPI: a login by a ticket of Kerberos (RFC 4752), from the user's credential cache or by a keytab.
+
+The library runs in a thread: it asks the KDC for tickets, and may wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from ...network.kerberos import (
+    KerberosMissing,
+    kerberos_principal,
+    library,
+    open_context,
+    protocol_error_of,
+    reason_of,
+)
+from ...protocol.gssapi_layers import LayersRefused, chosen
+from .logins import Ask, ClientLoginRefused, ClientLoginUndecided
+
+_SERVER_UNKNOWN = 7
+_TICKET_EXPIRED = 32
+_CLOCK_SKEW = 37
+_LATER = frozenset({21, 33, 34, 154, 156})
+"""Errors that may be gone later: the client or its ticket is not yet valid, a replay, and no KDC can be reached."""
+_MESSAGES_MAX = 10
+"""A broker that never comes to an end is left."""
+_numbers = itertools.count()
+ResultT = TypeVar("ResultT")
+
+
+class KerberosClientLogin:
+    """See ClientLogin."""
+
+    mechanism = "GSSAPI"
+    shows_password = False
+
+    def __init__(
+        self, service_name: str, domain_name: str | None, principal: str | None, keytab: str | None
+    ) -> None:
+        """`domain_name`: the host in the broker's principal, if it is not the one that the client connects to.
+        Raises ValueError if the library is missing."""
+        try:
+            self._gssapi = library()
+        except KerberosMissing as error:
+            raise ValueError(f"sasl_mechanism GSSAPI: {error}") from None
+        self.user = principal
+        self._service_name = service_name
+        self._domain_name = domain_name
+        self._keytab = keytab
+        # Of this client alone: another user's tickets are in the cache of the process.
+        self._own_cache = f"MEMORY:ottla-{os.getpid()}-{next(_numbers)}"
+
+    async def run(self, ask: Ask, host: str) -> None:
+        """See ClientLogin."""
+        target = f"{self._service_name}@{self._domain_name or host}"
+        context = await asyncio.to_thread(self._told, lambda: self._open(target), target)
+        token = await asyncio.to_thread(self._told, context.step, target)
+        for _ in range(_MESSAGES_MAX):
+            answer = await ask(token or b"")
+            if context.complete:
+                break
+            token = await asyncio.to_thread(self._told, partial(context.step, answer), target)
+        else:
+            raise ClientLoginRefused(f"the broker is at no end after {_MESSAGES_MAX} messages")
+        await ask(self._choice(context, answer))
+
+    def _choice(self, context: Any, answer: bytes) -> bytes:
+        try:
+            offer = bytes(context.unwrap(answer).message)
+            return bytes(context.wrap(chosen(offer), False).message)
+        except self._gssapi.exceptions.GSSError as error:
+            raise ClientLoginRefused(f"the broker's offer cannot be read: {reason_of(error)}") from None
+        except LayersRefused as error:
+            raise ClientLoginRefused(f"the broker sent {error}") from None
+
+    def _open(self, target: str) -> Any:
+        gssapi = self._gssapi
+        flags = gssapi.RequirementFlag
+        return open_context(
+            name=gssapi.Name(target, gssapi.NameType.hostbased_service),
+            creds=self._credentials(),
+            mech=gssapi.MechType.kerberos,
+            usage="initiate",
+            # The broker has to prove itself, too; messages of the end are signed.
+            flags=flags.mutual_authentication | flags.integrity,
+        )
+
+    def _credentials(self) -> Any:
+        """Read at each login: a ticket that was renewed counts, and a keytab that was replaced."""
+        gssapi = self._gssapi
+        store = {"client_keytab": self._keytab, "ccache": self._own_cache} if self._keytab else None
+        return gssapi.Credentials(
+            name=None if self.user is None else kerberos_principal(self.user),
+            usage="initiate",
+            mechs=[gssapi.MechType.kerberos],
+            store=store,
+        )
+
+    def _told(self, work: Callable[[], ResultT], target: str) -> ResultT:
+        """In the thread itself: the library has the details of an error for the thread that met it."""
+        try:
+            return work()
+        except self._gssapi.exceptions.GSSError as error:
+            number = protocol_error_of(error)
+            message = f"{reason_of(error)}; {self._advice(error, number, target)}"
+            if number in _LATER:
+                raise ClientLoginUndecided(message) from None
+            raise ClientLoginRefused(message) from None
+
+    def _advice(self, error: Exception, number: int | None, target: str) -> str:
+        whose = self.user or "your principal"
+        if number in _LATER:
+            return "it may go away by itself; krb5.conf says where the KDC is"
+        if number == _SERVER_UNKNOWN:
+            return (
+                f"the ticket is for {target.replace('@', '/', 1)}: the broker's principal has to be that, or "
+                "sasl_kerberos_service_name and sasl_kerberos_domain_name have to say what it is"
+            )
+        if number == _CLOCK_SKEW:
+            return "set the clocks of this machine, the KDC and the broker right"
+        if self._keytab is not None:
+            return f"`klist -k {self._keytab}` shows whose keys the keytab has, it has to be that of {whose}"
+        missing = isinstance(error, self._gssapi.exceptions.MissingCredentialsError)
+        if missing or number == _TICKET_EXPIRED:
+            return f"get a ticket by `kinit {self.user or 'NAME@REALM'}`, or give sasl_kerberos_keytab and _principal"
+        return f"`klist` shows the tickets of {whose}"

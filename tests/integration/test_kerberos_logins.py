@@ -1,0 +1,255 @@
+"""Both ends of a login by Kerberos with MIT's library and a KDC, without a broker: who is let in, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.client.security.kerberos import KerberosClientLogin
+from ottla.client.security.logins import Ask, ClientLoginRefused, ClientLoginUndecided
+from ottla.dataplane.runtime.clocks import wall_ms
+from ottla.dataplane.security.sasl.kerberos import KerberosLogin, KerberosLogins
+from ottla.dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
+from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided
+from ottla.protocol.config_key import ConfigError
+from tests.kerberos import REALM, Kdc, kdc, needs_kerberos
+
+pytestmark = needs_kerberos
+
+HOST = "broker.test"
+SERVICE = f"kafka/{HOST}"
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture(scope="module")
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    with kdc(tmp_path_factory.mktemp("kdc")) as running:
+        for principal in (SERVICE, "kafka/other.test", "ann", "ann/laptop"):
+            running.add(principal)
+        running.keytab("broker", SERVICE)
+        running.keytab("other", "kafka/other.test")
+        running.keytab("ann", "ann")
+        running.keytab("laptop", "ann/laptop")
+        yield running
+
+
+@pytest.fixture
+def login(realm: Kdc) -> Iterator[Callable[[], KerberosLogin]]:
+    made: list[KerberosAcceptor] = []
+
+    def begin() -> KerberosLogin:
+        if not made:
+            made.append(KerberosAcceptor(settings(realm)))
+        (acceptor,) = made
+        return KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms).begin()
+
+    begin()
+    yield begin
+    made[0].close()
+
+
+def settings(realm: Kdc, keytab: str = "broker", rules: str = "DEFAULT") -> KerberosSettings:
+    return KerberosSettings(
+        "gssapi.sasl.jaas.config", str(realm.folder / f"{keytab}.keytab"), f"{SERVICE}@{REALM}", rules
+    )
+
+
+def client(realm: Kdc, name: str = "ann", principal: str | None = None) -> KerberosClientLogin:
+    keytab = str(realm.folder / f"{name}.keytab")
+    return KerberosClientLogin("kafka", None, principal or name, keytab)
+
+
+@pytest.fixture
+def tickets(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], KerberosClientLogin]:
+    """A client of the user whose tickets are in a file."""
+
+    def of(cache: Path) -> KerberosClientLogin:
+        monkeypatch.setenv("KRB5CCNAME", str(cache))
+        return KerberosClientLogin("kafka", None, None, None)
+
+    return of
+
+
+def asking(login: KerberosLogin) -> Ask:
+    async def ask(message: bytes) -> bytes:
+        return await login.receive(message) or b""
+
+    return ask
+
+
+async def logged_in(one: KerberosClientLogin, login: KerberosLogin, host: str = HOST) -> LoggedIn:
+    await one.run(asking(login), host)
+    assert login.outcome is not None
+    return login.outcome
+
+
+async def test_a_keytab_lets_in_for_as_long_as_its_ticket(
+    realm: Kdc, login: Callable[[], KerberosLogin]
+) -> None:
+    one = client(realm)
+    for _ in range(2):
+        outcome = await logged_in(one, login())
+        assert outcome.user == "ann"
+        assert outcome.expires_at_ms is not None
+        # The library adds the five minutes that clocks may differ.
+        assert abs(outcome.expires_at_ms - wall_ms() - DAY_MS) < 10 * 60 * 1000
+
+
+async def test_a_principal_of_two_components(realm: Kdc, login: Callable[[], KerberosLogin]) -> None:
+    assert (await logged_in(client(realm, "laptop", "ann/laptop"), login())).user == "ann"
+
+
+async def test_a_ticket_of_the_user_lets_in_and_the_domain_name_says_for_which_broker(
+    realm: Kdc, login: Callable[[], KerberosLogin], tickets: Callable[[Path], KerberosClientLogin]
+) -> None:
+    one = tickets(realm.ticket("ann"))
+    assert (await logged_in(one, login())).user == "ann"
+    named = KerberosClientLogin("kafka", HOST, None, None)
+    assert (await logged_in(named, login(), "10.0.0.1")).user == "ann"
+
+
+async def test_a_keytab_that_was_replaced_counts(
+    realm: Kdc, login: Callable[[], KerberosLogin], tickets: Callable[[Path], KerberosClientLogin]
+) -> None:
+    of_before = tickets(realm.ticket("ann"))
+    assert (await logged_in(of_before, login())).user == "ann"
+    realm.keytab("broker", SERVICE)
+    with pytest.raises(LoginRefused, match=f"Cannot find key for {SERVICE}@{REALM} kvno"):
+        await logged_in(of_before, login())
+    assert (await logged_in(tickets(realm.ticket("ann")), login())).user == "ann"
+
+
+async def test_without_its_keytab_a_broker_cannot_tell(
+    realm: Kdc, login: Callable[[], KerberosLogin]
+) -> None:
+    one, keytab = client(realm), realm.folder / "broker.keytab"
+    aside = keytab.rename(realm.folder / "aside")
+    with pytest.raises(LoginUndecided, match=r"broker\.keytab' not found"):
+        await logged_in(one, login())
+    aside.rename(keytab)
+    assert (await logged_in(one, login())).user == "ann"
+
+
+async def test_a_ticket_for_another_broker_is_refused(realm: Kdc, login: Callable[[], KerberosLogin]) -> None:
+    with pytest.raises(LoginRefused, match=r"request ticket server kafka/other\.test"):
+        await logged_in(client(realm), login(), "other.test")
+
+
+async def test_what_is_no_token_is_refused(login: Callable[[], KerberosLogin]) -> None:
+    for token in (b"x", b"\0ann\0secret", bytes(1000), b"\x60\x82\xff\xff" + bytes(100)):
+        with pytest.raises(LoginRefused, match="Invalid token"):
+            await login().receive(token)
+
+
+async def test_a_token_counts_once(realm: Kdc, login: Callable[[], KerberosLogin]) -> None:
+    sent: list[bytes] = []
+    first = login()
+
+    async def ask(token: bytes) -> bytes:
+        sent.append(token)
+        return await asking(first)(token)
+
+    await client(realm).run(ask, HOST)
+    again = login()
+    with pytest.raises(LoginUndecided, match="replay"):
+        await again.receive(sent[0])
+    assert again.outcome is None
+
+
+async def test_clocks_that_differ_are_refused(
+    realm: Kdc, login: Callable[[], KerberosLogin], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(token: bytes) -> bytes:
+        made = time.monotonic()
+        strict = tmp_path / "krb5.conf"
+        text = realm.configuration.read_text()
+        strict.write_text(text.replace("[libdefaults]", "[libdefaults]\n  clockskew = 1"))
+        monkeypatch.setenv("KRB5_CONFIG", str(strict))
+        while time.monotonic() - made < 2.1:
+            await asyncio.sleep(0.1)
+        return await asking(login())(token)
+
+    with pytest.raises(LoginRefused, match="Clock skew too great"):
+        await client(realm).run(late, HOST)
+
+
+async def test_users_of_another_realm_need_a_rule(realm: Kdc) -> None:
+    acceptor = KerberosAcceptor(settings(realm, rules="RULE:[1:$1@$0](.*@OTHER.TEST)s/@.*//"))
+    one = KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms).begin()
+    with pytest.raises(LoginRefused, match=f"no rule applies to 'ann@{REALM}'"):
+        await logged_in(client(realm), one)
+    acceptor.close()
+
+
+async def nobody(_: bytes) -> bytes:
+    raise AssertionError("nothing is sent")
+
+
+@pytest.mark.parametrize(
+    ("name", "principal", "host", "complaint"),
+    [
+        ("ann", "ann", "unknown.test", r"Server .* not found .* is for kafka/unknown\.test: .*_domain_name"),
+        ("missing", "ann", HOST, r"`klist -k .*missing\.keytab` shows whose keys"),
+        ("ann", "bob", HOST, r"it has to be that of bob"),
+    ],
+)
+async def test_what_a_client_is_told(
+    realm: Kdc, name: str, principal: str, host: str, complaint: str
+) -> None:
+    with pytest.raises(ClientLoginRefused, match=complaint):
+        await client(realm, name, principal).run(nobody, host)
+
+
+async def test_who_has_no_ticket_or_an_old_one_is_told_to_get_one(
+    realm: Kdc, tickets: Callable[[Path], KerberosClientLogin]
+) -> None:
+    with pytest.raises(ClientLoginRefused, match=r"No Kerberos credentials .*`kinit NAME@REALM`"):
+        await tickets(realm.folder / "none").run(nobody, HOST)
+    one = tickets(realm.ticket("ann", "-l", "1s"))
+    deadline = time.monotonic() + 20
+    while (told := await _told(one)) is None:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.2)
+    assert "Ticket expired; get a ticket by `kinit" in told
+
+
+async def _told(one: KerberosClientLogin) -> str | None:
+    """Why it does not log in; None if it has a ticket."""
+    try:
+        await one.run(_ends, HOST)
+    except ConnectionAbortedError:
+        return None
+    except ClientLoginRefused as error:
+        return str(error)
+    raise AssertionError("it has logged in without a broker")
+
+
+async def _ends(_: bytes) -> bytes:
+    raise ConnectionAbortedError
+
+
+async def test_without_a_kdc_a_client_tries_again(realm: Kdc) -> None:
+    one = client(realm)
+    realm.stop()
+    with pytest.raises(ClientLoginUndecided, match="Cannot contact any KDC for realm"):
+        await one.run(nobody, HOST)
+    realm.start()
+    with pytest.raises(ConnectionAbortedError):
+        await one.run(_ends, HOST)
+
+
+@pytest.mark.parametrize(
+    ("keytab", "rules", "complaint"),
+    [
+        ("missing", "", r"gssapi\.sasl\.jaas\.config: .*missing\.keytab cannot be used: .*not found"),
+        ("ann", "", "No key table entry found for kafka/broker.test"),
+        ("broker", "RULE:", r"sasl\.kerberos\.principal\.to\.local\.rules: 'RULE:' is no rule"),
+    ],
+)
+def test_what_ends_the_start_of_a_broker(realm: Kdc, keytab: str, rules: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        KerberosAcceptor(settings(realm, keytab, rules))
