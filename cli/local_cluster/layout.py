@@ -27,6 +27,7 @@ from typing import Any
 
 from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
+from ..nodes.java_properties import written
 from .files import write_atomically
 from .ports import HOST, free_ports, reserve
 from .security import ClusterSecurity
@@ -203,8 +204,8 @@ class ClusterLayout:
             brokers = [member.name for member in self.brokers]
             self.security.write(brokers, self.bootstrap, self.cluster_id, is_formed=self.is_formed)
         for member in self.members:
-            lines = (f"{key}={value}\n" for key, value in self.settings(member, overrides).items())
-            write_atomically(self.settings_file(member), "".join(lines), mode=0o600)
+            text = written(self.settings(member, overrides))
+            write_atomically(self.settings_file(member), text, mode=0o600)
 
     def found(self) -> FolderContents:
         """What is in the folder now."""

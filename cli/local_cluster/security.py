@@ -23,6 +23,7 @@ from ...protocol.security_protocol import SecurityProtocol
 from ..connection.profiles import FILE as PROFILES_FILE
 from ..connection.profiles import Profiles, save
 from ..failures import CommandFailed
+from ..nodes.java_properties import written
 from .files import write_atomically
 
 ADMIN: Final = "admin"
@@ -142,7 +143,7 @@ class ClusterSecurity:
         options = self.client_options(bootstrap)
         save(Profiles(ADMIN, {ADMIN: options}), self.clients / PROFILES_FILE)
         write_atomically(self.librdkafka_file, _lines(options), mode=0o600)
-        write_atomically(self.java_file, _lines(self._java_options(options)), mode=0o600)
+        write_atomically(self.java_file, written(self._java_options(options)), mode=0o600)
 
     def described(self) -> dict[str, str]:
         """For scripts, in cluster.json."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...network.tls.checks import alternative_names, subject_of
-from ...network.tls.contexts import ClientAuth
+from ...network.tls.settings import ClientAuth
 from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.config_keys import ConfigError, Scope, check_properties
 from ...protocol.security_protocol import SecurityProtocol

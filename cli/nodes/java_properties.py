@@ -6,11 +6,12 @@ One thing is stricter: an entry needs its `=` or `:`. Java takes a lone word for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 _ENDS_KEY = re.compile(r"((?:\\.|[^\\=:])*)[=:](.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN = str.maketrans({"\\": "\\\\"} | {control: f"\\{letter}" for letter, control in _CONTROLS.items()})
 
 
 def entries(text: str) -> Iterator[tuple[int, str, str]]:
@@ -21,6 +22,11 @@ def entries(text: str) -> Iterator[tuple[int, str, str]]:
             # The line is not shown: it may be the rest of a secret.
             raise ValueError(f"line {number}: expected key=value")
         yield number, _unescaped(found[1].strip(), number), _unescaped(found[2].strip(), number)
+
+
+def written(settings: Mapping[str, str]) -> str:
+    """The lines of a file that Java, and `entries`, read as these settings. Blanks at an end of a value are lost."""
+    return "".join(f"{key}={value.translate(_WRITTEN)}\n" for key, value in settings.items())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

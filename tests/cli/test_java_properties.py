@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.nodes.java_properties import entries
+from ottla.cli.nodes.java_properties import entries, written
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,8 @@ def test_entries_have_the_line_that_they_begin_in() -> None:
 def test_what_is_no_entry_is_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         list(entries(text))
+
+
+def test_what_is_written_is_read_again() -> None:
+    settings = {"rule": r"RULE:^CN=(.*)\.test$/$1/", "jaas": r'm user_a="of \"a\"";', "lines": "a\tb\nc=d"}
+    assert {key: value for _, key, value in entries(written(settings))} == settings

@@ -121,9 +121,7 @@ def secured_cluster(directory: Path, brokers: int = 2, **settings: str) -> Itera
     }
     for listener in ("plain", "logins"):
         common[f"listener_name_{listener}_sasl_enabled_mechanisms"] = ",".join(MECHANISMS)
-        # Once more, for the properties file.
-        jaas = f"{module} required {given};".replace("\\", "\\\\")
-        common[f"listener_name_{listener}_plain_sasl_jaas_config"] = jaas
+        common[f"listener_name_{listener}_plain_sasl_jaas_config"] = f"{module} required {given};"
     with tls_cluster(directory, brokers, **common | settings) as cluster:
         asyncio.run(_give_rights(cluster, brokers))
         yield cluster

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ottla.cli.local_cluster.ports import free_ports
+from ottla.cli.nodes.java_properties import written
 from tests.network.tls.certificates import Authority, Issued
 
 START_S = 60.0
@@ -46,7 +47,7 @@ class TlsBroker:
 
     def start(self) -> None:
         file = self.folder / "broker.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+        file.write_text(written(self.settings))
         self.process = _start("broker", file, self.folder / "log", self.log_level)
 
     def stop(self, *, kill: bool = False) -> None:
@@ -139,7 +140,7 @@ def tls_cluster(
     own = common | {"node.id": "101", "process.roles": "controller", "log.dirs": str(quorum / "data")}
     own["listeners"] = f"CONTROLLER://{HOST}:{quorum_port}"
     adjust(None, own)
-    file.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+    file.write_text(written(own))
     cluster.quorum = _start("quorum", file, quorum / "log", log_level)
     with ExitStack() as stack:
         stack.callback(_end, cluster, cluster.quorum)
