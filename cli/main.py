@@ -30,6 +30,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   quota      limits of clients
   acl        who may do what, and which rule decides
   user       create, list and delete users who log in by SCRAM
+  token      make, list, renew and expire delegation tokens
   txn        list, describe and abort transactions; find those that hang
   audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
@@ -66,6 +67,7 @@ COMMANDS = {
     "quota": "commands.quota",
     "acl": "commands.acl",
     "user": "commands.user",
+    "token": "commands.token",
     "txn": "commands.txn",
     "audit": "commands.audit",
     "cluster": "commands.cluster",

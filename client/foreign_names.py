@@ -24,6 +24,8 @@ LIBRDKAFKA: Final[Mapping[str, str]] = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
+    # librdkafka has no logins with delegation tokens, and so no name for this one.
+    "sasl.token.auth": "sasl_token_auth",
     "oauth_cb": "sasl_oauth_token_provider",
     "sasl.oauthbearer.token.endpoint.url": "sasl_oauthbearer_token_endpoint_url",
     "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_id",

@@ -36,6 +36,7 @@ class QuorumNodeConfig:
     leader_imbalance_per_broker_percentage: int = 10
     transactional_id_expiration_ms: int = 604_800_000
     transactional_id_cleanup_interval_ms: int = 3_600_000
+    token_expiry_check_interval_ms: int = 3_600_000
     #: what elections go by, for all brokers unless set dynamically
     cluster_defaults: Mapping[str, str] = field(default_factory=dict)
     #: an operator says: this node's folder was lost and the node may join again with an empty one
@@ -60,9 +61,9 @@ class QuorumNodeConfig:
         metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, broker.fence.on.refusal,
         leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
         auto.leader.rebalance.enable, transactional.id.expiration.ms,
-        transaction.remove.expired.transaction.cleanup.interval.ms, min.insync.replicas,
-        unclean.leader.election.enable. Known keys of other roles are left alone. Raises ConfigError naming
-        the key, the value and what is allowed.
+        transaction.remove.expired.transaction.cleanup.interval.ms, delegation.token.expiry.check.interval.ms,
+        min.insync.replicas, unclean.leader.election.enable. Known keys of other roles are left alone. Raises
+        ConfigError naming the key, the value and what is allowed.
         """
         check_properties(properties, Scope.QUORUM)
         roles = [role.strip() for role in properties.get("process.roles", "controller").split(",")]
@@ -101,6 +102,9 @@ class QuorumNodeConfig:
             ),
             transactional_id_cleanup_interval_ms=_number(
                 properties, "transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, 1
+            ),
+            token_expiry_check_interval_ms=_number(
+                properties, "delegation.token.expiry.check.interval.ms", 3_600_000, 1
             ),
             snapshot_bytes=_number(
                 properties, "metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1

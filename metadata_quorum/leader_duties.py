@@ -1,5 +1,6 @@
 """What the active Raft leader does on its own account: fence, unfence, let brokers stop, keep leaders
-preferred, elect from the last known members, end transactions whose time is over, forget unused transactional ids.
+preferred, elect from the last known members, end transactions whose time is over, forget unused transactional ids
+and delegation tokens that have ended.
 
 It decides from the image, the session clocks and what heartbeats say, and acts only by proposing commands;
 each is checked again by the state machine when it is applied, so a decision that has been overtaken does no
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
-from ..protocol.features import SECURITY
+from ..protocol.features import FEATURES, SECURITY
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ..protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ..protocol.messages.config_commands import (
@@ -31,11 +32,13 @@ from ..protocol.messages.partition_commands import (
     ElectLeaders,
     ReplicaLogEnd,
 )
+from ..protocol.messages.token_commands import RemoveExpiredTokens
 from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from ..protocol.messages.user_commands import ScramCredentialChange
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
+from .token_expiry import ExpiredTokens
 from .transaction_deadlines import TransactionClocks, UnusedIds
 
 logger = logging.getLogger(__name__)
@@ -49,6 +52,7 @@ LeaderCommand = (
     | FenceBroker
     | ForgetTransactionalIds
     | FormCluster
+    | RemoveExpiredTokens
     | UnfenceBroker
 )
 
@@ -88,6 +92,7 @@ class LeaderDuties:
         first_users: Sequence[ScramCredentialChange] = (),
         transactional_id_expiration_ms: int = 604_800_000,
         unused_ids_check_interval_s: float = 3600.0,
+        expired_tokens_check_interval_s: float = 3600.0,
     ) -> None:
         """`defaults`: what holds for all brokers unless it is set dynamically. A broker's partitions are
         given back to it if more than `imbalance_percentage` of those that prefer it are led by others. `first_users`:
@@ -115,6 +120,7 @@ class LeaderDuties:
         self._unused = UnusedIds(
             expiration_ms=transactional_id_expiration_ms, check_interval_s=unused_ids_check_interval_s
         )
+        self._expired_tokens = ExpiredTokens(check_interval_s=expired_tokens_check_interval_s)
 
     def lead(self, now: float) -> None:
         """This node is the active leader from now on: every clock starts anew."""
@@ -127,6 +133,7 @@ class LeaderDuties:
         self._last_known = LastKnownWatch()
         self._clocks.begin(image.transactions, now)
         self._unused.begin(image.transactions, now)
+        self._expired_tokens.begin(now)
         self._next_imbalance_check = now + self._imbalance_check_interval_s
         self._ticked_at = now
         self._sessions.begin(_registrations(image), image.offset, now)
@@ -137,7 +144,7 @@ class LeaderDuties:
                 -1,
                 FormCluster(
                     cluster_id=self._cluster_id,
-                    features=[InitialFeature(feature=SECURITY, level=1)],
+                    features=[InitialFeature(feature=SECURITY, level=FEATURES[SECURITY].most)],
                     credentials=list(self._first_users),
                 ),
             )
@@ -288,6 +295,7 @@ class LeaderDuties:
                 logger.info("broker %d: %s", expiry.broker_id, expiry.reason.value)
         self._elect_last_known()
         self._end_transactions(now, wall_ms)
+        self._forget_tokens(now, wall_ms)
         if now >= self._next_imbalance_check:
             self._next_imbalance_check = now + self._imbalance_check_interval_s
             self._elect_preferred()
@@ -307,6 +315,12 @@ class LeaderDuties:
             forget := self._unused.forget(self._image().transactions, now, wall_ms)
         ):
             self._once("forget", -1, forget)
+
+    def _forget_tokens(self, now: float, wall_ms: int) -> None:
+        if not self._is_proposed("tokens") and (
+            remove := self._expired_tokens.remove(self._image().delegation_tokens, now, wall_ms)
+        ):
+            self._once("tokens", -1, remove)
 
     def _elect_preferred(self) -> None:
         partitions = sorted(_not_preferred(self._image(), self._imbalance_percentage))[

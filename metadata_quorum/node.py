@@ -171,6 +171,7 @@ class QuorumNode:
             first_users=config.first_users,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
+            expired_tokens_check_interval_s=config.token_expiry_check_interval_ms / 1000,
         )
 
     def _make_sessions(self, signs_of_life: SignsOfLife) -> BrokerSessions:

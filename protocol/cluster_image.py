@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .acls import Acl
+from .delegation_tokens import TokenState
 from .messages.metadata_records import (
     AclRecord,
     AclRemovedRecord,
@@ -17,6 +18,8 @@ from .messages.metadata_records import (
     ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
+    DelegationTokenRecord,
+    DelegationTokenRemovedRecord,
     FeatureLevelRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -124,6 +127,8 @@ class ClusterImage:
         self.features: dict[str, int] = {}
         self.acls: set[Acl] = set()
         self.scram_credentials: dict[ScramKey, SealedCredential] = {}
+        #: by id
+        self.delegation_tokens: dict[str, TokenState] = {}
         #: on a quorum node all, on a broker those that concern its replicas
         self.transactions = TransactionTable()
 
@@ -156,6 +161,10 @@ class ClusterImage:
                 self.acls.discard(Acl.of(record))
             case ScramCredentialRecord():
                 self._set_credential(record)
+            case DelegationTokenRecord():
+                self.delegation_tokens[record.token_id] = _token_state(record)
+            case DelegationTokenRemovedRecord():
+                self.delegation_tokens.pop(record.token_id, None)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
             case _:
@@ -186,6 +195,7 @@ class ClusterImage:
         copy.features = dict(self.features)
         copy.acls = set(self.acls)
         copy.scram_credentials = dict(self.scram_credentials)
+        copy.delegation_tokens = dict(self.delegation_tokens)
         copy.transactions = self.transactions.copy()
         return copy
 
@@ -240,6 +250,8 @@ class ClusterImage:
             yield AclRecord(**acl._asdict())
         for scram_key, credential in sorted(self.scram_credentials.items(), key=lambda item: item[0]):
             yield scram_credential_record(scram_key, credential)
+        for _, token in sorted(self.delegation_tokens.items()):
+            yield delegation_token_record(token)
         yield from self.transactions.records()
 
     def check(self) -> None:
@@ -302,6 +314,7 @@ class ImageDelta:
     #: whether each ACL that was created or removed is there now
     acls: dict[Acl, bool] = field(default_factory=dict)
     scram_credentials: set[ScramKey] = field(default_factory=set)
+    delegation_tokens: set[str] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
 
     @property
@@ -330,6 +343,8 @@ class ImageDelta:
                 self.acls[Acl.of(record)] = isinstance(record, AclRecord)
             case ScramCredentialRecord():
                 self.scram_credentials.add((record.name, record.mechanism))
+            case DelegationTokenRecord() | DelegationTokenRemovedRecord():
+                self.delegation_tokens.add(record.token_id)
             case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
                 return
             case _:
@@ -344,6 +359,7 @@ class ImageDelta:
         delta.client_quotas = before.client_quotas != after.client_quotas
         delta.acls = {acl: acl in after.acls for acl in before.acls ^ after.acls}
         delta.scram_credentials = _differing(before.scram_credentials, after.scram_credentials)
+        delta.delegation_tokens = _differing(before.delegation_tokens, after.delegation_tokens)
         delta.transactions = _differing(before.transactions.by_id, after.transactions.by_id)
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
         delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
@@ -381,6 +397,33 @@ def scram_credential_record(key: ScramKey, credential: SealedCredential | None) 
         salt=credential.salt,
         sealed_keys=credential.sealed_keys,
         iterations=credential.iterations,
+    )
+
+
+def delegation_token_record(state: TokenState) -> DelegationTokenRecord:
+    """The record that makes this state."""
+    return DelegationTokenRecord(
+        token_id=state.token_id,
+        owner=state.owner,
+        requester=state.requester,
+        renewers=list(state.renewers),
+        issued_at_ms=state.issued_at_ms,
+        expires_at_ms=state.expires_at_ms,
+        ends_at_ms=state.ends_at_ms,
+        key_id=state.key_id,
+    )
+
+
+def _token_state(record: DelegationTokenRecord) -> TokenState:
+    return TokenState(
+        record.token_id,
+        record.owner,
+        record.requester,
+        tuple(record.renewers),
+        record.issued_at_ms,
+        record.expires_at_ms,
+        record.ends_at_ms,
+        record.key_id,
     )
 
 

@@ -15,6 +15,7 @@ from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
 from .config_oauth import OAUTH_NOT_IN_EFFECT
 from .config_sasl import SASL_TABLE
 from .config_tls import JAVAS_OWN, TLS_TABLE
+from .config_tokens import TOKEN_TABLE
 
 _B, _I, _L, _D = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 _LIST, _S = ConfigType.LIST, ConfigType.STRING
@@ -349,5 +350,5 @@ def _behind(key: ConfigKey) -> ConfigKey:
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
-    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE, *SASL_TABLE)},
+    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE, *SASL_TABLE, *TOKEN_TABLE)},
 }

@@ -21,7 +21,9 @@ class Feature:
 
 
 SECURITY: Final = "ottla.security.version"
-"""1: all nodes know ACLs. A broker that does not would let everybody do everything."""
+"""1: all nodes know ACLs and users. A broker that does not would let everybody do everything.
+2: all nodes know delegation tokens. A broker that does not cannot read their records."""
+SECURITY_WITH_TOKENS: Final = 2
 
 FEATURES: Mapping[str, Feature] = {
     feature.name: feature
@@ -32,8 +34,8 @@ FEATURES: Mapping[str, Feature] = {
         Feature("group.version", 0, 1, 1),
         # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
         Feature("metadata.version", 25, 25, 25),
-        # Clusters formed since it exists begin with 1.
-        Feature(SECURITY, 0, 1, 0),
+        # Clusters begin with the highest level of the program that forms them.
+        Feature(SECURITY, 0, SECURITY_WITH_TOKENS, 0),
         # 2: clients add partitions to transactions by writing to them, and take up an epoch with each (KIP-890).
         # Brokers serve both ways; clients choose by the level.
         Feature("transaction.version", 0, 2, 2),

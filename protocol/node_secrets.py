@@ -60,6 +60,11 @@ def read_secrets(key: str, path: str) -> Secrets:
             logger.warning("%s: every user of this machine may read %s: chmod 600 %s", key, path, path)
     except OSError as error:
         raise ConfigError(f"{key}: cannot read {path}: {error.strerror}") from None
+    return checked_secrets(key, path, content)
+
+
+def checked_secrets(key: str, path: str, content: bytes) -> Secrets:
+    """The secrets in `content`, which `path` names. Raises ConfigError for secrets that can be guessed."""
     try:
         secrets = Secrets.parse(content)
     except ValueError:

@@ -13,7 +13,7 @@ import base64
 import binascii
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import new as new_digest
 from hashlib import pbkdf2_hmac
@@ -103,36 +103,26 @@ class ScramUser:
     extensions: Mapping[str, str]
 
 
-FindCredential = Callable[[ScramUser], ScramCredential]
-"""Tells the credential of a user; of one who does not exist, `unknown_user_credential`. May raise ScramRefused."""
-
-
 class ScramServer:
-    """The server's end of one login: `receive` answers both messages of the client, then `done` is true.
+    """The server's end of one login: `claim` reads the client's first message, `challenge` answers it, `finish` answers
+    the second.
 
-    A user who does not exist gets a challenge like any other, and is refused at the end like a wrong password.
+    A user who does not exist gets a challenge like any other, by `unknown_user_credential`, and is refused at the end
+    like a wrong password.
     """
 
-    def __init__(self, mechanism: ScramMechanism, nonce: str, find: FindCredential) -> None:
+    def __init__(self, mechanism: ScramMechanism, nonce: str) -> None:
         """`nonce`: fresh, printable, without commas."""
         self._mechanism = mechanism
         self._nonce = nonce
-        self._find = find
         self._gs2_header = self._first_bare = self._challenge = ""
         self._credential: ScramCredential | None = None
         self.user: ScramUser | None = None
         self.done = False
 
-    def receive(self, message: bytes) -> bytes:
-        """The answer to the client's next message. Raises ScramRefused."""
-        if self.done:
-            raise ScramRefused("a message follows the end of the login")
-        if self._credential is None:
-            return self._challenge_for(_text(message))
-        return self._checked(_text(message), self._credential)
-
-    def _challenge_for(self, text: str) -> bytes:
-        self._gs2_header, self._first_bare = _split_gs2(text)
+    def claim(self, message: bytes) -> ScramUser:
+        """Whom the client's first message is about. Raises ScramRefused."""
+        self._gs2_header, self._first_bare = _split_gs2(_text(message))
         user_part, _, rest = self._first_bare.partition(",")
         if not user_part.startswith("n=") or user_part == "n=":
             raise ScramRefused("the first message names no user")
@@ -144,15 +134,25 @@ class ScramServer:
         authorization = self._gs2_header[2:-1]
         if authorization and _unescaped(authorization.removeprefix("a=")) != name:
             raise ScramRefused(f"user {name[:64]!r} wants to act as another")
-        self.user = ScramUser(name, extensions)
-        self._credential = self._find(self.user)
         self._nonce = client_nonce + self._nonce
-        salt = base64.b64encode(self._credential.salt).decode()
-        self._challenge = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self.user = ScramUser(name, extensions)
+        return self.user
+
+    def challenge(self, credential: ScramCredential) -> bytes:
+        """The answer to the first message: the client is to prove that it knows the password of this credential."""
+        self._credential = credential
+        salt = base64.b64encode(credential.salt).decode()
+        self._challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
         return self._challenge.encode()
 
-    def _checked(self, text: str, credential: ScramCredential) -> bytes:
-        without_proof, _, proof_part = text.rpartition(",")
+    def finish(self, message: bytes) -> bytes:
+        """The answer to the client's proof. Raises ScramRefused."""
+        credential = self._credential
+        if credential is None:
+            raise ScramRefused("a proof before the challenge")
+        if self.done:
+            raise ScramRefused("a message follows the end of the login")
+        without_proof, _, proof_part = _text(message).rpartition(",")
         if not proof_part.startswith("p="):
             raise ScramRefused("the final message has no proof")
         attributes = _attributes(without_proof)

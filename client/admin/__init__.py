@@ -17,6 +17,7 @@ from .placement import OngoingReassignment, PlacementAdmin
 from .quotas import QuotaAdmin
 from .records import RecordAdmin
 from .throttles import ThrottleAdmin
+from .tokens import DelegationToken, TokenAdmin
 from .topics import TopicAdmin
 from .users import UserAdmin, UserLogin, UserPassword
 from .values import (
@@ -55,6 +56,7 @@ __all__ = [
     "ConfigEntry",
     "Cut",
     "CutOffset",
+    "DelegationToken",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -83,6 +85,7 @@ class Admin(
     QuotaAdmin,
     AclAdmin,
     UserAdmin,
+    TokenAdmin,
     BegunTransactionAdmin,
     CutAdmin,
 ):

@@ -88,6 +88,10 @@ def _put(given: Given, name: str, option: str, value: str) -> None:
         given[option] = value.lower() == "https"
     elif option == "security_protocol":
         given[option] = value.upper()
+    elif option == "sasl_token_auth":
+        if value.lower() not in ("true", "false"):
+            raise ValueError(f"{name} is true or false, not {value!r}")
+        given[option] = value.lower() == "true"
     elif option == "sasl_oauthbearer_extensions":
         given[option] = dict(_pair(name, one) for one in value.split(",") if one)
     else:

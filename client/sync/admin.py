@@ -54,6 +54,11 @@ class Admin(Facade):
     describe_scram_credentials = blocking(admin.Admin.describe_scram_credentials)
     alter_scram_credentials = blocking(admin.Admin.alter_scram_credentials)
 
+    create_delegation_token = blocking(admin.Admin.create_delegation_token)
+    renew_delegation_token = blocking(admin.Admin.renew_delegation_token)
+    expire_delegation_token = blocking(admin.Admin.expire_delegation_token)
+    describe_delegation_tokens = blocking(admin.Admin.describe_delegation_tokens)
+
     describe_cluster = blocking(admin.Admin.describe_cluster)
     describe_quorum = blocking(admin.Admin.describe_quorum)
     describe_log_dirs = blocking(admin.Admin.describe_log_dirs)

@@ -17,6 +17,7 @@ from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..quorum.image_gate import ImageGate
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..security.delegation_tokens import DelegationTokens
 from ..security.tls_reloading import TlsReloads
 from ..server import Server
 from ..storage.folder_settings import cordoned_folders
@@ -24,7 +25,7 @@ from ..storage.log_cleaner import CleanerSettings, LogCleaner
 from ..storage.log_store import LogStore
 from ..transactions.participant import TransactionParticipant
 from .connection_limits import connection_limits
-from .logins import end_changed_logins
+from .logins import end_changed_logins, end_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class ImageChanges:
     transactions: TransactionParticipant
     groups: GroupCoordinator
     tls_reloads: TlsReloads
+    tokens: DelegationTokens | None
     _topic_names: dict[bytes, str] = field(default_factory=dict)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
@@ -59,6 +61,9 @@ class ImageChanges:
             self.server.quotas.changed(image.client_quotas)
         if delta.scram_credentials and self.config.credential_changes_close:
             end_changed_logins(delta, self.server.authentications)
+        if delta.delegation_tokens and self.tokens is not None:
+            self.tokens.changed(delta.delegation_tokens)
+            end_tokens(delta, image, self.server.authentications)
         is_first = not self.gate.open
         passed = self.gate.passed(image, delta)
         if passed is None:

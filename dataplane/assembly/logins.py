@@ -6,11 +6,12 @@ import hmac
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 
-from ...protocol.cluster_image import ImageDelta, ScramKey, SealedCredential
+from ...protocol.cluster_image import ClusterImage, ImageDelta, ScramKey, SealedCredential
 from ...protocol.node_secrets import Secrets
 from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
 from ..configuration.sasl import VERIFY_BY_SCRAM, MechanismConfig, SaslConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
+from ..security.delegation_tokens import DelegationTokens
 from ..security.peer_session import PeerSession
 from ..security.sasl.kerberos import KerberosLogins
 from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
@@ -34,12 +35,15 @@ class Logins:
         secrets: Secrets,
         users: Callable[[], Mapping[ScramKey, SealedCredential]],
         acceptors: Mapping[KerberosSettings, KerberosAcceptor],
+        tokens: DelegationTokens | None,
     ) -> None:
-        """`secrets`: of the cluster. `users`: as the image has them now. `acceptors`: for listeners with GSSAPI."""
+        """`secrets`: of the cluster. `users`: as the image has them now. `acceptors`: for listeners with GSSAPI.
+        `tokens`: None if delegation tokens are not enabled."""
         self.sealer = Sealer(secrets.accepted)
         self._credentials = ScramCredentials(self.sealer, users)
         self._passwords = ScramPasswords(self._credentials, lambda: monotonic_ms() / 1000)
         self._acceptors = acceptors
+        self._tokens = tokens
         self._unknown_users_key = hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256)
         self.by_token = BearerLogins()
 
@@ -66,7 +70,9 @@ class Logins:
             acceptor = self._acceptors[config.kerberos]
             return KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms)
         if config.name in SCRAM_MECHANISMS:
-            return ScramLogins(SCRAM_MECHANISMS[config.name], self._credentials, self._unknown_users_key)
+            return ScramLogins(
+                SCRAM_MECHANISMS[config.name], self._credentials, self._unknown_users_key, self._tokens
+            )
         if config.verify == VERIFY_BY_SCRAM:
             return PlainMechanism(self._passwords.check)
         assert config.module is not None, "the configuration has been checked"
@@ -81,8 +87,25 @@ def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> N
     users = {name for name, _ in changed}
 
     def concerns(session: PeerSession) -> bool:
+        if session.token_id is not None:
+            return False  # A token has an end of its own.
         by_password = session.mechanism == PLAIN and session.principal.name in users
         return by_password or (session.principal.name, session.mechanism) in changed
 
     if changed:
         authentications.end(concerns, "the credential of its user was changed or deleted")
+
+
+def end_tokens(delta: ImageDelta, image: ClusterImage, authentications: Authentications) -> None:
+    """Close the connections of tokens that are gone, once they are answered, and bound the lives of the others."""
+    tokens = image.delegation_tokens
+    gone = delta.delegation_tokens - tokens.keys()
+    if gone:
+        authentications.end(lambda session: session.token_id in gone, "its delegation token was removed")
+    left = delta.delegation_tokens - gone
+
+    def end_of(session: PeerSession) -> int | None:
+        of_it = session.token_id
+        return tokens[of_it].expires_at_ms if of_it in left else None
+
+    authentications.bound_lives(end_of)

@@ -27,6 +27,7 @@ from ..handlers.api_versions import ApiVersionsHandlers
 from ..handlers.authenticate_node import AuthenticateNodeHandlers
 from ..handlers.client_quotas import ClientQuotaHandlers
 from ..handlers.consumer_groups import ConsumerGroupHandlers
+from ..handlers.delegation_tokens import DelegationTokenHandlers
 from ..handlers.delete_records import DeleteRecordsHandlers
 from ..handlers.describe_cluster import DescribeClusterHandlers
 from ..handlers.describe_configs import DescribeConfigsHandlers
@@ -62,6 +63,7 @@ from ..replication.replicas.offline import report_to
 from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
+from ..security.delegation_tokens import DelegationTokens
 from ..security.listener_tls import ReloadedListener
 from ..security.tls_reloading import TlsReloads
 from ..server.request_times import FOLLOWER_FETCH
@@ -103,10 +105,16 @@ class BrokerParts:
             on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
             on_lost=on_lost,
         )
+        self.tokens = (
+            None
+            if config.token_keys is None
+            else DelegationTokens(config.token_keys, lambda: self.session.image.delegation_tokens, wall_ms)
+        )
         self.logins = Logins(
             config.quorum.security.cluster,
             lambda: self.session.image.scram_credentials,
             foundation.acceptors,
+            self.tokens,
         )
         self.server.authentication = {
             listener.name: self.logins.settings(listener.sasl)
@@ -165,6 +173,7 @@ class BrokerParts:
             self.transactions,
             self.groups,
             self.tls_reloads,
+            self.tokens,
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
@@ -273,6 +282,7 @@ class BrokerParts:
             ClientQuotaHandlers(session),
             UpdateFeaturesHandlers(session),
             AclHandlers(session, self.server.authorization),
+            DelegationTokenHandlers(session, self.tokens, config.token_lifetimes),
         ):
             self._table.add(handlers)
 

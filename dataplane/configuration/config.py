@@ -12,8 +12,9 @@ from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ...protocol.config_listeners import listener_of
+from ...protocol.delegation_tokens import TokenLifetimes
 from ...protocol.handshake import LinkSecurity
-from ...protocol.node_secrets import read_secrets
+from ...protocol.node_secrets import Secrets, checked_secrets, read_secrets
 from ...protocol.security_protocol import SecurityProtocol
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
@@ -99,6 +100,9 @@ class BrokerConfig:
     verify_bytes_per_second: int = 4_194_304
     # The connections of a user are closed when the password is changed or deleted.
     credential_changes_close: bool = True
+    # What secrets of delegation tokens follow from; None: there are no tokens.
+    token_keys: Secrets | None = None
+    token_lifetimes: TokenLifetimes = field(default_factory=TokenLifetimes)
     #: None: everybody may do everything
     authorizer: AuthorizerSettings | None = None
     # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
@@ -164,6 +168,11 @@ class BrokerConfig:
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
             credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
+            token_keys=_token_keys(read),
+            token_lifetimes=TokenLifetimes(
+                read.number("delegation.token.max.lifetime.ms"),
+                read.number("delegation.token.expiry.time.ms"),
+            ),
             authorizer=AuthorizerSettings.from_properties(properties),
             properties=MappingProxyType(dict(properties)),
         )
@@ -353,6 +362,16 @@ def _quorum(read: _Reader) -> QuorumConfig:
         heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms"),
         controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms"),
     )
+
+
+def _token_keys(read: _Reader) -> Secrets | None:
+    key, file = "delegation.token.secret.key", "delegation.token.secret.file"
+    text, path = read.text(key, ""), read.text(file, "")
+    if text and path:
+        raise ConfigError(f"{key} and {file} are both given: only one of them may be")
+    if text:
+        return checked_secrets(key, "it", text.encode())
+    return read_secrets(file, path) if path else None
 
 
 def _server(read: _Reader) -> ServerConfig:

@@ -34,6 +34,8 @@ class PeerSession:
     """By which the peer authenticated itself; None without SASL and without a node's proof."""
     expires_at: float | None = None
     """When authentication has to be repeated, in seconds on the event loop's clock; None: never."""
+    token_id: str | None = None
+    """The delegation token that the peer logged in with; it acts as the owner of that."""
     node: ProvenNode | None = None
     """Which node of the cluster the peer has proved to be."""
 

@@ -331,6 +331,7 @@ class ConnectionAuthentication:
             principal=Principal(USER, outcome.user),
             mechanism=self._mechanism,
             expires_at=expires_at,
+            token_id=outcome.token_id,
         )
         if lifetime_ms == 0:
             self._expire()  # also for what the client has sent along
@@ -354,6 +355,17 @@ class ConnectionAuthentication:
         self._ask()
         self._take_handshake(request, message)
         return True
+
+    def bound_life(self, expires_at_ms: int) -> None:
+        """What the peer logged in with holds no longer than this, on the wall clock. No session is made longer."""
+        expires_at = self._loop.time() + max(0.0, expires_at_ms - self._now_ms()) / 1000
+        session = self._connection.session
+        if session.expires_at is not None and session.expires_at <= expires_at:
+            return
+        self._connection.session = replace(session, expires_at=expires_at)
+        if self._state is _State.COMPLETE:
+            self._deadline.cancel()
+            self._deadline = self._loop.call_at(expires_at, self._expire)
 
     def _expire(self) -> None:
         """From now on only a handshake is served: what else comes closes the connection."""

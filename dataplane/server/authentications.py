@@ -88,6 +88,13 @@ class Authentications:
             connection.close()
         return connection is not None
 
+    def bound_lives(self, expires_at_ms: Callable[[PeerSession], int | None]) -> None:
+        """Connections are served no longer than this, on the wall clock, unless they log in anew; None: as before."""
+        for connection, authentication in self._all.items():
+            bound = expires_at_ms(connection.session)
+            if bound is not None:
+                authentication.bound_life(bound)
+
     def _ended(self, newcomer: Newcomer, succeeded: bool) -> None:
         self._strangers.forget(newcomer)
         self._logging_in.pop(newcomer, None)

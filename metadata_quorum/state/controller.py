@@ -42,6 +42,12 @@ from ...protocol.messages.quorum_commands import (
 from ...protocol.messages.quorum_session import CommandStatus
 from ...protocol.messages.quota_commands import AlterClientQuotas, UpdateFeatures
 from ...protocol.messages.reassignment_commands import AlterPartitionReassignments
+from ...protocol.messages.token_commands import (
+    CreateDelegationToken,
+    ExpireDelegationToken,
+    RemoveExpiredTokens,
+    RenewDelegationToken,
+)
 from ...protocol.messages.topic_commands import CreatePartitions, CreateTopics, DeleteTopics
 from ...protocol.messages.transaction_commands import (
     AbortTransaction,
@@ -62,6 +68,7 @@ from . import (
     acls,
     brokers,
     configs,
+    delegation_tokens,
     features,
     offline_replicas,
     partitions,
@@ -304,6 +311,10 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     CreateAcls: acls.create_acls,
     DeleteAcls: acls.delete_acls,
     AlterScramCredentials: users.alter_scram_credentials,
+    CreateDelegationToken: delegation_tokens.create,
+    RenewDelegationToken: delegation_tokens.renew,
+    ExpireDelegationToken: delegation_tokens.expire,
+    RemoveExpiredTokens: delegation_tokens.remove_expired,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import FEATURES, SECURITY, finalized
+from ...protocol.features import FEATURES, SECURITY, SECURITY_WITH_TOKENS, finalized
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from .workspace import Workspace
@@ -56,6 +56,11 @@ def _check_security(work: Workspace, level: int) -> None:
             "know it: upgrade all brokers first, and unregister those that will not come back."
         )
     image = work.image
+    if level < SECURITY_WITH_TOKENS and image.delegation_tokens:
+        raise _refusal(
+            f"Invalid update version {level} for feature {SECURITY}. There are {len(image.delegation_tokens)} "
+            "delegation tokens: expire them first."
+        )
     if level == 0 and (image.acls or image.scram_credentials):
         raise _refusal(
             f"Invalid update version 0 for feature {SECURITY}. There are {len(image.acls)} ACLs, which nobody would "
@@ -63,12 +68,12 @@ def _check_security(work: Workspace, level: int) -> None:
         )
 
 
-def check_security(work: Workspace, what: str) -> None:
-    """Raises KafkaError while some broker may not know of ACLs and users: it would let everybody in."""
-    if not finalized(work.image.features)[SECURITY]:
+def check_security(work: Workspace, what: str, level: int = 1) -> None:
+    """Raises KafkaError while some broker may not know of ACLs and users, or of what came with a later level."""
+    if finalized(work.image.features)[SECURITY] < level:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{what} the feature {SECURITY} at level 1, so that no broker is left that does not know them",
+            f"{what} the feature {SECURITY} at level {level}, so that no broker is left that does not know them",
         )
 
 

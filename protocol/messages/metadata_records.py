@@ -178,6 +178,27 @@ class ScramCredentialRecord(Message):
     iterations: int = int32(about="How often the password was hashed.")
 
 
+@data()
+class DelegationTokenRecord(Message):
+    """A delegation token is there, or has another end. Its secret is nowhere."""
+
+    token_id: str = string(about="Name of the token.")
+    owner: str = string(about="Whom a login with it acts as.")
+    requester: str = string(about="Who asked for it.")
+    renewers: list[str] = array(string, about="Who may renew and expire it besides the owner.")
+    issued_at_ms: int = int64(about="When it was made.")
+    expires_at_ms: int = int64(about="When it ends unless it is renewed.")
+    ends_at_ms: int = int64(about="When it ends at the latest.")
+    key_id: bytes = bytes_(about="Which key its secret follows from.")
+
+
+@data()
+class DelegationTokenRemovedRecord(Message):
+    """A delegation token is gone."""
+
+    token_id: str = string(about="Name of the token.")
+
+
 Record = (
     ClusterRecord
     | BrokerRecord
@@ -192,6 +213,8 @@ Record = (
     | AclRecord
     | AclRemovedRecord
     | ScramCredentialRecord
+    | DelegationTokenRecord
+    | DelegationTokenRemovedRecord
     | TransactionalRecord
 )
 
@@ -215,6 +238,8 @@ _TYPES: dict[int, type[Record]] = {
     17: AclRecord,
     18: AclRemovedRecord,
     19: ScramCredentialRecord,
+    20: DelegationTokenRecord,
+    21: DelegationTokenRemovedRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -32,6 +32,12 @@ from .partition_commands import (
 )
 from .quota_commands import AlterClientQuotas, UpdateFeatures
 from .reassignment_commands import AlterPartitionReassignments
+from .token_commands import (
+    CreateDelegationToken,
+    ExpireDelegationToken,
+    RemoveExpiredTokens,
+    RenewDelegationToken,
+)
 from .topic_commands import (
     CreatePartitions,
     CreateTopics,
@@ -87,6 +93,10 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     36: CreateAcls,
     37: DeleteAcls,
     38: AlterScramCredentials,
+    39: CreateDelegationToken,
+    40: RenewDelegationToken,
+    41: ExpireDelegationToken,
+    42: RemoveExpiredTokens,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

@@ -26,6 +26,7 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
         ),
         r.FeatureLevelRecord(feature="group.version", level=0),
         r.ScramCredentialRecord(name="ann", mechanism=1, salt=b"s", sealed_keys=b"k", iterations=4096),
+        r.DelegationTokenRecord(token_id="id", owner="User:ann", requester="User:bob", key_id=b"k"),
         r.AclRecord(
             resource_type=2,
             resource_name="orders",

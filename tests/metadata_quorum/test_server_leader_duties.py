@@ -61,7 +61,7 @@ def test_the_first_leader_forms_the_cluster() -> None:
     world.image.cluster_id = ""
     world.duties.lead(0.0)
     # ACLs need a feature, which clusters that come into being now have at once.
-    features = [InitialFeature(feature=SECURITY, level=1)]
+    features = [InitialFeature(feature=SECURITY, level=2)]
     assert world.proposed == [FormCluster(cluster_id="c", features=features)]
 
 

@@ -101,7 +101,7 @@ async def register(broker: RawBroker) -> int:
     command = RegisterBroker(
         broker_id=broker.broker_id,
         incarnation=INCARNATION,
-        features=[BrokerFeature(name=SECURITY, most=1)],
+        features=[BrokerFeature(name=SECURITY, most=2)],
     )
     reply = await broker.ask(0, encode_command(None, command))
     result = decode_result(command, reply.result)

@@ -26,6 +26,7 @@ MODULES = (
     "consumer_group_description",
     "consumer_groups",
     "consumer_protocol",
+    "delegation_tokens",
     "delete_records",
     "describe_producers",
     "features",

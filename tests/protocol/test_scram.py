@@ -17,11 +17,11 @@ from ottla.protocol.scram import (
     ScramCredential,
     ScramMechanism,
     ScramRefused,
-    ScramServer,
     ScramUser,
     salted_password,
     unknown_user_credential,
 )
+from tests.protocol.scram_exchange import AnsweringServer
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 CLIENT_NONCE, SERVER_NONCE = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -30,10 +30,10 @@ FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 
 def server(
     mechanism: ScramMechanism = SCRAM_SHA_256, password: str = "pencil", nonce: str = SERVER_NONCE
-) -> ScramServer:
+) -> AnsweringServer:
     """One end of a login of any user, all of whom have this password."""
     credential = ScramCredential.of_password(mechanism, password, SALT)
-    return ScramServer(mechanism, nonce, lambda _user: credential)
+    return AnsweringServer(mechanism, nonce, lambda _user: credential)
 
 
 def test_the_example_of_rfc_7677() -> None:
@@ -84,7 +84,7 @@ def test_a_user_who_does_not_exist_is_asked_like_one_who_does() -> None:
         assert unknown.salt != unknown_user_credential(mechanism, b"key", "somebody").salt
         assert unknown.iterations == ITERATIONS_MIN
         client = ScramClient(mechanism, "nobody", "guess", CLIENT_NONCE)
-        broker = ScramServer(mechanism, SERVER_NONCE, lambda _user, known=unknown: known)
+        broker = AnsweringServer(mechanism, SERVER_NONCE, lambda _user, known=unknown: known)
         final = client.final(broker.receive(client.first()))
         with pytest.raises(ScramRefused, match="proof is wrong"):
             broker.receive(final)

@@ -20,10 +20,12 @@ class LoginUndecided(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """Who logged in. `expires_at_ms`: until when the credential holds, on the wall clock; None for ever."""
+    """Who logged in. `expires_at_ms`: until when the credential holds, on the wall clock; None for ever.
+    `token_id`: the delegation token that was the credential, if one was."""
 
     user: str
     expires_at_ms: int | None = None
+    token_id: str | None = None
 
 
 class Login(Protocol):

@@ -1,4 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512: users whose keys the quorum keeps (KIP-554)."""
+"""SCRAM-SHA-256 and SCRAM-SHA-512: users whose keys the quorum keeps (KIP-554), and delegation tokens (KIP-48).
+
+A client that logs in with a token says so by the extension tokenauth=true. Its name is the id of the token.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Final
 
 from ....protocol.cluster_image import ScramKey, SealedCredential
 from ....protocol.scram import (
+    TOKEN_AUTH_EXTENSION,
     ScramCredential,
     ScramMechanism,
     ScramRefused,
@@ -16,6 +20,8 @@ from ....protocol.scram import (
     ScramUser,
     unknown_user_credential,
 )
+from ..delegation_tokens import DelegationTokens
+from ..principal import Principal
 from ..sealing import SealBroken, Sealer
 from .login import LoggedIn, LoginRefused
 
@@ -60,30 +66,51 @@ def sealed_credential(sealer: Sealer, key: ScramKey, credential: ScramCredential
 class ScramLogins:
     """Offers one of the two mechanisms to the users whom the quorum knows."""
 
-    def __init__(self, mechanism: ScramMechanism, credentials: ScramCredentials, node_key: bytes) -> None:
-        """`node_key`: makes up what users who do not exist are asked; the same on all brokers."""
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        credentials: ScramCredentials,
+        node_key: bytes,
+        tokens: DelegationTokens | None = None,
+    ) -> None:
+        """`node_key`: makes up what users who do not exist are asked; the same on all brokers. `tokens`: None if there
+        are none here."""
         self.name = mechanism.name
         self._mechanism = mechanism
         self._credentials = credentials
         self._node_key = node_key
+        self._tokens = tokens
 
     def begin(self) -> ScramLogin:
         """A new attempt."""
         nonce = base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
-        return ScramLogin(ScramServer(self._mechanism, nonce, self._find))
+        return ScramLogin(self, ScramServer(self._mechanism, nonce))
 
-    def _find(self, user: ScramUser) -> ScramCredential:
-        if user.extensions:
-            raise ScramRefused(f"extensions are not known here: {', '.join(sorted(user.extensions))[:100]}")
-        found = self._credentials.find(self._mechanism, user.name)
+    async def credential(self, user: ScramUser, *, is_token: bool) -> ScramCredential:
+        """What the user's proof is checked by. Raises LoginRefused."""
+        if not is_token:
+            found = self._credentials.find(self._mechanism, user.name)
+        elif self._tokens is None:
+            raise LoginRefused("delegation tokens are not enabled: there is no delegation.token.secret.key")
+        else:
+            found = await self._tokens.credential(self._mechanism, user.name)
         return found or unknown_user_credential(self._mechanism, self._node_key, user.name)
+
+    def of_token(self, token_id: str) -> LoggedIn:
+        """Who logs in by a token whose secret was proved. Raises LoginRefused if it has ended."""
+        token = self._tokens.valid(token_id) if self._tokens is not None else None
+        if token is None:
+            raise LoginRefused("the delegation token has ended")
+        return LoggedIn(Principal.parse(token.owner).name, token.expires_at_ms, token_id)
 
 
 class ScramLogin:
     """One attempt: two messages."""
 
-    def __init__(self, server: ScramServer) -> None:
+    def __init__(self, logins: ScramLogins, server: ScramServer) -> None:
+        self._logins = logins
         self._server = server
+        self._is_token = False
         self.outcome: LoggedIn | None = None
 
     @property
@@ -94,9 +121,25 @@ class ScramLogin:
     async def receive(self, message: bytes) -> bytes:
         """The challenge, then the server's proof. Raises LoginRefused."""
         try:
-            answer = self._server.receive(message)
+            if self._server.user is None:
+                user = self._server.claim(message)
+                self._is_token = _is_token(user)
+                return self._server.challenge(await self._logins.credential(user, is_token=self._is_token))
+            answer = self._server.finish(message)
         except ScramRefused as error:
             raise LoginRefused(str(error)) from None
-        if self._server.done:
-            self.outcome = LoggedIn(self.claimed)
+        self.outcome = self._logins.of_token(self.claimed) if self._is_token else LoggedIn(self.claimed)
         return answer
+
+
+def _is_token(user: ScramUser) -> bool:
+    """Whether the name is that of a delegation token. Raises LoginRefused for what no client of Kafka's says."""
+    unknown = user.extensions.keys() - {TOKEN_AUTH_EXTENSION}
+    if unknown:
+        raise LoginRefused(f"extensions are not known here: {', '.join(sorted(unknown))[:100]}")
+    told = user.extensions.get(TOKEN_AUTH_EXTENSION, "false").lower()
+    if told not in ("true", "false"):
+        raise LoginRefused(
+            f"the extension {TOKEN_AUTH_EXTENSION} is {told[:20]!r}: it has to be true or false"
+        )
+    return told == "true"

@@ -17,7 +17,8 @@ from ottla.client.security.logins import (
 )
 from ottla.client.security.oauth import BearerTokens, TokenUnavailable
 from ottla.client.security.options import Token
-from ottla.protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramServer, ScramUser
+from ottla.protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramUser
+from tests.protocol.scram_exchange import AnsweringServer
 
 SHA_256 = SCRAM_MECHANISMS["SCRAM-SHA-256"]
 
@@ -71,7 +72,7 @@ async def test_scram_proves_both_ends(name: str, with_token: bool) -> None:
         users.append(user)
         return ScramCredential.of_password(mechanism, "secret", b"salt")
 
-    server = ScramServer(mechanism, "nonce", find)
+    server = AnsweringServer(mechanism, "nonce", find)
 
     async def ask(message: bytes) -> bytes:
         return server.receive(message)
@@ -86,7 +87,7 @@ async def test_a_false_server_is_refused() -> None:
         real = ScramCredential.of_password(SHA_256, "secret", b"salt")
         return ScramCredential(real.salt, real.stored_key, b"another", real.iterations)
 
-    server = ScramServer(SHA_256, "nonce", find)
+    server = AnsweringServer(SHA_256, "nonce", find)
 
     async def ask(message: bytes) -> bytes:
         return server.receive(message)

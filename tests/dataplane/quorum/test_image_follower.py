@@ -12,6 +12,7 @@ from ottla.protocol.messages.metadata_records import (
     ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -109,7 +110,8 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
         permission=3,
     )
     user = ScramCredentialRecord(name="a", mechanism=1, salt=b"s", sealed_keys=b"k", iterations=4096)
-    records: list[Record] = [*HISTORY, quota, config, broker, level, acl, user, transaction, writer]
+    token = DelegationTokenRecord(token_id="id", owner="User:a", requester="User:b", key_id=b"k")
+    records: list[Record] = [*HISTORY, quota, config, broker, level, acl, user, token, transaction, writer]
     expected = ClusterImage()
     for record in records:
         expected.apply(record)

@@ -1,0 +1,161 @@
+"""Delegation tokens (KIP-48, KIP-373): short-lived credentials with which programs log in as their owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...protocol.acls import check_principal
+from ...protocol.delegation_tokens import token_password
+from ...protocol.errors import KafkaError
+from ...protocol.messages.delegation_tokens import (
+    CreatableRenewer,
+    CreateDelegationTokenRequest,
+    DescribedDelegationToken,
+    DescribeDelegationTokenRequest,
+    DescribedTokenOwner,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from .session import check
+from .theme import AdminTheme
+
+_WHAT = "delegation token"
+_CLUSTERS_DEFAULT = -1
+_AT_ONCE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A token with its secret. Principals are texts, like User:ann; times are milliseconds since 1970."""
+
+    token_id: str
+    """The user name of a login with it (`sasl_plain_username`)."""
+    owner: str
+    """Whom a login with it acts as."""
+    requester: str
+    """Who asked for it; empty if the broker is too old to tell."""
+    renewers: tuple[str, ...]
+    """Who may renew and expire it besides its owner."""
+    issued_at_ms: int
+    expires_at_ms: int
+    """Unless it is renewed."""
+    ends_at_ms: int
+    """At the latest."""
+    hmac: bytes = field(repr=False)
+    """Its secret."""
+
+    @property
+    def password(self) -> str:
+        """The password of a login with it (`sasl_plain_password`): its secret, as base64."""
+        return token_password(self.hmac)
+
+
+class TokenAdmin(AdminTheme):
+    """Makes, renews, expires and lists delegation tokens. The connection must have logged in, and not with a token."""
+
+    async def create_delegation_token(
+        self, *, renewers: Iterable[str] = (), max_lifetime_ms: int | None = None, owner: str | None = None
+    ) -> DelegationToken:
+        """A new token of the user who asks, or of another `owner`, which takes CREATE_TOKENS on that user.
+
+            token = await admin.create_delegation_token(renewers=["User:scheduler"], max_lifetime_ms=3_600_000)
+
+        Without `max_lifetime_ms` it may live as long as the cluster allows. A cluster may take a moment until all of
+        its brokers know the token.
+        """
+        whose = (None, None) if owner is None else _split(owner)
+        renewing = tuple(renewers)
+        asked_ms = _CLUSTERS_DEFAULT if max_lifetime_ms is None else _above_zero(max_lifetime_ms)
+        request = CreateDelegationTokenRequest(
+            owner_principal_type=whose[0],
+            owner_principal_name=whose[1],
+            renewers=[
+                CreatableRenewer(principal_type=kind, principal_name=name)
+                for kind, name in map(_split, renewing)
+            ],
+            max_lifetime_ms=asked_ms,
+        )
+        connection = await self.session.cluster.any_connection()
+        told = await connection.request(request)
+        check(told.error_code, _WHAT, None, operation="CREATE_TOKENS", name=owner or "")
+        return DelegationToken(
+            told.token_id,
+            _joined(told.principal_type, told.principal_name),
+            _joined(told.token_requester_principal_type, told.token_requester_principal_name),
+            renewing,
+            told.issue_timestamp_ms,
+            told.expiry_timestamp_ms,
+            told.max_timestamp_ms,
+            bytes(told.hmac),
+        )
+
+    async def renew_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+        """Have the token expire `period_ms` from now on, or as late as the cluster allows. Returns when it expires."""
+        asked_ms = _CLUSTERS_DEFAULT if period_ms is None else _above_zero(period_ms)
+        connection = await self.session.cluster.any_connection()
+        told = await connection.request(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=asked_ms))
+        check(told.error_code, _WHAT, None)
+        return told.expiry_timestamp_ms
+
+    async def expire_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+        """Remove the token at once, or have it expire `period_ms` from now on. Returns when it expires.
+
+        Connections that have logged in with it are closed then.
+        """
+        if period_ms is not None and period_ms < 0:
+            raise ValueError(
+                f"period_ms is at least 0, not {period_ms}; without it the token is removed at once"
+            )
+        wanted_ms = _AT_ONCE if period_ms is None else period_ms
+        connection = await self.session.cluster.any_connection()
+        told = await connection.request(
+            ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=wanted_ms)
+        )
+        check(told.error_code, _WHAT, None)
+        return told.expiry_timestamp_ms
+
+    async def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """The tokens of these owners, or all, as far as the user may see them: its own, those that it asked for or may
+        renew, and others by the rights DESCRIBE on the token and DESCRIBE_TOKENS on the owner."""
+        whose = None
+        if owners is not None:
+            whose = [
+                DescribedTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in map(_split, owners)
+            ]
+        told = await self.session.cluster.ask_any(DescribeDelegationTokenRequest(owners=whose))
+        check(told.error_code, _WHAT, None)
+        return sorted(map(_token, told.tokens), key=lambda token: (token.issued_at_ms, token.token_id))
+
+
+def _token(told: DescribedDelegationToken) -> DelegationToken:
+    return DelegationToken(
+        told.token_id,
+        _joined(told.principal_type, told.principal_name),
+        _joined(told.token_requester_principal_type, told.token_requester_principal_name),
+        tuple(_joined(each.principal_type, each.principal_name) for each in told.renewers),
+        told.issue_timestamp,
+        told.expiry_timestamp,
+        told.max_timestamp,
+        bytes(told.hmac),
+    )
+
+
+def _joined(kind: str, name: str) -> str:
+    return f"{kind}:{name}" if kind else ""
+
+
+def _split(principal: str) -> tuple[str, str]:
+    try:
+        check_principal(principal)
+    except KafkaError:
+        raise ValueError(f"{principal!r} is no principal: it has to be of the form User:ann") from None
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+def _above_zero(period_ms: int) -> int:
+    if period_ms <= 0:
+        raise ValueError(f"a time of {period_ms} ms: it has to be above 0")
+    return period_ms

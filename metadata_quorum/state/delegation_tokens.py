@@ -1,0 +1,128 @@
+"""Delegation tokens (KIP-48): made, renewed, expired, forgotten. The secrets of tokens are nowhere here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...protocol.acls import TEXT_BYTES_MAX, check_principal
+from ...protocol.cluster_image import delegation_token_record
+from ...protocol.delegation_tokens import (
+    RENEWERS_MAX,
+    TOKENS_MAX,
+    TOKENS_OF_REQUESTER_MAX,
+    TokenState,
+    after,
+)
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import SECURITY_WITH_TOKENS
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.metadata_records import DelegationTokenRemovedRecord
+from ...protocol.messages.token_commands import (
+    CreateDelegationToken,
+    ExpireDelegationToken,
+    RemoveExpiredTokens,
+    RenewDelegationToken,
+    TokenExpiryResult,
+)
+from .features import check_security
+from .workspace import Workspace
+
+
+def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
+    """Keep a new token. Raises KafkaError."""
+    check_security(work, "delegation tokens need", SECURITY_WITH_TOKENS)
+    if not command.token_id or command.token_id in work.image.delegation_tokens:
+        raise _invalid(f"a new token cannot have the id {command.token_id!r}")
+    if len(command.renewers) > RENEWERS_MAX:
+        raise _invalid(f"{len(command.renewers)} renewers: a token may have {RENEWERS_MAX}")
+    _check_principals([command.owner, command.requester, *command.renewers])
+    if not 0 <= command.issued_at_ms <= command.expires_at_ms <= command.ends_at_ms:
+        raise _invalid("a token has to expire after it was issued, and not after its end")
+    _check_number(work, command.requester)
+    work.emit(
+        delegation_token_record(
+            TokenState(
+                command.token_id,
+                command.owner,
+                command.requester,
+                tuple(dict.fromkeys(command.renewers)),
+                command.issued_at_ms,
+                command.expires_at_ms,
+                command.ends_at_ms,
+                command.key_id,
+            )
+        )
+    )
+    return PlainResult()
+
+
+def renew(work: Workspace, command: RenewDelegationToken) -> TokenExpiryResult:
+    """The token ends later, not after its end. Raises KafkaError."""
+    token = _found(work, command.token_id)
+    if token.is_over(command.now_ms):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+    _check_owner(token, command.principal)
+    return _end_at(work, token, after(command.now_ms, command.period_ms))
+
+
+def expire(work: Workspace, command: ExpireDelegationToken) -> TokenExpiryResult:
+    """The token ends after a time, or now and for ever: that, where it has ended already, too. Raises KafkaError."""
+    token = _found(work, command.token_id)
+    _check_owner(token, command.principal)
+    if command.period_ms < 0:
+        work.emit(DelegationTokenRemovedRecord(token_id=token.token_id))
+        return TokenExpiryResult(expires_at_ms=command.now_ms)
+    if token.is_over(command.now_ms):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+    return _end_at(work, token, after(command.now_ms, command.period_ms))
+
+
+def remove_expired(work: Workspace, command: RemoveExpiredTokens) -> PlainResult:
+    """Forget tokens that have ended."""
+    for token_id in command.token_ids:
+        token = work.image.delegation_tokens.get(token_id)
+        if token is not None and token.is_over(command.now_ms):
+            work.emit(DelegationTokenRemovedRecord(token_id=token_id))
+    return PlainResult()
+
+
+def _found(work: Workspace, token_id: str) -> TokenState:
+    token = work.image.delegation_tokens.get(token_id)
+    if token is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    return token
+
+
+def _check_owner(token: TokenState, principal: str) -> None:
+    if not token.may_be_changed_by(principal):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _end_at(work: Workspace, token: TokenState, wanted_ms: int) -> TokenExpiryResult:
+    expires_at_ms = min(token.ends_at_ms, wanted_ms)
+    work.emit(delegation_token_record(replace(token, expires_at_ms=expires_at_ms)))
+    return TokenExpiryResult(expires_at_ms=expires_at_ms)
+
+
+def _check_principals(principals: Iterable[str]) -> None:
+    for principal in principals:
+        check_principal(principal)
+        if len(principal.encode()) > TEXT_BYTES_MAX:
+            raise _invalid(f"a principal is too long: at most {TEXT_BYTES_MAX} bytes are allowed")
+
+
+def _check_number(work: Workspace, requester: str) -> None:
+    tokens = work.image.delegation_tokens
+    if len(tokens) >= TOKENS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {len(tokens)} tokens: expire some first")
+    if len(tokens) >= TOKENS_OF_REQUESTER_MAX:
+        count = sum(token.requester == requester for token in tokens.values())
+        if count >= TOKENS_OF_REQUESTER_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{requester} has asked for {count} tokens: expire some first"
+            )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
