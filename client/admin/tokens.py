@@ -59,10 +59,8 @@ class TokenAdmin(AdminTheme):
     ) -> DelegationToken:
         """A new token of the user who asks, or of another `owner`, which takes CREATE_TOKENS on that user.
 
-            token = await admin.create_delegation_token(renewers=["User:scheduler"], max_lifetime_ms=3_600_000)
-
-        Without `max_lifetime_ms` it may live as long as the cluster allows. A cluster may take a moment until all of
-        its brokers know the token.
+        Principals are texts, like User:scheduler. Without `max_lifetime_ms` it may live as long as the cluster allows.
+        It may take a moment until all brokers know the token.
         """
         whose = (None, None) if owner is None else _split(owner)
         renewing = tuple(renewers)

@@ -56,7 +56,12 @@ class DelegationTokenHandlers:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
         return self._tokens
 
-    @handles(CreateDelegationTokenRequest, 1, 3, needs=handler_asks("CREATE_TOKENS User of another owner"))
+    @handles(
+        CreateDelegationTokenRequest,
+        1,
+        3,
+        needs=handler_asks("nothing; CREATE_TOKENS User for another owner"),
+    )
     async def create(
         self, request: ClientRequest, message: CreateDelegationTokenRequest
     ) -> CreateDelegationTokenResponse:
@@ -171,7 +176,7 @@ class DelegationTokenHandlers:
         DescribeDelegationTokenRequest,
         1,
         3,
-        needs=handler_asks("DESCRIBE DelegationToken or DESCRIBE_TOKENS User, of other tokens"),
+        needs=handler_asks("nothing; DESCRIBE DelegationToken or DESCRIBE_TOKENS User for tokens of others"),
     )
     def describe(
         self, request: ClientRequest, message: DescribeDelegationTokenRequest

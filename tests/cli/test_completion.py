@@ -38,7 +38,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("to", {"topic"}),
+        ("top", {"topic"}),
         ("topic a", {"alter", "add-partitions"}),
         ("topic -b host:1 a", {"alter", "add-partitions"}),
         ("topic alter --se", {"--set"}),

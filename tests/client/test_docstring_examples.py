@@ -49,7 +49,14 @@ WITHOUT = {
     *("GroupDescription", "GroupListing", "GroupMember", "HangingTransaction", "LogDirDescription"),
     *("OngoingReassignment", "PartitionInfo", "ProducerDescription", "QuorumDescription", "RecordMetadata"),
     *("RejectedRecord", "Spooled", "SpooledRecord"),
-    *("TopicInfo", "TransactionDescription", "TransactionListing", "UserLogin", "ErrorCode"),
+    *(
+        "TopicInfo",
+        "TransactionDescription",
+        "TransactionListing",
+        "UserLogin",
+        "DelegationToken",
+        "ErrorCode",
+    ),
 }
 
 

@@ -37,6 +37,12 @@ from ottla.protocol.messages.configs import (
 )
 from ottla.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ottla.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -606,6 +612,8 @@ ROWS = [
 
 SHOWN_APART = {
     ApiVersionsRequest, DescribeClusterRequest, ListGroupsRequest, ListTransactionsRequest, SaslAuthenticateRequest,
-    SaslHandshakeRequest, WriteTxnMarkersRequest,
+    SaslHandshakeRequest, WriteTxnMarkersRequest, CreateDelegationTokenRequest, RenewDelegationTokenRequest,
+    ExpireDelegationTokenRequest, DescribeDelegationTokenRequest,
 }  # fmt: skip
-"""What needs nothing, or leaves out what is denied, or is for nodes alone: tests of their own are below."""
+"""What needs nothing, or leaves out what is denied, or is for nodes alone: tests of their own are below. Those of
+delegation tokens, which need a login, are in `test_delegation_tokens.py`."""

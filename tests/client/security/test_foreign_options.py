@@ -165,6 +165,7 @@ def test_each_name_is_taken() -> None:
     special = {
         "ssl.endpoint.identification.algorithm": "https",
         "sasl.oauthbearer.extensions": "a=b,c=d",
+        "sasl.token.auth": "true",
     }
     for name in LIBRDKAFKA.keys() - {"oauth_cb"}:
         assert LIBRDKAFKA[name] in of_librdkafka({name: special.get(name, "x")})

@@ -562,3 +562,35 @@ async def test_an_address_whose_logins_fail_again_and_again_waits_before_the_nex
         peer = await connect(broker)
         assert (await peer.log_in()).error_code == ErrorCode.NONE
         assert asyncio.get_running_loop().time() - began >= HELD_MS / 1000
+
+
+async def test_the_end_of_a_session_comes_earlier_and_never_later() -> None:
+    async with server() as broker:
+        bounded, other = await connect(broker), await connect(broker)
+        await bounded.log_in("EXPIRING", b"ann:60000")
+        await other.log_in("EXPIRING", b"bob:60000")
+
+        def until_ms(ms: int) -> None:
+            end = wall_ms() + ms
+            broker.authentications.bound_lives(
+                lambda session: end if session.principal.name == "ann" else None
+            )
+
+        until_ms(200)
+        until_ms(3_600_000)
+        assert await bounded.who() == "User:ann"
+        await asyncio.sleep(0.25)
+        bounded.send(DescribeClusterRequest(), 0)
+        assert await bounded.is_closed()
+        assert broker.authentication[LISTENER].counts.expired == 1
+        assert await other.who() == "User:bob"
+
+
+async def test_a_session_without_an_end_gets_one() -> None:
+    async with server() as broker:
+        peer = await connect(broker)
+        await peer.log_in()
+        broker.authentications.bound_lives(lambda _session: 0)
+        await asyncio.sleep(0.05)
+        peer.send(DescribeClusterRequest(), 0)
+        assert await peer.is_closed()

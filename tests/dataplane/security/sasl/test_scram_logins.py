@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
+from ottla.dataplane.security.delegation_tokens import DelegationTokens
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogin, ScramLogins, sealed_credential
 from ottla.dataplane.security.sasl.scram_passwords import ScramPasswords
 from ottla.dataplane.security.sealing import Sealer
+from ottla.protocol.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
+from ottla.protocol.node_secrets import Secrets
 from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential
 
 ANN = ("ann", SCRAM_SHA_256.code)
@@ -44,3 +47,91 @@ async def test_so_does_a_password_in_the_clear() -> None:
     passwords = ScramPasswords(credentials(b"new secret"), lambda: 0.0)
     with pytest.raises(LoginRefused, match="follows from no secret in"):
         await passwords.check("ann", "pw")
+
+
+KEY = b"the key of tokens"
+TOKENS = {"id": TokenState("id", "User:a:b", "User:bob", (), 0, 1_000, 2_000, token_key_id(KEY))}
+PASSWORD = token_password(token_hmac(KEY, "id"))
+
+
+class TokenLogins:
+    """Logins of a broker that has one token."""
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self.states = dict(TOKENS)
+        self.now_ms = 0
+        self.tokens = DelegationTokens(Secrets((KEY,)), lambda: self.states, lambda: self.now_ms)
+        self.tokens.changed(self.states)
+        self.logins = ScramLogins(
+            SCRAM_SHA_256, credentials(b"old secret"), b"key", self.tokens if enabled else None
+        )
+
+    async def log_in(
+        self, user: str = "id", password: str = PASSWORD, told: str | None = "true"
+    ) -> ScramLogin:
+        login = self.logins.begin()
+        client = ScramClient(
+            SCRAM_SHA_256, user, password, "nonce", {} if told is None else {"tokenauth": told}
+        )
+        challenge = await login.receive(client.first())
+        self.challenged()
+        client.check(await login.receive(client.final(challenge)))
+        return login
+
+    def challenged(self) -> None:
+        """Between the two messages of a client."""
+
+
+@pytest.mark.parametrize("told", ["true", "TRUE"])
+async def test_a_token_logs_in_as_its_owner_until_it_expires(told: str) -> None:
+    assert (await TokenLogins().log_in(told=told)).outcome == LoggedIn("a:b", 1_000, "id")
+
+
+@pytest.mark.parametrize("told", [None, "false"])
+async def test_without_the_extension_a_name_is_a_user(told: str | None) -> None:
+    assert (await TokenLogins().log_in("ann", "pw", told)).outcome == LoggedIn("ann")
+    with pytest.raises(LoginRefused, match="proof is wrong"):
+        await TokenLogins().log_in(told=told)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "told", "reason"),
+    [
+        ("ann", "pw", "true", "proof is wrong"),
+        ("nobody", PASSWORD, "true", "proof is wrong"),
+        ("id", "guess", "true", "proof is wrong"),
+        ("id", PASSWORD, "yes", "true or false"),
+    ],
+)
+async def test_what_is_no_token_does_not_log_in(user: str, password: str, told: str, reason: str) -> None:
+    with pytest.raises(LoginRefused, match=reason):
+        await TokenLogins().log_in(user, password, told)
+
+
+async def test_tokens_have_to_be_enabled() -> None:
+    with pytest.raises(LoginRefused, match=r"there is no delegation\.token\.secret\.key"):
+        await TokenLogins(enabled=False).log_in()
+
+
+async def test_a_token_that_has_expired_does_not_log_in() -> None:
+    logins = TokenLogins()
+    logins.now_ms = 1_001
+    with pytest.raises(LoginRefused, match="has ended"):
+        await logins.log_in()
+
+
+async def test_a_token_that_goes_during_a_login_does_not_log_in() -> None:
+    class Revoked(TokenLogins):
+        def challenged(self) -> None:
+            del self.states["id"]
+            self.tokens.changed(["id"])
+
+    with pytest.raises(LoginRefused, match="has ended"):
+        await Revoked().log_in()
+
+
+async def test_other_extensions_are_refused() -> None:
+    login = TokenLogins().logins.begin()
+    client = ScramClient(SCRAM_SHA_256, "id", PASSWORD, "nonce", {"other": "x"})
+    with pytest.raises(LoginRefused, match="not known here: other"):
+        await login.receive(client.first())
