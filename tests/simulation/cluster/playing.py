@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TextIO, TypeVar
 
-from ottla.protocol.codec import prepare
+from ottla.protocol.codec import prepare_decoding, prepare_encoding
 from ottla.protocol.schema import Message
 from tests.simulation.cluster.plans import Fault
 from tests.simulation.cluster.scenario import Report, play
@@ -34,7 +34,8 @@ def warm_up() -> None:
     for message in _messages(Message):
         first, last = message.schema.versions
         for version in range(first, (first if last == _OPEN else last) + 1):
-            prepare(message, version)
+            prepare_decoding(message, version)
+            prepare_encoding(message, version)
 
 
 def _messages(kind: type[Message]) -> Iterator[type[Message]]:
