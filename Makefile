@@ -12,13 +12,14 @@ TESTED := protocol metadata_quorum dataplane client spark_integration cli testin
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-quick compat faults spark-4.2 lint format clean soak mutants
+.PHONY: help venv demo test test-quick compat programs faults spark-4.2 lint format clean soak mutants
 .PHONY: lint-types lint-style lint-public lint-imports quick-tests
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make test-quick PACKAGE=client  the types and the tests of one package that need no cluster, within a minute"
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
+	@echo "make programs run programs that others wrote, with kills; needs Java, and Maven to fetch them once"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
@@ -59,10 +60,13 @@ test-quick: venv
 	@$(MAKE) --no-print-directory -j2 lint-types quick-tests
 
 quick-tests:
-	$(BIN)/python -m pytest tests/$(PACKAGE) -n 3 -m 'not (cluster or faults or java or compat)'
+	$(BIN)/python -m pytest tests/$(PACKAGE) -n 3 -m 'not (cluster or faults or java or compat or programs)'
 
 compat: venv
 	$(BIN)/python -m pytest tests/compat --compat
+
+programs: venv
+	$(BIN)/python -m pytest tests/programs --programs
 
 faults: venv
 	$(BIN)/python -m pytest tests/faults tests/spark_integration --all-faults -m faults -n 2 --dist loadgroup

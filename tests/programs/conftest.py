@@ -1,0 +1,31 @@
+"""Programs that others wrote, against real clusters, with kills in the middle.
+
+All tests in this folder are marked `programs`: they run with `--programs` (make programs). Those marked `short` are
+part of `make test` as well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--programs", action="store_true", help="run the programs that others wrote, all of them"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    everything = config.getoption("--programs", default=False)
+    for item in items:
+        if HERE not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.programs)
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if not everything and item.get_closest_marker("short") is None:
+            item.add_marker(pytest.mark.skip(reason="one of the long ones: make programs"))

@@ -1,0 +1,216 @@
+"""Kafka Streams with exactly_once_v2: instances and brokers are killed, and every result is there once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.integration.history import SMALL_CLUSTER
+from tests.programs.jvm import Jars, Program, needs_jdk
+
+pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(600)]
+STREAMS = Jars("kafka-streams", ("org.apache.kafka:kafka-streams:4.4.0", "org.slf4j:slf4j-simple:1.7.36"))
+APPLICATION = "words"
+PARTITIONS = 3
+WINDOW_MS = 10_000
+WORDS = [f"word{number}" for number in range(20)]
+Message = tuple[str, str]
+
+
+class Input:
+    """A thread that writes lines, orders and payments until the block ends. Their times are made up, one a message."""
+
+    def __init__(self, bootstrap: str, seed: int) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2}
+        )
+        self._chance = random.Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="input")
+        self._begun_ms = int(time.time() * 1000) - 600_000
+        self.words: Counter[str] = Counter()
+        self.events: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
+        self.failed: list[Any] = []
+
+    def __enter__(self) -> Input:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+        assert self.failed == []
+
+    def _write(self) -> None:
+        number = 0
+        while not self._stop.wait(0.005):
+            number += 1
+            words = self._chance.choices(WORDS, k=3)
+            self.words.update(words)
+            self._send("lines", f"line{number}", " ".join(words), number)
+            if number % 3 == 0:
+                customer, topic = (
+                    f"customer{self._chance.randrange(50)}",
+                    self._chance.choice(("orders", "payments")),
+                )
+                self.events[customer].append((topic, number, f"{topic[0]}{number}"))
+                self._send(topic, customer, f"{topic[0]}{number}", number)
+
+    def _send(self, topic: str, key: str, value: str, number: int) -> None:
+        self._producer.produce(
+            topic, value, key, timestamp=self._begun_ms + 50 * number, on_delivery=self._delivered
+        )
+        self._producer.poll(0)
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self.failed.append(error)
+
+    @property
+    def counts(self) -> list[Message]:
+        """What the application has to tell: every word with each number up to its own."""
+        return sorted((word, str(n)) for word, total in self.words.items() for n in range(1, total + 1))
+
+    @property
+    def paid(self) -> list[Message]:
+        """Every order of a customer with every payment within the window."""
+        return sorted(
+            (customer, f"{one[2]}+{other[2]}")
+            for customer, events in self.events.items()
+            for one in events
+            for other in events
+            if one[0] == "orders" and other[0] == "payments" and abs(one[1] - other[1]) * 50 <= WINDOW_MS
+        )
+
+
+class Output:
+    """What is committed in a topic so far."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        self.messages: list[Message] = []
+
+    def read(self) -> int:
+        """Read on; how many there are."""
+        for message in self._consumer.consume(10_000, 0.2):
+            assert message.error() is None, message.error()
+            key, value = message.key(), message.value()
+            assert key is not None
+            assert value is not None
+            self.messages.append((key.decode(), value.decode()))
+        return len(self.messages)
+
+    def wait_for(self, count: int, timeout_s: float) -> None:
+        """Return once there are `count`; what comes within a second is read, too."""
+        wait_until(lambda: self.read() >= count, f"{count} results", timeout_s)
+        for _ in range(5):
+            self.read()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with running_cluster(folder, settings=SMALL_CLUSTER) as running:
+        yield running
+
+
+def create_topics(cluster: RunningCluster) -> AdminClient:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    topics = ("lines", "orders", "payments", "counts", "paid")
+    for created in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in topics]).values():
+        created.result(30)
+    return admin
+
+
+def instances(cluster: RunningCluster, folder: Path) -> list[Program]:
+    return [
+        Program(
+            [
+                *STREAMS.command("StreamsProgram.java"),
+                cluster.bootstrap,
+                APPLICATION,
+                str(folder / name),
+                name,
+            ],
+            folder / f"{name}.log",
+        )
+        for name in ("ann", "ben")
+    ]
+
+
+def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
+    admin = create_topics(cluster)
+    counts, paid = (Output(cluster.bootstrap, topic) for topic in ("counts", "paid"))
+    with ExitStack() as running:
+        both = [running.enter_context(one) for one in instances(cluster, tmp_path)]
+        with Input(cluster.bootstrap, seed=5) as given:
+            counts.wait_for(100, 120)
+            for turn in range(4):
+                kill_and_start(cluster, both[turn % 2], turn, counts)
+        counts.wait_for(len(given.counts), 120)
+        paid.wait_for(len(given.paid), 120)
+        assert sorted(counts.messages) == given.counts
+        assert sorted(paid.messages) == given.paid
+        assert all("FAILED" not in one.said for one in both)
+        check_internal_topics(cluster, admin)
+
+
+def kill_and_start(cluster: RunningCluster, instance: Program, turn: int, counts: Output) -> None:
+    """Kill one instance, each second time with a leader of its output; results go on before they are whole again."""
+    instance.kill9()
+    leader = cluster.leader("counts", turn % PARTITIONS)
+    assert leader is not None
+    node = cluster.broker(leader)
+    if turn % 2:
+        node.kill9()
+    instance.start()
+    counts.wait_for(counts.read() + 300, 120)
+    if turn % 2:
+        node.restart()
+        cluster.wait_until_in_sync("counts", 60)
+
+
+def check_internal_topics(cluster: RunningCluster, admin: AdminClient) -> None:
+    """They have the settings that Streams asks for, and it has deleted what it read of its repartitioned records."""
+    repartitioned = f"{APPLICATION}-words-repartition"
+    expected = {
+        repartitioned: {"cleanup.policy": "delete", "retention.ms": "-1"},
+        f"{APPLICATION}-counts-changelog": {"cleanup.policy": "compact"},
+        # Orders of one key and one time all count, so nothing is compacted. A day, the windows and the grace stay.
+        f"{APPLICATION}-paid-this-join-store-changelog": {
+            "cleanup.policy": "delete",
+            "retention.ms": "90020000",
+        },
+    }
+    asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in expected])
+    for resource, answer in asked.items():
+        entries = answer.result(30)
+        wanted = expected[resource.name]
+        assert {key: entries[key].value for key in wanted} == wanted, resource.name
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "lows"})
+    lows = [
+        consumer.get_watermark_offsets(TopicPartition(repartitioned, one), 30)[0] for one in range(PARTITIONS)
+    ]
+    consumer.close()
+    assert min(lows) > 0
