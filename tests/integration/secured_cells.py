@@ -24,8 +24,11 @@ from ottla import (
     UserPassword,
 )
 from tests.integration.tls_cluster import TlsCluster, tls_cluster
+from tests.oauth_issuer import AUDIENCE, ISSUER, claims_of, key_set, new_key, signed
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+TOKEN_LASTS_S = 3600
 USER, PASSWORD = "ann", 'ann\'s "secret", =x'
 ADMIN, ADMIN_PASSWORD = "admin", "of the administrator"
 RECORDS = 10
@@ -57,6 +60,7 @@ class Cell:
     mechanism: str = ""
     user: str = ""
     password: str = ""
+    """For OAUTHBEARER a token."""
     certificate: str = ""
     """A file with the chain; empty without a certificate."""
     key: str = ""
@@ -82,10 +86,11 @@ def cells(cluster: TlsCluster, client: str) -> list[Cell]:
     both = cluster.directory / "both.pem"
     both.write_text(Path(key).read_text() + Path(chain).read_text())
     certified = replace(plain, name="SSL-certificate", certificate=chain, key=key, both=str(both))
+    secrets = dict.fromkeys(MECHANISMS, PASSWORD) | {OAUTHBEARER: _token_file(cluster.directory).read_text()}
     logins = [
-        Cell(f"{protocol}-{mechanism}", cluster.bootstrap(listener), protocol, ca, mechanism, USER, PASSWORD)
+        Cell(f"{protocol}-{mechanism}", cluster.bootstrap(listener), protocol, ca, mechanism, USER, secret)
         for protocol, listener in (("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "LOGINS"))
-        for mechanism in MECHANISMS
+        for mechanism, secret in secrets.items()
     ]
     return [_named(one, client) for one in (plain, certified, *logins)]
 
@@ -122,9 +127,26 @@ def secured_cluster(directory: Path, brokers: int = 2, **settings: str) -> Itera
     for listener in ("plain", "logins"):
         common[f"listener_name_{listener}_sasl_enabled_mechanisms"] = ",".join(MECHANISMS)
         common[f"listener_name_{listener}_plain_sasl_jaas_config"] = f"{module} required {given};"
+    common |= _tokens(directory)
     with tls_cluster(directory, brokers, **common | settings) as cluster:
         asyncio.run(_give_rights(cluster, brokers))
         yield cluster
+
+
+def _tokens(directory: Path) -> dict[str, str]:
+    """Settings for tokens, with the key that signs them in a file, and a token in another one."""
+    key, keys = new_key("key"), directory / "keys.json"
+    keys.write_bytes(key_set(key))
+    _token_file(directory).write_text(signed(claims_of(USER, TOKEN_LASTS_S), key))
+    return {
+        "sasl_oauthbearer_jwks_endpoint_url": f"file://{keys}",
+        "sasl_oauthbearer_expected_issuer": ISSUER,
+        "sasl_oauthbearer_expected_audience": AUDIENCE,
+    }
+
+
+def _token_file(directory: Path) -> Path:
+    return directory / "token"
 
 
 def jaas_quoted(text: str) -> str:
@@ -141,7 +163,7 @@ async def _give_rights(cluster: TlsCluster, brokers: int) -> None:
     ]
     async with Admin(**admin_options(cluster)) as admin:
         await admin.alter_scram_credentials(
-            [UserPassword(USER, PASSWORD, name, 4096) for name in MECHANISMS if name != "PLAIN"]
+            [UserPassword(USER, PASSWORD, name, 4096) for name in MECHANISMS if name.startswith("SCRAM")]
         )
         await admin.create_acls(acls)
         await admin.create_topics([NewTopic(f"{one}topic", 1, min(2, brokers)) for one in PREFIXES.values()])

@@ -6,15 +6,18 @@ import json
 import ssl
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 import aiokafka
+import aiokafka.abc
 import aiokafka.admin
 import aiokafka.errors
 import confluent_kafka
 import kafka
 import kafka.admin
 import kafka.errors
+import kafka.net.sasl.oauth
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -23,7 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.integration.secured_cells import RECORDS, TOLD, Cell
+from tests.integration.secured_cells import OAUTHBEARER, RECORDS, TOKEN_LASTS_S, TOLD, Cell
 
 WAIT_S = 60.0
 RETENTION_MS = str(TOLD["setting"])
@@ -44,7 +47,10 @@ def librdkafka_options(cell: Cell) -> dict[str, Any]:
         options["ssl.ca.location"] = cell.ca
     if cell.certificate:
         options |= {"ssl.certificate.location": cell.certificate, "ssl.key.location": cell.key}
-    if cell.mechanism:
+    if cell.mechanism == OAUTHBEARER:
+        token = cell.password, time.time() + TOKEN_LASTS_S
+        options |= {"sasl.mechanism": OAUTHBEARER, "oauth_cb": lambda _config: token}
+    elif cell.mechanism:
         options |= {
             "sasl.mechanism": cell.mechanism,
             "sasl.username": cell.user,
@@ -132,13 +138,23 @@ def _aiokafka_options(cell: Cell) -> dict[str, Any]:
         if cell.certificate:
             context.load_cert_chain(cell.certificate, cell.key)
         options["ssl_context"] = context
-    return options | _passwords(cell)
+    return options | _login(cell, _AiokafkaToken)
 
 
-def _passwords(cell: Cell) -> dict[str, Any]:
-    """As aiokafka and kafka-python have them."""
+class _AiokafkaToken(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+def _login(cell: Cell, token_provider: Callable[[str], object]) -> dict[str, Any]:
+    """As aiokafka and kafka-python have it."""
     if not cell.mechanism:
         return {}
+    if cell.mechanism == OAUTHBEARER:
+        return {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": token_provider(cell.password)}
     return {
         "sasl_mechanism": cell.mechanism,
         "sasl_plain_username": cell.user,
@@ -204,7 +220,15 @@ def kafka_python_options(cell: Cell) -> dict[str, Any]:
         options["ssl_cafile"] = cell.ca
     if cell.certificate:
         options |= {"ssl_certfile": cell.certificate, "ssl_keyfile": cell.key}
-    return options | _passwords(cell)
+    return options | _login(cell, _KafkaPythonToken)
+
+
+class _KafkaPythonToken(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
 
 
 def with_kafka_python(cell: Cell) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -126,6 +127,7 @@ func reach(one way, options ...kgo.Opt) *kgo.Client {
 			"PLAIN":         plain.Auth{User: one.User, Pass: one.Password}.AsMechanism(),
 			"SCRAM-SHA-256": scram.Auth{User: one.User, Pass: one.Password}.AsSha256Mechanism(),
 			"SCRAM-SHA-512": scram.Auth{User: one.User, Pass: one.Password}.AsSha512Mechanism(),
+			"OAUTHBEARER":   oauth.Auth{Token: one.Password}.AsMechanism(),
 		}
 		options = append(options, kgo.SASL(mechanisms[one.Mechanism]))
 	}

@@ -1,5 +1,9 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -133,13 +137,35 @@ public final class SecuredClients {
             settings.put("ssl.keystore.location", way.get("both").asText());
         }
         String mechanism = way.get("mechanism").asText();
-        if (!mechanism.isEmpty()) {
+        if (mechanism.equals("OAUTHBEARER")) {
+            settings.putAll(bearer(way.get("password").asText()));
+        } else if (!mechanism.isEmpty()) {
             settings.put("sasl.mechanism", mechanism);
             String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
             settings.put("sasl.jaas.config", "org.apache.kafka.common.security." + module + " required username="
                 + quoted(way.get("user").asText()) + " password=" + quoted(way.get("password").asText()) + ";");
         }
         return settings;
+    }
+
+    /** The token is read from a file, which Kafka's clients may read only if a property of Java says so. */
+    private static Map<String, Object> bearer(String token) {
+        try {
+            Path file = Files.createTempFile("token", ".jwt");
+            file.toFile().deleteOnExit();
+            Files.writeString(file, token);
+            String url = file.toUri().toString();
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.files", file.toString());
+            String security = "org.apache.kafka.common.security.oauthbearer.";
+            return Map.of(
+                "sasl.mechanism", "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url", url,
+                "sasl.login.callback.handler.class", security + "OAuthBearerLoginCallbackHandler",
+                "sasl.jaas.config", security + "OAuthBearerLoginModule required;");
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 
     private static String quoted(String text) {

@@ -17,9 +17,10 @@ function reach (way) {
     ca: fs.readFileSync(way.ca),
     ...(way.certificate && { cert: fs.readFileSync(way.certificate), key: fs.readFileSync(way.key) })
   }
-  const sasl = way.mechanism
-    ? { mechanism: way.mechanism.toLowerCase(), username: way.user, password: way.password }
-    : undefined
+  const secret = way.mechanism === 'OAUTHBEARER'
+    ? { oauthBearerProvider: async () => ({ value: way.password }) }
+    : { username: way.user, password: way.password }
+  const sasl = way.mechanism ? { mechanism: way.mechanism.toLowerCase(), ...secret } : undefined
   return new Kafka({ brokers: way.bootstrap.split(','), ssl, sasl, logLevel: logLevel.NOTHING })
 }
 
