@@ -81,6 +81,8 @@ class Issuer:
         self.lasts_s = 300.0
         self.asked: list[str] = []
         """The paths of all requests."""
+        self.given: list[str] = []
+        """All tokens."""
         self.port = 0
 
     @property
@@ -88,7 +90,8 @@ class Issuer:
         return f"{'http' if self.tls is None else 'https'}://localhost:{self.port}"
 
     def token(self, user: str = "ann") -> str:
-        return signed(claims_of(user, self.lasts_s), self.keys[-1])
+        self.given.append(signed(claims_of(user, self.lasts_s), self.keys[-1]))
+        return self.given[-1]
 
     def rotate(self, kid: str) -> None:
         """Sign with a new key; the old ones are told no more."""

@@ -28,6 +28,7 @@ from .node import with_endpoint
 if TYPE_CHECKING:
     from ...dataplane.configuration.config import BrokerConfig, ListenerConfig
     from ...dataplane.configuration.sasl import MechanismConfig
+    from ...dataplane.security.oauth.settings import BearerSettings
     from ...dataplane.security.tls_loading import LoadedTls
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -205,6 +206,8 @@ def _mechanism(config: MechanismConfig) -> MechanismReport:
     from ...dataplane.configuration.sasl import VERIFY_BY_SCRAM
     from ...dataplane.security.sasl.plain import PLAIN
 
+    if config.bearer is not None:
+        return MechanismReport(config.name, _of_tokens(config.bearer))
     if config.name != PLAIN:
         return MechanismReport(config.name, "kept by the quorum")
     if config.verify == VERIFY_BY_SCRAM:
@@ -214,16 +217,27 @@ def _mechanism(config: MechanismConfig) -> MechanismReport:
     return MechanismReport(config.name, f"{len(listed)} in sasl.jaas.config")
 
 
+def _of_tokens(settings: BearerSettings) -> str:
+    if settings.source is None:
+        return "whoever comes"
+    return f"those of {settings.rules.issuer or settings.source.url}"
+
+
 def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[str]:
     protocol, where = listener.security_protocol, f"listener {listener.name}"
+    for mechanism in listener.sasl.mechanisms if listener.sasl is not None else ():
+        yield from () if mechanism.bearer is None else mechanism.bearer.remarks
     if _is_loopback(listener.host):
         return
     if protocol is SecurityProtocol.PLAINTEXT:
         yield f"{where} is PLAINTEXT at {report.address}: whoever reaches it reads and writes everything on the way"
     if protocol is SecurityProtocol.SASL_PLAINTEXT:
-        plain = any(one.name == "PLAIN" for one in report.mechanisms)
-        read = "passwords and all records" if plain else "all records"
-        yield f"{where} is SASL_PLAINTEXT at {report.address}: {read} can be read on the way"
+        shown = {"PLAIN": "passwords", "OAUTHBEARER": "tokens"}
+        read = [shown[one.name] for one in report.mechanisms if one.name in shown]
+        yield (
+            f"{where} is SASL_PLAINTEXT at {report.address}: {' and '.join((*read, 'all records'))} can be read on the "
+            "way"
+        )
 
 
 def _of_authorizer(

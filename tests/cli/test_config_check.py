@@ -100,6 +100,30 @@ def test_a_secured_broker(folder: Path) -> None:
     assert "secret of ann" not in repr(found)
 
 
+TOKENS = {
+    "listener_name_clients_sasl_enabled_mechanisms": "OAUTHBEARER",
+    "sasl_oauthbearer_jwks_endpoint_url": "https://issuer.test/keys",
+    "sasl_oauthbearer_expected_issuer": "https://issuer.test/",
+    "sasl_oauthbearer_expected_audience": "kafka",
+}
+
+
+def test_a_broker_that_takes_tokens(folder: Path) -> None:
+    def clients(**others: str) -> tuple[list[tuple[str, str]], list[str]]:
+        given = {name: value for name, value in (TOKENS | others).items() if value}
+        found = report(broker(folder), without="ssl.client.auth", **given)
+        return [(one.name, one.users) for one in found.listeners[1].mechanisms], found.remarks
+
+    assert clients() == ([("OAUTHBEARER", "those of https://issuer.test/")], [])
+    anybodys = {"sasl_oauthbearer_expected_issuer": "", "sasl_oauthbearer_allow_unverified_issuer": "true"}
+    told, remarks = clients(**anybodys)
+    assert told == [("OAUTHBEARER", "those of https://issuer.test/keys")]
+    assert "sasl.oauthbearer.allow.unverified.issuer is true" in remarks[0]
+    told, remarks = clients(sasl_oauthbearer_jwks_endpoint_url="", sasl_oauthbearer_allow_unsecured="true")
+    assert told == [("OAUTHBEARER", "whoever comes")]
+    assert "is let in as any user" in remarks[0]
+
+
 def test_a_secured_quorum_node(folder: Path) -> None:
     found = report(quorum(folder))
     assert (found.role, found.node_id, found.remarks) == ("quorum", 101, [])
@@ -113,6 +137,10 @@ def test_a_secured_quorum_node(folder: Path) -> None:
         (
             {"listener_security_protocol_map": "LOCAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT"},
             "passwords and all records can be read on the way",
+        ),
+        (
+            {"listener_security_protocol_map": "LOCAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT"} | TOKENS,
+            "tokens and all records can be read on the way",
         ),
         ({"listener_security_protocol_map": "LOCAL:SSL,CLIENTS:SASL_SSL"}, "LOCAL may be User:ANONYMOUS"),
         ({"authorizer_class_name": ""}, "everybody who gets in may do everything"),

@@ -260,3 +260,14 @@ def test_kafka_python_renews_its_login(cluster: LocalCluster, issuer: Issuer, to
 
     with pytest.raises(KafkaError):
         KafkaProducer(**options | {"sasl_oauth_token_provider": Wrong()})
+
+
+def test_tokens_are_in_no_file_and_no_log(cluster: LocalCluster, issuer: Issuer) -> None:
+    directory = cluster._directory
+    assert directory is not None
+    assert issuer.given
+    signatures = [token.rpartition(".")[2].encode() for token in issuer.given]
+    for path in directory.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not [one for one in signatures if one in content], path

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from joserfc.errors import SecurityWarning
-from joserfc.jwk import ECKey, JWKRegistry, Key, OKPKey, RSAKey
+from joserfc.jwk import JWKRegistry, Key, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
 from .tokens import Token
@@ -18,6 +18,8 @@ ALGORITHMS: Final = (
 )  # fmt: skip
 """Those with a public key: with a secret one, who checks tokens could also make them."""
 RSA_BITS_MIN: Final = 2048
+KEYS_MAX: Final = 100
+"""More would hold up the event loop for tens of milliseconds each time that they are read."""
 _TRIED_WITHOUT_ID_MAX: Final = 4
 
 
@@ -45,6 +47,8 @@ class SigningKeys:
         listed = found.get("keys") if isinstance(found, dict) else None
         if not isinstance(listed, list):
             raise KeysUnreadable('it is no JSON object with a list "keys"')
+        if len(listed) > KEYS_MAX:
+            raise KeysUnreadable(f"it has {len(listed)} keys, allowed are {KEYS_MAX}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # of weak keys, which are left out
             keys = [key for key in map(_key, listed) if key is not None]
@@ -76,8 +80,8 @@ def _key(told: object) -> Key | None:
     if isinstance(key, RSAKey) and key.public_key.key_size < RSA_BITS_MIN:
         return None
     operations = key.get("key_ops")
-    signs = key.get("use") in (None, "sig") and (operations is None or "verify" in operations)
-    return key if signs and isinstance(key, RSAKey | ECKey | OKPKey) else None
+    verifies = operations is None or "verify" in operations
+    return key if verifies and any(_fits(key, algorithm) for algorithm in ALGORITHMS) else None
 
 
 def _public(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def _public(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(key: Key, algorithm: str) -> bool:
-    """By the key's type, its curve, and the algorithm that it says it is for."""
+    """By the key's type, its curve, its use, and the algorithm that it says it is for."""
     if algorithm not in ALGORITHMS:
         return False
     try:

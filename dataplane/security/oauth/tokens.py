@@ -158,7 +158,7 @@ def _time(claims: Mapping[str, Any], name: str, *, is_required: bool) -> float |
     value = claims.get(name)
     if value is None and not is_required:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise TokenRefused(f"its claim {name} is {shown(value)}, it must be a time in seconds")
     return min(value, _LATEST_S)
 

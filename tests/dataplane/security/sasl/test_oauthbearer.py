@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.dataplane.security.oauth.provider_keys import NoKeysYet
 from ottla.dataplane.security.oauth.settings import TokenRules
@@ -119,3 +122,18 @@ def test_without_keys_nothing_is_decided() -> None:
     with pytest.raises(LoginUndecided, match="nobody there"):
         asyncio.run(attempt.receive(GOOD))
     assert attempt.outcome is None
+
+
+@given(
+    st.binary(max_size=60)
+    | st.builds(
+        lambda at, put: GOOD[:at] + put + GOOD[at:],
+        st.integers(0, len(GOOD)),
+        st.binary(min_size=1, max_size=3),
+    )
+)
+def test_any_message_is_answered_or_refused(message: bytes) -> None:
+    attempt = login()
+    with contextlib.suppress(LoginRefused):
+        told = asyncio.run(attempt.receive(message))
+        assert (told == b"") == (attempt.outcome is not None)
