@@ -14,6 +14,7 @@ from ..protocol.messages.quorum_session import CommandReply, CommandStatus, Subm
 from ..protocol.messages.transaction_commands import ReportMarkers
 from ..protocol.transaction_table import TransactionMetadata
 from .broker_sessions import BrokerSession
+from .changes_by_people import ChangesByPeople
 from .feed import MetadataFeed
 from .history_check import HistoryCheck
 from .leader_duties import LeaderDuties
@@ -34,6 +35,7 @@ class CommandIntake:
         duties: LeaderDuties,
         reports: MarkerReports,
         history: HistoryCheck,
+        people: ChangesByPeople,
         tell_settled: Callable[[Iterable[TransactionMetadata]], None],
     ) -> None:
         """`tell_settled` is given decided transactions that have all their markers."""
@@ -43,6 +45,7 @@ class CommandIntake:
         self._duties = duties
         self._reports = reports
         self._history = history
+        self._people = people
         self._tell_settled = tell_settled
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
@@ -60,8 +63,13 @@ class CommandIntake:
             # Brokers do not know how far the others' logs reach; this node has heard it.
             command.progress = self._duties.leaderless_progress()
             encoded = encode_command(sender, command)
+        if not self._people.check(session.broker_id, message, command):
+            encoded = encode_command(sender, command)
 
         def done(applied: object, error: Exception | None) -> None:
+            if isinstance(applied, Applied):
+                records = [record for _, record in applied.records]
+                self._people.applied(session.broker_id, message, command, records)
             session.reply(self._reply(message.sequence, applied, error))
 
         def compared(lacks: bool | None) -> None:

@@ -50,6 +50,8 @@ class QuorumNodeConfig:
     first_users: tuple[ScramCredentialChange, ...] = ()
     #: whether a refused heartbeat port proves the death of a broker on another machine, too
     believes_any_refusal: bool = False
+    #: who may change ACLs and users; None: everybody
+    authorizer: AuthorizerSettings | None = None
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> "QuorumNodeConfig":
@@ -71,8 +73,6 @@ class QuorumNodeConfig:
             raise ConfigError(
                 f"process.roles is {','.join(roles)!r}: a quorum node needs the role controller"
             )
-        # What brokers would refuse is refused here: the two may be one process.
-        AuthorizerSettings.from_properties(properties)
         node_id = _number(properties, "node.id", None, 0)
         voters = parse_voters(_required(properties, "controller.quorum.voters"))
         if node_id not in voters:
@@ -110,6 +110,7 @@ class QuorumNodeConfig:
                 properties, "metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1
             ),
             believes_any_refusal=properties.get("broker.fence.on.refusal", "").strip() == "any",
+            authorizer=AuthorizerSettings.from_properties(properties),
             cluster_defaults={name: properties[name] for name in CLUSTER_WIDE_KEYS if name in properties},
         )
 

@@ -14,6 +14,7 @@ from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord
 from ..protocol.messages.quorum_session import CommandReply, FeedRecords, LeaderChanged
 from .broker_probes import BrokerProbes
 from .broker_sessions import BrokerSession, BrokerSessions, SessionEvents, SnapshotSource
+from .changes_by_people import ChangesByPeople
 from .command_intake import CommandIntake
 from .config import QuorumNodeConfig
 from .feed import MetadataFeed
@@ -183,6 +184,7 @@ class QuorumNode:
             self.duties,
             self._reports,
             history,
+            ChangesByPeople(self.config.authorizer, self.image),
             lambda settled: self.sessions.tell_settled(settled, self.image()),
         )
         return BrokerSessions(

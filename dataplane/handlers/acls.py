@@ -96,7 +96,7 @@ class AclHandlers:
             for one in message.creations
         ]
         _check_size(f"{one.resource_name}{one.principal}{one.host}" for one in message.creations)
-        outcome = await self._quorum.submit(commands.CreateAcls(acls=entries))
+        outcome = await self._quorum.submit(commands.CreateAcls(acls=entries), author=request.session)
         results = list(zip(entries, outcome.results, strict=True))
         audit.changed(request, "created", [Acl.of(one) for one, result in results if not result.error_code])
         return CreateAclsResponse(
@@ -114,7 +114,8 @@ class AclHandlers:
             f"{one.resource_name_filter}{one.principal_filter}{one.host_filter}" for one in message.filters
         )
         outcome = await self._quorum.submit(
-            commands.DeleteAcls(filters=[_filter_entry(one) for one in message.filters])
+            commands.DeleteAcls(filters=[_filter_entry(one) for one in message.filters]),
+            author=request.session,
         )
         removed = dict.fromkeys(Acl.of(acl) for result in outcome.results for acl in result.acls)
         audit.changed(request, "removed", list(removed))

@@ -29,8 +29,8 @@ from ...protocol.messages.configs import (
 from ..broker_settings import BrokerSettings
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices, pieces
-from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
+from ..security.peer_session import PeerSession
 from ..security.tls_reloading import TlsReloads
 from ..server.handler import ClientRequest, handles
 from ..storage.folder_settings import CORDONED, check_cordoned
@@ -113,7 +113,7 @@ class AlterConfigsHandlers:
             for resource in message.resources
         ]
         errors = await self._alter(
-            request.access, changes, kinds=_KEPT | {_BROKER_LOGGER}, validate_only=message.validate_only
+            request, changes, kinds=_KEPT | {_BROKER_LOGGER}, validate_only=message.validate_only
         )
         return IncrementalAlterConfigsResponse(responses=_responses(message.resources, errors))
 
@@ -130,7 +130,7 @@ class AlterConfigsHandlers:
             )
             for resource in message.resources
         ]
-        errors = await self._alter(request.access, changes, kinds=_KEPT, validate_only=message.validate_only)
+        errors = await self._alter(request, changes, kinds=_KEPT, validate_only=message.validate_only)
         return AlterConfigsResponse(responses=_responses(message.resources, errors))
 
     def _replacement(self, resource: ReplaceConfigsResource) -> list[config_commands.ConfigChange]:
@@ -155,7 +155,7 @@ class AlterConfigsHandlers:
 
     async def _alter(
         self,
-        access: Access,
+        request: ClientRequest,
         resources: list[config_commands.ConfigResource],
         *,
         kinds: frozenset[int],
@@ -170,7 +170,9 @@ class AlterConfigsHandlers:
                     raise _refusal("Each resource must appear at most once.")
                 if one.resource_type not in kinds:
                     raise _refusal(f"Unknown resource type {one.resource_type}")
-                check_config_right(access, AclOperation.ALTER_CONFIGS, one.resource_type, one.resource_name)
+                check_config_right(
+                    request.access, AclOperation.ALTER_CONFIGS, one.resource_type, one.resource_name
+                )
                 self._check(one)
                 await self._check_listeners(one)
                 errors.append(None)
@@ -183,7 +185,7 @@ class AlterConfigsHandlers:
                     self._loggers.change(one.changes)
         kept = [one for one in sound if one.resource_type != _BROKER_LOGGER]
         if kept:
-            failures = await self._submit(kept, validate_only=validate_only)
+            failures = await self._submit(request.session, kept, validate_only=validate_only)
             errors = [error or failures.get(id(one)) for one, error in zip(resources, errors, strict=True)]
             if not validate_only and self._tls_reloads is not None:
                 done = [one for one, error in zip(resources, errors, strict=True) if error is None]
@@ -224,7 +226,7 @@ class AlterConfigsHandlers:
                 await reloads.reload_named(name)
 
     async def _submit(
-        self, resources: list[config_commands.ConfigResource], *, validate_only: bool
+        self, author: PeerSession, resources: list[config_commands.ConfigResource], *, validate_only: bool
     ) -> dict[int, KafkaError | None]:
         """What the quorum says of each, by the `id` of the resource; in commands that do not hold it up for long.
 
@@ -236,7 +238,7 @@ class AlterConfigsHandlers:
             if refused is None:
                 command = config_commands.AlterConfigs(resources=list(some), validate_only=validate_only)
                 try:
-                    outcome = await self._quorum.submit(command)
+                    outcome = await self._quorum.submit(command, author=author)
                 except KafkaError as error:
                     refused = error
                 else:

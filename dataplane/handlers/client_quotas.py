@@ -125,7 +125,7 @@ class ClientQuotaHandlers:
                 entries=[_changes(entry) for entry in some], validate_only=message.validate_only
             )
             try:
-                outcome = await self._quorum.submit(command)
+                outcome = await self._quorum.submit(command, author=request.session)
             except KafkaError as error:
                 failures += [error] * (len(wanted) - len(failures))
                 break

@@ -110,7 +110,7 @@ class DelegationTokenHandlers:
             ends_at_ms=ends_at_ms,
             key_id=tokens.key_id,
         )
-        await self._quorum.submit(command)
+        await self._quorum.submit(command, author=request.session)
         _tell(request, "created", token_id, f" of {owner}")
         response.token_id, response.hmac = token_id, tokens.new_secret(token_id)
         response.issue_timestamp_ms = now_ms
@@ -130,7 +130,9 @@ class DelegationTokenHandlers:
                 now_ms=now_ms,
                 period_ms=self._lifetimes.renewal(message.renew_period_ms),
             )
-            response.expiry_timestamp_ms = (await self._quorum.submit(command)).expires_at_ms
+            response.expiry_timestamp_ms = (
+                await self._quorum.submit(command, author=request.session)
+            ).expires_at_ms
             _tell(request, "renewed", token.token_id)
         except KafkaError as error:
             response.error_code = error.code
@@ -150,7 +152,9 @@ class DelegationTokenHandlers:
                 now_ms=now_ms,
                 period_ms=message.expiry_time_period_ms,
             )
-            response.expiry_timestamp_ms = (await self._quorum.submit(command)).expires_at_ms
+            response.expiry_timestamp_ms = (
+                await self._quorum.submit(command, author=request.session)
+            ).expires_at_ms
             _tell(request, "removed" if message.expiry_time_period_ms < 0 else "expired", token.token_id)
         except KafkaError as error:
             response.error_code = error.code

@@ -28,6 +28,7 @@ from ...protocol.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from ..security.authorization.needs import cluster
+from ..security.peer_session import PeerSession
 from ..security.sasl.scram import sealed_credential
 from ..security.sealing import Sealer
 from ..server.handler import ClientRequest, handles
@@ -100,16 +101,18 @@ class ScramCredentialHandlers:
                 changes.append(self._sealed(entry))
             except KafkaError as error:
                 failures[entry.name] = error
-        failures.update(await self._submit(changes))
+        failures.update(await self._submit(request.session, changes))
         return AlterUserScramCredentialsResponse(
             results=[_altered(name, failures.get(name)) for name in sorted(times)]
         )
 
-    async def _submit(self, changes: Iterable[ScramCredentialChange]) -> list[tuple[str, KafkaError]]:
+    async def _submit(
+        self, author: PeerSession, changes: Iterable[ScramCredentialChange]
+    ) -> list[tuple[str, KafkaError]]:
         """The changes that failed, with the names of their users."""
         failed: list[tuple[str, KafkaError]] = []
         for some in pieces(list(changes), _CHANGES_PER_COMMAND):
-            outcome = await self._quorum.submit(AlterScramCredentials(changes=list(some)))
+            outcome = await self._quorum.submit(AlterScramCredentials(changes=list(some)), author=author)
             for change, result in zip(some, outcome.changes, strict=True):
                 error = refusal(result)
                 if error is not None:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.messages.command import Command, ResultT
+from ..security.peer_session import PeerSession
 
 
 class Quorum(Protocol):
@@ -21,9 +22,15 @@ class Quorum(Protocol):
         """The epoch of this broker's registration; -1 before it."""
         ...
 
-    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
+    async def submit(
+        self,
+        command: Command[ResultT],
+        timeout_ms: int | None = None,
+        *,
+        author: PeerSession | None = None,
+    ) -> ResultT:
         """Have a command applied exactly once, in the order of the calls. Without `timeout_ms` the configured time
-        limit holds.
+        limit holds. `author`: whom the quorum's log names for a change of rights, users or settings.
 
         Returns the result as soon as the image contains what the command changed. Raises CommandRefused, with the
         quorum's own message, if the quorum refuses the command. Raises KafkaError where the outcome is unknown:

@@ -15,6 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import Command, CommandResult, ResultT, accepted
 from ...protocol.messages.quorum_commands import Session, decode_result, encode_command
 from ...protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
+from ..security.peer_session import PeerSession
 from .command_queue import CommandQueue, Departure
 
 logger = logging.getLogger(__name__)
@@ -37,10 +38,13 @@ class Answer(Enum):
 class Ticket(Generic[ResultT]):
     """One submitted command and who waits for it."""
 
-    __slots__ = ("command", "outcome")
+    __slots__ = ("author", "command", "outcome")
 
-    def __init__(self, command: Command[ResultT], outcome: asyncio.Future[ResultT]) -> None:
+    def __init__(
+        self, command: Command[ResultT], author: PeerSession | None, outcome: asyncio.Future[ResultT]
+    ) -> None:
         self.command = command
+        self.author = author
         self.outcome = outcome
 
 
@@ -65,14 +69,20 @@ class CommandSubmitter:
         self._suspension: KafkaError | None = None
         self._closed = False
 
-    async def submit(self, command: Command[ResultT], timeout_ms: int | None = None) -> ResultT:
+    async def submit(
+        self,
+        command: Command[ResultT],
+        timeout_ms: int | None = None,
+        *,
+        author: PeerSession | None = None,
+    ) -> ResultT:
         """As `access.Quorum.submit` says. A command that timed out may still be applied."""
         if self._suspension is not None:
             raise KafkaError(self._suspension.code, self._suspension.message)
         if self._queue.full:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many commands wait for the metadata quorum")
         timeout_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        ticket: Ticket[ResultT] = Ticket(command, asyncio.get_running_loop().create_future())
+        ticket: Ticket[ResultT] = Ticket(command, author, asyncio.get_running_loop().create_future())
         self._queue.add(ticket)
         self.flush()
         try:
@@ -177,8 +187,11 @@ class CommandSubmitter:
         session = Session(
             self._broker_id, self.broker_epoch, departure.sequence, departure.acknowledged_sequence
         )
+        author = departure.ticket.author
         return SubmitCommand(
             sequence=departure.sequence,
             acknowledged_sequence=departure.acknowledged_sequence,
             command=encode_command(session, departure.ticket.command),
+            principal="" if author is None else str(author.principal),
+            host="" if author is None else author.host,
         )

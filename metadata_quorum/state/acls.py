@@ -19,7 +19,7 @@ from ...protocol.messages.acl_commands import (
 )
 from ...protocol.messages.metadata_records import AclRecord, AclRemovedRecord
 from .features import check_security
-from .refusal import message_of
+from .refusal import check_allowed, message_of
 from .workspace import Workspace
 
 CHANGES_MAX = 10_000
@@ -34,6 +34,7 @@ _COMPARISONS_MAX = 2_000_000
 
 def create_acls(work: Workspace, command: CreateAcls) -> CreateAclsResult:
     """Each ACL on its own. One that is there already makes no record."""
+    check_allowed(command)
     check_security(work, "ACLs need")
     if len(command.acls) > CHANGES_MAX:
         raise _too_many(f"{len(command.acls)} ACLs are to be created")
@@ -52,6 +53,7 @@ def create_acls(work: Workspace, command: CreateAcls) -> CreateAclsResult:
 
 def delete_acls(work: Workspace, command: DeleteAcls) -> DeleteAclsResult:
     """What any filter finds, or nothing. An ACL that several filters find is in the result of each."""
+    check_allowed(command)
     check_security(work, "ACLs need")
     results: list[DeletedAcls] = []
     removed: set[Acl] = set()

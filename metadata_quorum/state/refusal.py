@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from ...protocol.errors import KafkaError
+from typing import Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
 
 MESSAGE_LENGTH_MAX = 1000
+
+
+class _OfSomebody(Protocol):
+    is_denied: bool
+
+
+def check_allowed(command: _OfSomebody) -> None:
+    """Raises CLUSTER_AUTHORIZATION_FAILED for a command that the leader has found to be nobody's right."""
+    if command.is_denied:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "The metadata quorum denies this change.")
 
 
 def message_of(error: KafkaError) -> str:

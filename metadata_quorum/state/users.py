@@ -12,12 +12,13 @@ from ...protocol.messages.user_commands import (
 )
 from ...protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_MECHANISMS_BY_CODE
 from .features import check_security
-from .refusal import message_of
+from .refusal import check_allowed, message_of
 from .workspace import Workspace
 
 
 def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> AlterScramCredentialsResult:
     """Each credential on its own. Raises KafkaError while some broker may not know of users."""
+    check_allowed(command)
     check_security(work, "users of SCRAM need")
     results: list[AlteredCredential] = []
     for change in command.changes:

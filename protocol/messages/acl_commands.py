@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, data, int8, int16, string
+from ..schema import Message, array, boolean, data, int8, int16, string
 from .command import Command, CommandResult
 
 
@@ -54,6 +54,11 @@ class CreateAcls(Command[CreateAclsResult]):
     """Create ACLs, each on its own. One that is there already is no error."""
 
     acls: list[AclEntry] = array(AclEntry, about="ACLs.")
+    is_denied: bool = boolean(
+        "0+",
+        tag=0,
+        about="The leader has found that whoever asked may not do it, and left out what it would change.",
+    )
 
 
 @data()
@@ -79,3 +84,8 @@ class DeleteAcls(Command[DeleteAclsResult]):
     """Remove the ACLs that any of the filters finds, at once."""
 
     filters: list[AclFilterEntry] = array(AclFilterEntry, about="Filters.")
+    is_denied: bool = boolean(
+        "0+",
+        tag=0,
+        about="The leader has found that whoever asked may not do it, and left out what it would change.",
+    )

@@ -121,6 +121,8 @@ class SubmitCommand(Message):
         "-1 does not tell.",
     )
     reached_history: int = int64("0+", tag=1, about="Mark of the history up to there; 0 unknown.")
+    principal: str = string("0+", tag=2, about="Who asked for it, like User:ann; empty if nobody did.")
+    host: str = string("0+", tag=3, about="The address that this principal came from.")
 
 
 @data()

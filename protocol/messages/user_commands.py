@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, bytes_, data, int8, int16, int32, string
+from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, string
 from .command import Command, CommandResult
 
 
@@ -41,3 +41,8 @@ class AlterScramCredentials(Command[AlterScramCredentialsResult]):
     """Change credentials, each on its own."""
 
     changes: list[ScramCredentialChange] = array(ScramCredentialChange, about="Credentials.")
+    is_denied: bool = boolean(
+        "0+",
+        tag=0,
+        about="The leader has found that whoever asked may not do it, and left out what it would change.",
+    )

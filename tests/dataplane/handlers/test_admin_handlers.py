@@ -58,7 +58,9 @@ class RecordingQuorum:
         self.image.apply(TopicRecord(topic_id=TOPIC_ID, name="orders"))
         self.commands: list[Command[Any]] = []
 
-    async def submit(self, command: Command[Any], timeout_ms: int | None = None) -> Message:
+    async def submit(
+        self, command: Command[Any], timeout_ms: int | None = None, *, author: object = None
+    ) -> Message:
         self.commands.append(command)
         if isinstance(command, CreateTopics):
             created = [CreatedTopic(topic_id=TOPIC_ID, num_partitions=4) for _ in command.topics]
@@ -73,6 +75,7 @@ class AtVersion:
     def __init__(self, api_version: int) -> None:
         self.access = EVERYTHING
         self.api_version = api_version
+        self.session = None
 
 
 def at_version(version: int) -> ClientRequest:

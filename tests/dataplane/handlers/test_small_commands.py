@@ -24,7 +24,7 @@ from ottla.protocol.messages.reassignments import (
     ReassignableTopic,
 )
 
-REQUEST = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=1))
+REQUEST = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=1, session=None))
 
 
 class Quorum:
@@ -35,7 +35,7 @@ class Quorum:
         self.sizes: list[int] = []
         self._fails_from = fails_from
 
-    async def submit(self, command: Any, timeout_ms: int | None = None) -> Any:
+    async def submit(self, command: Any, timeout_ms: int | None = None, *, author: object = None) -> Any:
         if len(self.sizes) >= self._fails_from:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         if isinstance(command, quota_commands.AlterClientQuotas):

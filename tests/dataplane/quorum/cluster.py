@@ -13,6 +13,7 @@ from typing import Self
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
+from ottla.protocol.authorizer_settings import AuthorizerSettings
 from ottla.protocol.handshake import LinkSecurity
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.node_secrets import Secrets
@@ -52,7 +53,13 @@ class QuorumAndSessions:
     """A quorum, and broker sessions that end with it."""
 
     def __init__(
-        self, folder: Path, nodes: int = 1, *, session_timeout_ms: int = 30_000, feed_records_max: int = 1000
+        self,
+        folder: Path,
+        nodes: int = 1,
+        *,
+        session_timeout_ms: int = 30_000,
+        feed_records_max: int = 1000,
+        authorizer: AuthorizerSettings | None = None,
     ) -> None:
         ids = range(101, 101 + nodes)
         self.voters = {i: ("127.0.0.1", port) for i, port in zip(ids, free_ports(nodes), strict=True)}
@@ -61,6 +68,7 @@ class QuorumAndSessions:
         self._folder = folder
         self._session_timeout_ms = session_timeout_ms
         self._feed_records_max = feed_records_max
+        self._authorizer = authorizer
         self._processes: list[asyncio.subprocess.Process] = []
 
     def node_config(self, node_id: int) -> QuorumNodeConfig:
@@ -75,6 +83,7 @@ class QuorumAndSessions:
             listen_port=port,
             broker_session_timeout_ms=self._session_timeout_ms,
             feed_records_max=self._feed_records_max,
+            authorizer=self._authorizer,
         )
 
     async def start_node(self, node_id: int) -> QuorumNode:

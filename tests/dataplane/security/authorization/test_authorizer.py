@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.security.authorization import authorizer as authorizers
 from ottla.dataplane.security.authorization import grants as grants_module
 from ottla.dataplane.security.authorization.authorizer import Authorizer
+from ottla.protocol.acl_rights import is_allowed
 from ottla.protocol.acls import (
     Acl,
     AclOperation,
@@ -17,6 +18,7 @@ from ottla.protocol.acls import (
     PatternType,
     checked_acl,
 )
+from ottla.protocol.authorizer_settings import AuthorizerSettings
 from tests.dataplane.security.authorization import by_the_book
 
 PRINCIPALS = ["User:ann", "User:bob", "User:*", "Other:ann"]
@@ -81,7 +83,7 @@ def may(
 
 
 @given(some_acls, st.sampled_from([*NAMES, "abcd", "zz"]), principals, hosts, st.booleans(), st.booleans())
-def test_the_index_decides_as_the_description_does(
+def test_index_and_quorum_decide_as_the_description_does(
     present: set[Acl], name: str, principal: str, host: str, open_without_acls: bool, is_super: bool
 ) -> None:
     super_users = ("User:bob",) if is_super else ()
@@ -95,6 +97,10 @@ def test_the_index_decides_as_the_description_does(
         decision = authorizer.decide(AclResourceType.TOPIC, name, operation, grants.requester)
         assert bool(grants.mask(AclResourceType.TOPIC, name) & 1 << operation) == expected
         assert decision.allowed == expected
+        settings = AuthorizerSettings(frozenset(super_users), open_without_acls)
+        assert (
+            is_allowed(present, settings, principal, host, operation, AclResourceType.TOPIC, name) == expected
+        )
         if decision.acl is not None:
             assert decision.acl in present
             assert by_the_book.names(decision.acl, AclResourceType.TOPIC, name)

@@ -1,0 +1,142 @@
+"""What people change by way of brokers: who it was is told to the log, and changes of security are checked anew.
+
+Brokers check rights against their images, which may lag behind. Here the state that counts decides about ACLs and the
+passwords of users. A command that is refused goes into the log all the same, without what it would have changed: its
+broker's commands are numbered, and a number must not be missing.
+
+A broker tells who asked. So a broker that is taken over can name anybody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from ..protocol.acl_rights import is_allowed
+from ..protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclResourceType
+from ..protocol.authorizer_settings import AuthorizerSettings
+from ..protocol.cluster_image import ClusterImage
+from ..protocol.messages.acl_commands import CreateAcls, DeleteAcls
+from ..protocol.messages.command import Command
+from ..protocol.messages.config_commands import AlterConfigs, ResourceType
+from ..protocol.messages.metadata_records import (
+    AclRecord,
+    AclRemovedRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    DelegationTokenRemovedRecord,
+    Record,
+    ScramCredentialRecord,
+)
+from ..protocol.messages.quorum_session import SubmitCommand
+from ..protocol.messages.quota_commands import AlterClientQuotas
+from ..protocol.messages.token_commands import (
+    CreateDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+)
+from ..protocol.messages.user_commands import AlterScramCredentials
+from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
+
+logger = logging.getLogger(__name__)
+
+_CHECKED: Final = (CreateAcls, DeleteAcls, AlterScramCredentials)
+_TOLD: Final = (
+    *_CHECKED,
+    CreateDelegationToken,
+    RenewDelegationToken,
+    ExpireDelegationToken,
+    AlterConfigs,
+    AlterClientQuotas,
+)
+_NAMED_MAX: Final = 20
+"""So many changes of one command are told one by one."""
+
+
+class ChangesByPeople:
+    """Of the node that leads."""
+
+    def __init__(self, settings: AuthorizerSettings | None, image: Callable[[], ClusterImage]) -> None:
+        """Without settings there is no authorizer: everybody may do everything."""
+        self._settings = settings
+        self._image = image
+
+    def check(self, broker_id: int, message: SubmitCommand, command: Command[Any]) -> bool:
+        """Whether the command may have an effect; if not, what it would change is taken out of it."""
+        if self._settings is None:
+            return True
+        if not isinstance(command, _CHECKED) or is_allowed(
+            self._image().acls,
+            self._settings,
+            message.principal,
+            message.host,
+            AclOperation.ALTER,
+            AclResourceType.CLUSTER,
+            CLUSTER_NAME,
+        ):
+            return True
+        command.is_denied = True
+        if isinstance(command, CreateAcls):
+            command.acls = []
+        elif isinstance(command, DeleteAcls):
+            command.filters = []
+        else:
+            command.changes = []
+        logger.warning(
+            "%s is denied to Principal = %s from host = %s, whom broker %d lets do it: its ACLs, or the super.users of "
+            "its file, are not those of the quorum",
+            type(command).__name__, message.principal or "(none)", message.host, broker_id,
+        )  # fmt: skip
+        return False
+
+    def applied(
+        self, broker_id: int, message: SubmitCommand, command: Command[Any], records: Sequence[Record]
+    ) -> None:
+        """A command has changed so much."""
+        if not isinstance(command, _TOLD) or not logger.isEnabledFor(logging.INFO):
+            return
+        told = list(_told(records))
+        if told:
+            more = f" and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""
+            logger.info(
+                "Principal = %s from host = %s, by way of broker %d: %s%s",
+                message.principal or "(none)", message.host, broker_id, "; ".join(told[:_NAMED_MAX]), more,
+            )  # fmt: skip
+
+
+def _told(records: Sequence[Record]) -> Iterator[str]:
+    """Changes that are told, one for each resource. Values are not: there are secrets among them."""
+    for record in records:
+        match record:
+            case AclRecord():
+                yield f"created the ACL {Acl.of(record)}"
+            case AclRemovedRecord():
+                yield f"removed the ACL {Acl.of(record)}"
+            case ScramCredentialRecord():
+                what = "set" if record.sealed_keys else "deleted"
+                mechanism = SCRAM_MECHANISMS_BY_CODE[record.mechanism].name
+                yield f"{what} the {mechanism} credential of {record.name}"
+            case DelegationTokenRecord():
+                yield f"made or renewed the delegation token {record.token_id} of {record.owner}"
+            case DelegationTokenRemovedRecord():
+                yield f"removed the delegation token {record.token_id}"
+            case ClientQuotaRecord():
+                entity = ", ".join(
+                    f"{one.entity_type} {one.entity_name or '(default)'}" for one in record.entity
+                )
+                yield f"changed the quotas of {entity}"
+    configs = [record for record in records if isinstance(record, ConfigRecord)]
+    for (kind, name), some in groupby(configs, key=lambda one: (one.resource_type, one.resource_name)):
+        yield _configured(kind, name, list(some))
+
+
+def _configured(kind: int, name: str, records: Sequence[ConfigRecord]) -> str:
+    resource = ResourceType(kind).name.lower().replace("_", " ")
+    set_ = [one.config_name for one in records if one.value is not None]
+    removed = [one.config_name for one in records if one.value is None]
+    parts = [f"set {', '.join(set_)}"] if set_ else []
+    parts += [f"removed {', '.join(removed)}"] if removed else []
+    return f"{' and '.join(parts)} of {resource} {name or '(default)'}"

@@ -1,0 +1,167 @@
+"""Who changed rights, users and settings: the quorum asks its own state whether they may, and tells the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from ottla.dataplane.security.peer_session import PeerSession
+from ottla.dataplane.security.principal import USER, Principal
+from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.authorizer_settings import AuthorizerSettings
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.acl_commands import AclEntry, AclFilterEntry, CreateAcls, DeleteAcls
+from ottla.protocol.messages.command import Command
+from ottla.protocol.messages.config_commands import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+)
+from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
+
+from .cluster import QuorumAndSessions
+
+HOST = "192.0.2.7"
+SETTINGS = AuthorizerSettings(frozenset({"User:root"}))
+
+
+def named(user: str, host: str = HOST) -> PeerSession:
+    return PeerSession(Principal(USER, user), host, "CLIENTS")
+
+
+def right(principal: str, operation: AclOperation = AclOperation.ALTER) -> Acl:
+    return Acl(
+        AclResourceType.CLUSTER,
+        CLUSTER_NAME,
+        PatternType.LITERAL,
+        principal,
+        "*",
+        operation,
+        AclPermission.ALLOW,
+    )
+
+
+def creating(*acls: Acl) -> CreateAcls:
+    return CreateAcls(acls=[AclEntry(**acl._asdict()) for acl in acls])
+
+
+def removing(principal: str) -> DeleteAcls:
+    return DeleteAcls(
+        filters=[
+            AclFilterEntry(resource_type=1, pattern_type=1, principal=principal, operation=1, permission=1)
+        ]
+    )
+
+
+def password_of(user: str) -> AlterScramCredentials:
+    change = ScramCredentialChange(
+        name=user, mechanism=1, salt=b"salt", sealed_keys=b"sealed keys", iterations=4096
+    )
+    return AlterScramCredentials(changes=[change])
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await scenario
+
+    uvloop.run(bounded())
+
+
+@pytest.mark.parametrize("command", [creating(right("User:ann")), removing("User:bob"), password_of("ann")])
+def test_what_a_broker_lets_pass_and_the_quorum_denies_changes_nothing(
+    command: Command[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            await session.submit(creating(right("User:bob")), author=named("root"))
+            for author in (named("ann"), None):
+                with pytest.raises(KafkaError) as raised:
+                    await session.submit(command, author=author)
+                assert raised.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert set(session.image.acls) == {right("User:bob")}
+            assert not session.image.scram_credentials
+            await session.submit(command, author=named("bob"))
+            assert set(session.image.acls) != {right("User:bob")} or session.image.scram_credentials
+
+    run(scenario())
+    name = type(command).__name__
+    assert (
+        f"{name} is denied to Principal = User:ann from host = {HOST}, whom broker 1 lets do it"
+        in caplog.text
+    )
+
+
+def test_a_right_that_was_taken_is_gone_though_the_broker_has_not_heard_of_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
+            first, second = await cluster.broker(1), await cluster.broker(2)
+            await first.unfenced()
+            await second.unfenced()
+            await first.submit(creating(right("User:bob")), author=named("root"))
+            await first.submit(removing("User:bob"), author=named("root"))
+            with pytest.raises(KafkaError, match="The metadata quorum denies this change"):
+                await second.submit(password_of("eve"), author=named("bob"))
+
+    run(scenario())
+
+
+def test_without_an_authorizer_everybody_may(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            await session.submit(creating(right("User:ann")))
+            assert right("User:ann") in session.image.acls
+
+    run(scenario())
+
+
+def test_the_log_of_the_leader_says_who_changed_what(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    configured = AlterConfigs(
+        resources=[
+            ConfigResource(
+                resource_type=ResourceType.BROKER,
+                changes=[
+                    ConfigChange(name=name, operation=ConfigOperation.SET, value="424242")
+                    for name in ("max.connections", "max.connections.per.ip")
+                ],
+            )
+        ]
+    )
+
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            for command in (
+                creating(right("User:bob")),
+                password_of("eve"),
+                configured,
+                removing("User:bob"),
+            ):
+                await session.submit(command, author=named("root"))
+
+    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.changes_by_people"):
+        run(scenario())
+    told = [record.getMessage() for record in caplog.records if "changes_by_people" in record.name]
+    who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
+    acl = "ALLOW User:bob from * ALTER on Cluster:LITERAL:kafka-cluster"
+    assert told == [
+        f"{who}created the ACL {acl}",
+        f"{who}set the SCRAM-SHA-256 credential of eve",
+        f"{who}set max.connections, max.connections.per.ip of broker (default)",
+        f"{who}removed the ACL {acl}",
+    ]
