@@ -43,12 +43,16 @@ class Authority:
         common_name: str | None = None,
         days: float = 30,
         begins_days_ago: float = 1,
+        unit: str | None = None,
     ) -> Issued:
-        """A certificate for these hosts and addresses, valid for `days` from now on; negative: no longer."""
+        """A certificate for these hosts and addresses, valid for `days` from now on; negative: no longer. `unit` is a
+        part of its subject, and another each time unless it is given."""
         now = datetime.now(UTC)
         issued = self.authority.issue_cert(
             *identities,
             common_name=common_name,
+            organization_name=None if unit is None else "Ottla",
+            organization_unit_name=unit,
             not_before=now - timedelta(days=begins_days_ago),
             not_after=now + timedelta(days=days),
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from datetime import datetime
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ...network.tls.checks import alternative_names, check_validity
+from ...network.tls.checks import alternative_names, check_validity, is_valid
+from ...network.tls.contexts import client_context, server_context
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.handshake import reason_of
 from ...network.tls.rehearsal import rehearse
@@ -21,7 +23,7 @@ from .tls_settings import TlsSettings
 def successor(listener: ReloadedListener, settings: TlsSettings, now: datetime) -> LoadedTls:
     """What the settings and their files give now. Raises ConfigError if it must not follow what is in force."""
     loaded = load_tls(settings, listener.advertised_host, now)
-    check_successor(listener.tls.loaded, loaded, listener)
+    check_successor(listener.tls.loaded, loaded, listener, now)
     return loaded
 
 
@@ -33,7 +35,7 @@ def remarks_on_validity(loaded: LoadedTls, now: datetime) -> frozenset[str]:
         return frozenset({str(error)})
 
 
-def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener) -> None:
+def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener, now: datetime) -> None:
     """Raises ConfigError for what must not take the place of `old`."""
     source = new.keys.source
     subjects = [subject_name(one.keys.certificate.public_bytes(Encoding.DER)) for one in (old, new)]
@@ -49,7 +51,19 @@ def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener) 
             "(ssl.allow.san.changes allows that)"
         )
     if listener.is_between_brokers:
-        _check_among_brokers(old, new, listener.advertised_host)
+        # What has expired connects to nobody: no other broker can depend on it.
+        beside = old if is_valid(old.keys, now) else _with_keys_of(new, old)
+        _check_among_brokers(beside, new, listener.advertised_host)
+
+
+def _with_keys_of(new: LoadedTls, old: LoadedTls) -> LoadedTls:
+    """A broker that has changed its certificate already, and trusts whom it trusted before."""
+    rules = old.settings.rules
+    return replace(
+        old,
+        accepting=server_context(rules, new.keys, old.trusted),
+        dialling=client_context(rules, new.keys, old.trusted),
+    )
 
 
 def _check_among_brokers(old: LoadedTls, new: LoadedTls, host: str) -> None:

@@ -17,6 +17,11 @@ DAYS_REMARKED = (1, 7, 30)
 """A certificate that expires within so many days gets a remark."""
 
 
+def is_valid(store: KeyStore, now: datetime) -> bool:
+    """Whether no certificate of the chain has expired."""
+    return all(certificate.not_valid_after_utc > now for certificate in store.chain)
+
+
 def check_validity(store: KeyStore, now: datetime) -> Iterator[str]:
     """Remarks on the time that is left. Raises TlsUnusable for a certificate that has expired."""
     for certificate in store.chain:

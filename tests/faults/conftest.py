@@ -19,6 +19,7 @@ from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.faults.cuts import HEAL_S
 from tests.faults.faults import TALLY
 from tests.faults.namespaces import CLIENT, NetworkCluster, network_cluster
+from tests.faults.secured import SecuredCluster, secured_cluster
 from tests.faults.workload import SESSIONS
 from tests.integration.history import SMALL_CLUSTER
 
@@ -64,6 +65,13 @@ def tally(record_property: Callable[[str, object], None]) -> Iterator[None]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Three quorum nodes and three brokers; each test leaves all of them running."""
     with running_cluster(tmp_path_factory.mktemp("faults"), settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    """The same, whose clients log in over TLS."""
+    with secured_cluster(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ottla import Acl, Admin, UserPassword
 from ottla.cli.local_cluster.layout import ClusterLayout, Member
@@ -25,12 +26,15 @@ from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
 from ottla.testing.nodes import Node
 from tests.certificates import Authority, Issued
 from tests.faults.node_cluster import NodeCluster, node_cluster
-from tests.integration.history import SMALL_CLUSTER
+from tests.faults.own_load import OwnLoad
+from tests.integration.history import SMALL_CLUSTER, Load, make_topic, read_all
 
 HOST = "127.0.0.1"
 LISTENER = "SECURED"
 ANYBODY = "User:ANONYMOUS"
 RELOAD_MS = 500
+PARTITIONS, PER_SECOND = 3, 150
+UNIT = "brokers"
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class SecuredCluster:
     def issue(self, broker_id: int, authority: Authority | None = None, **validity: float) -> Issued:
         """A certificate for a broker, with the name that it always has."""
         name = f"broker-{broker_id}"
-        return (authority or self.authority).issue(name, HOST, common_name=name, **validity)
+        return (authority or self.authority).issue(name, HOST, common_name=name, unit=UNIT, **validity)
 
     def as_admin(self, work: Callable[[Admin], Awaitable[Any]]) -> Any:
         """Have someone do it who may do everything."""
@@ -169,7 +173,7 @@ def secured_cluster(directory: Path) -> Iterator[SecuredCluster]:
         ports[member.id] = next(free_ports(layout.reserved))
         name = f"broker-{member.id}"
         key_file = folder / f"own-{member.id}.pem"
-        shutil.copy(authority.issue(name, HOST, common_name=name).both, key_file)
+        shutil.copy(authority.issue(name, HOST, common_name=name, unit=UNIT).both, key_file)
         between = {"inter.broker.listener.name": LISTENER}
         return listener_settings(member.port, ports[member.id], key_file, folder / "trusted.pem") | between
 
@@ -180,3 +184,65 @@ def secured_cluster(directory: Path) -> Iterator[SecuredCluster]:
     }
     with node_cluster(directory / "cluster", settings=settings, own=own) as cluster:
         yield SecuredCluster(cluster, authority, folder, ports)
+
+
+class Loads:
+    """Producers of confluent-kafka and of ours on a topic of its own, by a user who may do everything with it.
+
+    No send of theirs may fail. `leaving` are loads that lose their rights meanwhile, and keep what was acknowledged.
+    """
+
+    def __init__(self, secured: SecuredCluster, topic: str, ca_file: Path | None = None) -> None:
+        self.secured, self.topic = secured, topic
+        self.access = secured.access(f"user-{topic}", "a long secret", ca_file)
+        self.leaving: list[OwnLoad] = []
+        make_topic(secured.cluster.bootstrap, topic, PARTITIONS, min_insync_replicas=2)
+        secured.cluster.topics = [topic]
+        secured.add_user(self.access, topic)
+        settings = self.access.settings | {"message.timeout.ms": "60000"}
+        self.theirs = Load(secured.bootstrap, topic, PER_SECOND, settings=settings)
+        self.ours = self.own("ours", self.access)
+
+    def own(self, name: str, access: Access) -> OwnLoad:
+        """Another load of ours."""
+        return OwnLoad(self.secured.bootstrap, self.topic, name, PER_SECOND, **access.options)
+
+    def __enter__(self) -> Self:
+        self.theirs.__enter__()
+        self.ours.__enter__()
+        self.go_on()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.go_on()
+        self.ours.__exit__(kind, error, trace)
+        self.theirs.__exit__(kind, error, trace)
+        if error is None:
+            self._check()
+
+    def go_on(self) -> None:
+        """Return once both have some more acknowledgements."""
+        self.theirs.wait_acknowledged(50, 60)
+        self.ours.wait_acknowledged(50, 60)
+
+    def restart_hard(self, *nodes: Node) -> None:
+        """SIGKILL, and a start with what stands in the files: all connections to and from it are new."""
+        for node in nodes:
+            node.kill9()
+            self.go_on()
+            node.restart()
+            self.secured.cluster.wait_whole()
+            self.go_on()
+
+    def _check(self) -> None:
+        assert (self.theirs.failed, self.ours.failed) == ([], [])
+        read = read_all(self.secured.cluster.bootstrap, self.topic)
+        sent = self.theirs.sent | self.ours.sent
+        found = {one.value for one in read}
+        assert sent <= found <= sent.union(*(load.sent for load in self.leaving))
+        self.theirs.check([one for one in read if one.value in self.theirs.sent])
+        for load in (self.ours, *self.leaving):
+            load.check(read)

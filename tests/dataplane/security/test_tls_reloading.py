@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -41,9 +41,13 @@ class Folder:
         self.first = loaded
         self.listener = ReloadedListener(self.tls, HOST, between_brokers)
 
-    def issue(self, *names: str, common_name: str = "broker") -> Issued:
+    def issue(self, *names: str, common_name: str = "broker", not_after: datetime | None = None) -> Issued:
         return self.authority.issue(
-            *(names or (HOST,)), common_name=common_name, organization="Firm", organization_unit="x"
+            *(names or (HOST,)),
+            common_name=common_name,
+            not_after=not_after,
+            organization="Firm",
+            organization_unit="x",
         )
 
     def reloads(self, interval_ms: int = 0) -> TlsReloads:
@@ -199,3 +203,23 @@ async def test_settings_that_change_are_used_and_wrong_ones_are_not(
 async def test_the_time_that_is_left_is_told(folder: Folder) -> None:
     (left,) = folder.reloads().expiries(datetime.now(UTC)).values()
     assert left > 0
+
+
+async def test_what_has_expired_is_renewed_among_brokers(tmp_path: Path) -> None:
+    """The expired certificate convinces nobody. That is no reason to keep it, and whom brokers trust still is one."""
+    folder = Folder(tmp_path, between_brokers=True, ssl_client_auth="required")
+    reloads = folder.reloads()
+    now = datetime.now(UTC)
+    folder.issue(not_after=now - timedelta(hours=1)).pem_file(folder.keys)
+    expired = load_tls(tls_settings(folder.properties, NAME), HOST, now - timedelta(days=1))
+    folder.tls.loaded = expired
+    stranger = Authority()
+    of_stranger = stranger.issue(HOST, common_name="broker", organization="Firm", organization_unit="x")
+    of_stranger.pem_file(folder.keys)
+    folder.trust.write_text(stranger.pem)
+    with pytest.raises(ConfigError, match="the old trust store refuses the new certificate"):
+        await reloads.reload(NAME)
+    folder.trust.write_text(folder.authority.pem)
+    folder.issue().pem_file(folder.keys)
+    await reloads.reload(NAME)
+    assert folder.tls.loaded is not expired
