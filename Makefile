@@ -12,7 +12,7 @@ TESTED := protocol metadata_quorum dataplane client spark_integration cli testin
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-quick compat programs faults spark-4.2 lint format clean soak mutants
+.PHONY: help venv demo test test-quick compat programs faults fuzz spark-4.2 lint format clean soak mutants
 .PHONY: lint-types lint-style lint-public lint-imports quick-tests
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
@@ -21,6 +21,7 @@ help:
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
 	@echo "make programs run programs that others wrote, with kills; needs Java, and Maven to fetch them once"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
+	@echo "make fuzz    a million inputs that are nearly valid, for all that strangers reach before they log in"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
 	@echo "make mutants how many seeds the simulation takes to find each historical fault"
@@ -70,6 +71,9 @@ programs: venv
 
 faults: venv
 	$(BIN)/python -m pytest tests/faults tests/spark_integration --all-faults -m faults -n 2 --dist loadgroup
+
+fuzz: venv
+	$(BIN)/python -m tests.fuzz.run
 
 spark-4.2: venv .spark-4.2/pyspark
 	PYTHONPATH=$(CURDIR)/.spark-4.2 $(BIN)/python -m pytest tests/spark_integration/source tests/spark_integration/sink

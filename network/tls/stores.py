@@ -6,11 +6,13 @@ declare those as JKS.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -53,6 +55,11 @@ class TrustStore:
 
 def load_key_store(source: StoreSource) -> KeyStore:
     """Read a private key and its chain. Raises TlsUnusable."""
+    with _telling_where(source):
+        return _read_keys(source)
+
+
+def _read_keys(source: StoreSource) -> KeyStore:
     if source.path is None:
         key = pem.private_key(
             source.key, source.key_password, source.key_option or source.option, source.key_password_option
@@ -71,6 +78,11 @@ def load_key_store(source: StoreSource) -> KeyStore:
 
 def load_trust_store(source: StoreSource) -> TrustStore:
     """Read the certificates that are trusted. Raises TlsUnusable."""
+    with _telling_where(source):
+        return _read_trusted(source)
+
+
+def _read_trusted(source: StoreSource) -> TrustStore:
     remarks: tuple[str, ...] = ()
     if source.path is None:
         found = pem.certificates(source.certificates, source.option)
@@ -87,6 +99,17 @@ def load_trust_store(source: StoreSource) -> TrustStore:
     if not found:
         raise TlsUnusable(f"{source}: there is no certificate in it to trust")
     return TrustStore(tuple(dict.fromkeys(found)), source, remarks)
+
+
+@contextmanager
+def _telling_where(source: StoreSource) -> Iterator[None]:
+    """Parts of certificates are read only when they are asked for: much of what is wrong is found late."""
+    try:
+        yield
+    except TlsUnusable:
+        raise
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise TlsUnusable(f"{source}: a key or a certificate in it cannot be used: {_said(error)}") from None
 
 
 def public_bytes(holder: x509.Certificate | PrivateKeyTypes) -> bytes:

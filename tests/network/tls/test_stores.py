@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat, PublicFormat
 
 from ottla.network.tls.failures import TlsUnusable
 from ottla.network.tls.settings import StoreSource, StoreType
@@ -219,6 +219,15 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, write: Callable[[Path], No
         path.write_bytes(b"\x01" + path.read_bytes())
     with pytest.raises(TlsUnusable, match=f"ssl.keystore.location: {path}: {complaint}"):
         load_key_store(source(path))
+
+
+def test_a_certificate_whose_key_is_none_is_named() -> None:
+    """It can be read, as its parts are looked at only when they are asked for."""
+    point = ISSUED.certificate.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    der = ISSUED.certificate.public_bytes(Encoding.DER).replace(point, b"\4" + bytes(len(point) - 1))
+    wrong = x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM).decode()
+    with pytest.raises(TlsUnusable, match="a key or a certificate in it cannot be used"):
+        load_key_store(source(certificates=wrong, key=ISSUED.key_pem()))
 
 
 def test_a_trust_store_without_certificates_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,239 @@
+"""Everything that reads what strangers send before they have proved who they are, and what operators' files hold.
+
+A target plays one input. It may raise what it declares as its refusals, and nothing else. A new reader before
+authentication (tokens of OAUTHBEARER, for example) is one more row of `TARGETS`.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from cryptography import x509
+
+from ottla.dataplane.security.distinguished_names import name_text, subject_name
+from ottla.dataplane.security.sasl.login import LoginRefused
+from ottla.dataplane.security.sasl.plain import ListedUsers, PlainLogin
+from ottla.network.tls import jks
+from ottla.network.tls.contexts import TlsRules, client_context, server_context
+from ottla.network.tls.der import object_identifier, values_in
+from ottla.network.tls.failures import TlsUnusable
+from ottla.network.tls.handshake import reason_of
+from ottla.network.tls.stores import StoreSource, load_key_store, load_trust_store
+from ottla.protocol.codec import MalformedMessage, decode
+from ottla.protocol.frames import FrameError
+from ottla.protocol.handshake import HandshakeError
+from ottla.protocol.jaas import JaasMalformed, LoginModule, parse_jaas
+from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, InvalidDatagram
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.headers import decode_client_id
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from ottla.protocol.node_proof import NONCE_BYTES, ProofRefused, ServerProof
+from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramRefused, ScramServer
+from tests.fuzz import valid_inputs
+from tests.fuzz.valid_inputs import STORE_PASSWORD, pieces_of
+
+_KEY_AND_VERSION = struct.Struct(">hh")
+_REQUESTS = {
+    one.api_key: one
+    for one in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest, AuthenticateNodeRequest)
+}
+_NAME_TAG = 0x30
+
+
+class FoundFault(AssertionError):
+    """An input was not refused in the declared way. The text says how to play it again."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is played, the valid inputs that others are made of, and how it may refuse one."""
+
+    name: str
+    valid: Callable[[], Sequence[bytes]]
+    play: Callable[[bytes], None]
+    refusals: tuple[type[Exception], ...]
+    weight: int = 10
+    """Its share of all inputs, beside those of the others."""
+
+
+def _requests() -> list[bytes]:
+    """The frames of all dialogs, without their sizes."""
+    found = []
+    for dialog in valid_inputs.dialogs():
+        at = 0
+        while at < len(dialog):
+            (size,) = struct.unpack_from(">i", dialog, at)
+            found.append(dialog[at + 4 : at + 4 + size])
+            at += 4 + size
+    return [frame for frame in found if len(frame) >= 8]
+
+
+def play_request(data: bytes) -> None:
+    """A frame of a client that has not logged in."""
+    if len(data) < 8:
+        return
+    api_key, version = _KEY_AND_VERSION.unpack_from(data)
+    request_class = _REQUESTS.get(api_key)
+    if request_class is None or not 0 <= version <= request_class.max_version:
+        return
+    _, offset = decode_client_id(memoryview(data), api_key, version)
+    decode(request_class, data, version, offset)
+
+
+def play_scram_server(data: bytes) -> None:
+    """What a client sends to log in by SCRAM."""
+    server = ScramServer(SCRAM_SHA_256, valid_inputs.SERVER_NONCE, lambda _user: valid_inputs.CREDENTIAL)
+    for message in pieces_of(data):
+        server.receive(message)
+        assert not server.done or data == valid_inputs.scram_dialog() or _has_right_proof(data)
+
+
+def _has_right_proof(data: bytes) -> bool:
+    """Whether its messages are the valid ones: what follows, or precedes the nonce as of librdkafka, is let through."""
+    first, final = list(pieces_of(valid_inputs.scram_dialog()))
+    said = list(pieces_of(data))
+    return said[0] == first and said[1].rpartition(b",p=")[0].endswith(final.rpartition(b",p=")[0][-40:])
+
+
+def play_scram_client(data: bytes) -> None:
+    """What a server answers to a client of ours."""
+    client = ScramClient(SCRAM_SHA_256, valid_inputs.USER, valid_inputs.PASSWORD, valid_inputs.CLIENT_NONCE)
+    client.first()
+    for number, message in enumerate(pieces_of(data)):
+        if number % 2:
+            client.check(message)
+        elif b"i=4096" in message:  # what takes longer is bounded by ITERATIONS_MAX, and takes the time
+            client.final(message)
+
+
+@cache
+def _users() -> ListedUsers:
+    return ListedUsers(LoginModule("PlainLoginModule", "required", {"user_ann": "secret"}))
+
+
+def play_plain(data: bytes) -> None:
+    """The one message of PLAIN."""
+    login = PlainLogin(_users().check)
+    try:
+        login.receive(data).send(None)
+    except StopIteration:
+        assert login.outcome is not None
+
+
+def play_jaas(data: bytes) -> None:
+    """A text of `sasl.jaas.config`."""
+    for module in parse_jaas(data.decode("utf-8", "surrogateescape")):
+        assert module.class_name
+
+
+def play_java_store(data: bytes) -> None:
+    """A key store as Java wrote them, with the password and without."""
+    store = jks.read(data, None)
+    for entry in store.keys.values():
+        jks.unprotected(entry, STORE_PASSWORD)
+    jks.read(data, STORE_PASSWORD)
+
+
+def play_der(data: bytes) -> None:
+    """DER to any depth that a reader of ours goes, and the subject of a certificate."""
+    pending, seen = [data], 0
+    while pending and seen < 200:
+        for value in values_in(pending.pop()):
+            seen += 1
+            if value.tag == 0x06:
+                object_identifier(value.content)
+            elif value.tag & 0x20:
+                pending.append(value.content)
+    subject_name(data)
+
+
+def play_name(data: bytes) -> None:
+    """The name in a certificate."""
+    for value in values_in(data):
+        name_text(value.content)
+
+
+def play_trusted(data: bytes) -> None:
+    """A trust store in PEM."""
+    text = data.decode("utf-8", "surrogateescape")
+    client_context(TlsRules(), None, load_trust_store(StoreSource("ssl.truststore", certificates=text)))
+
+
+def play_keys(data: bytes) -> None:
+    """A key store in PEM."""
+    text = data.decode("utf-8", "surrogateescape")
+    load_key_store(StoreSource("ssl.keystore", certificates=text, key=text, key_option="ssl.keystore.key"))
+
+
+@cache
+def _accepting() -> ssl.SSLContext:
+    text = valid_inputs.pem().decode()
+    return server_context(TlsRules(), load_key_store(StoreSource("x", certificates=text, key=text)), None)
+
+
+def play_tls(data: bytes) -> None:
+    """TLS records of a client, and what the log says of them."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    end = _accepting().wrap_bio(incoming, outgoing, server_side=True)
+    incoming.write(data)
+    incoming.write_eof()
+    try:
+        end.do_handshake()
+    except ssl.SSLError as error:
+        if not reason_of(error):
+            raise FoundFault(f"no words for {error!r}") from error
+        raise
+
+
+def play_node_proof(data: bytes) -> None:
+    """What somebody says who dials as a broker."""
+    proof = ServerProof(valid_inputs.node_credentials(1), bytes(NONCE_BYTES))
+    for message in pieces_of(data):
+        proof.receive(message)
+
+
+def play_link(data: bytes) -> None:
+    """What somebody says who dials a quorum node, and the frames behind it."""
+    server, _ = valid_inputs.link_server()
+    server.receive(data)
+    if server.done:
+        server.channel.feed(server.leftover)
+
+
+def _datagrams() -> list[bytes]:
+    seal = DatagramSeal(b"k" * 32, is_broker=True)
+    return [seal.encode(DatagramHeartbeat(1, 2, b"i" * 16, counter, 5, 100, 0)) for counter in (1, 2)]
+
+
+def play_datagram(data: bytes) -> None:
+    """A datagram that comes to the port of a quorum node."""
+    DatagramSeal(b"k" * 32, is_broker=False).decode(data)
+
+
+def _names() -> list[bytes]:
+    subject = x509.load_der_x509_certificate(valid_inputs.certificate()).subject.public_bytes()
+    assert subject[0] == _NAME_TAG
+    return [subject]
+
+
+TARGETS: tuple[Target, ...] = (
+    Target("requests", _requests, play_request, (MalformedMessage,), 20),
+    Target("scram-server", lambda: [valid_inputs.scram_dialog()], play_scram_server, (ScramRefused,), 20),
+    Target("scram-client", lambda: [valid_inputs.scram_answers()], play_scram_client, (ScramRefused,), 2),
+    Target("plain", lambda: [b"\0ann\0secret", b"ann\0ann\0secret"], play_plain, (LoginRefused,)),
+    Target("jaas", lambda: valid_inputs.JAAS_TEXTS, play_jaas, (JaasMalformed,)),
+    Target("jks", valid_inputs.java_stores, play_java_store, (ValueError,)),
+    Target("der", lambda: [valid_inputs.certificate()], play_der, (ValueError,)),
+    Target("names", _names, play_name, (ValueError,)),
+    Target("pem-keys", lambda: [valid_inputs.pem()], play_keys, (TlsUnusable,), 2),
+    Target("pem-trusted", lambda: [valid_inputs.pem()], play_trusted, (TlsUnusable,), 1),
+    Target("tls", lambda: [valid_inputs.client_hello()], play_tls, (ssl.SSLError,)),
+    Target("node-proof", lambda: [valid_inputs.node_proof()], play_node_proof, (ProofRefused,)),
+    Target("links", valid_inputs.link_dialogs, play_link, (HandshakeError, FrameError), 5),
+    Target("datagrams", _datagrams, play_datagram, (InvalidDatagram,)),
+)

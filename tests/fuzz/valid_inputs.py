@@ -1,0 +1,224 @@
+"""What clients and files rightly say, to begin with: always the same bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import cache
+from hashlib import sha1
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from ottla.protocol.handshake import (
+    CHANCE_BYTES,
+    DIRECTORY_ID_BYTES,
+    ClientHandshake,
+    Identity,
+    LinkSecurity,
+    Role,
+    ServerHandshake,
+)
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.headers import encode_request
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from ottla.protocol.node_proof import (
+    INCARNATION_BYTES,
+    NONCE_BYTES,
+    ClientProof,
+    NodeCredentials,
+    NodeRole,
+    ServerProof,
+)
+from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.schema import Message
+from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential, ScramServer
+
+FOLDER = Path(__file__).parent / "valid"
+USER, PASSWORD = "ann,=x", "a secret"
+STORE_PASSWORD = "changeit"
+SECRET = b"the secret of what is fuzzed: 7261"
+CLUSTER_ID = "fuzzed"
+FRAME_BYTES_MAX = 4_096
+CLIENT_NONCE, SERVER_NONCE = "fyko+d2lbbFgONRv9qkxdawL", "3rfcNHYJY1ZVvWVs7j"
+CREDENTIAL = ScramCredential.of_password(SCRAM_SHA_256, PASSWORD, b"salt of the user")
+_PIECE = struct.Struct(">H")
+
+
+def in_pieces(*pieces: bytes) -> bytes:
+    """Several messages as one input."""
+    return b"".join(_PIECE.pack(len(piece)) + piece for piece in pieces)
+
+
+def pieces_of(data: bytes) -> Iterable[bytes]:
+    """The messages of an input; lengths that lie end it."""
+    at = 0
+    while at + _PIECE.size <= len(data):
+        (size,) = _PIECE.unpack_from(data, at)
+        yield data[at + _PIECE.size : at + _PIECE.size + size]
+        at += _PIECE.size + size
+
+
+@cache
+def certificate() -> bytes:
+    """In DER, of a name with attributes of several kinds."""
+    return (FOLDER / "certificate.der").read_bytes()
+
+
+@cache
+def client_hello() -> bytes:
+    """The first record of a TLS client."""
+    return (FOLDER / "client_hello.bin").read_bytes()
+
+
+@cache
+def key() -> bytes:
+    """The private key of the certificate, in PKCS#8."""
+    made = ec.derive_private_key(0xC0FFEE, ec.SECP256R1())
+    return made.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+
+
+@cache
+def pem() -> bytes:
+    """A key store in PEM."""
+    made = ec.derive_private_key(0xC0FFEE, ec.SECP256R1())
+    private = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + x509.load_der_x509_certificate(certificate()).public_bytes(Encoding.PEM)
+
+
+def framed(message: Message, version: int) -> bytes:
+    return encode_request(message, version, 7, "fuzz")
+
+
+@cache
+def dialogs() -> list[bytes]:
+    """What clients send to a listener that asks for a login, frame behind frame."""
+    versions = [
+        framed(ApiVersionsRequest(client_software_name="c", client_software_version="1"), n)
+        for n in (0, 2, 3, 4)
+    ]
+    chosen = [framed(SaslHandshakeRequest(mechanism=name), 1) for name in ("PLAIN", SCRAM_SHA_256.name)]
+    bare = framed(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+    token = b"\0ann\0secret"
+    tokens = [framed(SaslAuthenticateRequest(auth_bytes=token), n) for n in (0, 1, 2)]
+    scram = [framed(SaslAuthenticateRequest(auth_bytes=text), 2) for text in pieces_of(scram_dialog())]
+    proof = framed(AuthenticateNodeRequest(auth_bytes=next(iter(pieces_of(node_proof())))), 0)
+    return [
+        *(first + chosen[0] + tokens[n % 3] for n, first in enumerate(versions)),
+        versions[2] + chosen[1] + b"".join(scram),
+        bare + struct.pack(">i", len(token)) + token,
+        versions[2] + proof,
+        tokens[0],
+    ]
+
+
+@cache
+def scram_dialog() -> bytes:
+    """Both messages of a client."""
+    return in_pieces(*_scram()[0])
+
+
+@cache
+def scram_answers() -> bytes:
+    """Both messages of a server."""
+    return in_pieces(*_scram()[1])
+
+
+def _scram() -> tuple[list[bytes], list[bytes]]:
+    client = ScramClient(SCRAM_SHA_256, USER, PASSWORD, CLIENT_NONCE)
+    server = ScramServer(SCRAM_SHA_256, SERVER_NONCE, lambda _user: CREDENTIAL)
+    first = client.first()
+    challenge = server.receive(first)
+    final = client.final(challenge)
+    return [first, final], [challenge, server.receive(final)]
+
+
+def node_credentials(node_id: int) -> NodeCredentials:
+    incarnation = bytes([node_id]) * INCARNATION_BYTES
+    return NodeCredentials.of(Secrets.parse(SECRET), CLUSTER_ID, node_id, incarnation, NodeRole.BROKER)
+
+
+@cache
+def node_proof() -> bytes:
+    """Both messages of a broker that dials broker 1."""
+    client = ClientProof(node_credentials(2), 1, bytes(NONCE_BYTES))
+    server = ServerProof(node_credentials(1), bytes(NONCE_BYTES))
+    return in_pieces(client.claim, client.receive(server.receive(client.claim)))
+
+
+def link_server() -> tuple[ServerHandshake, bytes]:
+    """A quorum node's end of a link, and what it says first."""
+    security = LinkSecurity(Secrets.parse(SECRET))
+    own = Identity(101, bytes(DIRECTORY_ID_BYTES), CLUSTER_ID)
+    server = ServerHandshake(security, own, bytes(CHANCE_BYTES), FRAME_BYTES_MAX)
+    return server, server.hello()
+
+
+@cache
+def link_dialogs() -> list[bytes]:
+    """What brokers and quorum nodes send to a quorum node, with a frame behind it."""
+    found = []
+    for role in Role:
+        security = LinkSecurity(Secrets.parse(SECRET))
+        own = Identity(2, bytes(DIRECTORY_ID_BYTES), CLUSTER_ID)
+        client = ClientHandshake(security, own, role, b"\1" * CHANCE_BYTES, FRAME_BYTES_MAX)
+        server = ServerHandshake(
+            security, Identity(101, bytes(DIRECTORY_ID_BYTES), CLUSTER_ID), bytes(CHANCE_BYTES), 4_096
+        )
+        said = client.receive(server.hello())
+        client.receive(server.receive(said))
+        found.append(said + b"".join(bytes(part) for part in client.channel.seal(b"a frame")))
+    return found
+
+
+@cache
+def java_stores() -> list[bytes]:
+    """As `keytool` wrote them before Java 9: a key with its chain, and certificates that are trusted."""
+    return [_java_store(version) for version in (1, 2)]
+
+
+def _java_store(version: int) -> bytes:
+    kind = _text("X.509") if version > 1 else b""
+    cert = kind + _sized(certificate())
+    when = bytes(8)
+    entries = [
+        struct.pack(">i", 1) + _text("own") + when + _sized(_protected()) + struct.pack(">i", 1) + cert,
+        struct.pack(">i", 2) + _text("ca") + when + cert,
+    ]
+    body = b"\xfe\xed\xfe\xed" + struct.pack(">ii", version, len(entries)) + b"".join(entries)
+    return body + sha1(STORE_PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
+
+
+def _sized(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def _protected() -> bytes:
+    """The private key under Sun's protector, in the DER around it."""
+    secret, plain = STORE_PASSWORD.encode("utf-16-be"), key()
+    salt = stream = bytes(range(20))
+    hidden = bytearray()
+    for at in range(0, len(plain), 20):
+        stream = sha1(secret + stream).digest()
+        hidden += bytes(a ^ b for a, b in zip(plain[at : at + 20], stream, strict=False))
+    octets = salt + bytes(hidden) + sha1(secret + plain).digest()
+    protector = bytes.fromhex("060a2b060104012a02110101")
+    return _der(0x30, _der(0x30, protector + b"\x05\x00") + _der(0x04, octets))
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    size = bytes([len(content)]) if len(content) < 0x80 else b"\x82" + struct.pack(">H", len(content))
+    return bytes([tag]) + size + content
+
+
+JAAS_TEXTS = (
+    b'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="a \\"b\\" c" user_bob=d;',
+    b'org.apache.kafka.common.security.scram.ScramLoginModule required;\nX sufficient a=1 b="2";',
+)
