@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from ..protocol.cluster_image import ClusterImage
 from ..protocol.config_chain import ConfigSource, Layer, links
@@ -14,8 +15,16 @@ from ..protocol.messages.config_commands import ResourceType
 class BrokerSettings:
     """Asked anew whenever settings change: nothing is kept."""
 
-    def __init__(self, broker_id: int, static: Mapping[str, str], image: Callable[[], ClusterImage]) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        static: Mapping[str, str],
+        image: Callable[[], ClusterImage],
+        open_secret: Callable[[str, str], str] = lambda name, kept: kept,
+    ) -> None:
+        """`open_secret`: the value of a setting of this broker as the image keeps it; raises ConfigError."""
         self.broker_id = broker_id
+        self._open_secret = open_secret
         self._static = static
         self._image = image
 
@@ -28,12 +37,17 @@ class BrokerSettings:
             (ConfigSource.STATIC_BROKER, self._static),
         ]
 
-    def of_listeners(self) -> dict[str, str]:
-        """The file, with what was changed for listeners of this broker."""
-        own = self.layers()[0][1]
+    def of_listeners(self, changes: Mapping[str, str | None] = MappingProxyType({})) -> dict[str, str]:
+        """The file, with what was changed for listeners of this broker, and with `changes` to that, None where a change
+        is taken back. Raises ConfigError for a secret that cannot be opened."""
+        own = {**self.layers()[0][1], **changes}
         return {
             **self._static,
-            **{name: value for name, value in own.items() if listener_of(name) is not None},
+            **{
+                name: self._open_secret(name, kept)
+                for name, kept in own.items()
+                if kept is not None and listener_of(name) is not None
+            },
         }
 
     def number_of_listener(self, listener: str, key: str) -> int | None:

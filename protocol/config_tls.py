@@ -88,8 +88,6 @@ JAVAS_OWN: Final = {
 """Keys without effect, and why."""
 
 RELOADED_KEYS: Final = frozenset(
-    key.name
-    for key in _OF_LISTENERS
-    if key.type is not _P and key.name not in ("ssl.principal.mapping.rules", *JAVAS_OWN)
+    key.name for key in _OF_LISTENERS if key.name not in ("ssl.principal.mapping.rules", *JAVAS_OWN)
 )
-"""Those that a running broker takes for one of its listeners. Secrets are kept in files only."""
+"""Those that a running broker takes for one of its listeners."""

@@ -65,6 +65,7 @@ from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
 from ..security.listener_tls import ReloadedListener
+from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
 from ..server.request_times import FOLLOWER_FETCH
 from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
@@ -121,7 +122,10 @@ class BrokerParts:
             for listener in config.listeners
             if listener.sasl is not None
         }
-        self.settings = BrokerSettings(config.node_id, config.properties, self.image)
+        secrets = SettingSecrets(self.logins.sealer)
+        self.settings = BrokerSettings(
+            config.node_id, config.properties, self.image, partial(secrets.open, str(config.node_id))
+        )
         self.server.admissions.limits = connection_limits(config, self.settings)
         topic_settings = TopicSettingsView(config, self.settings)
         self.logs.cordoned = cordoned_folders(self.settings, config.log_dirs)
@@ -177,7 +181,7 @@ class BrokerParts:
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
-        self._register_handlers(credentials, listed, chance)
+        self._register_handlers(credentials, secrets, listed, chance)
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
 
@@ -228,7 +232,11 @@ class BrokerParts:
         )
 
     def _register_handlers(
-        self, credentials: NodeCredentials, listed: ListedBrokers, chance: random.Random
+        self,
+        credentials: NodeCredentials,
+        secrets: SettingSecrets,
+        listed: ListedBrokers,
+        chance: random.Random,
     ) -> None:
         config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
         creator = TopicCreator(session, config.topics, chance)
@@ -278,7 +286,7 @@ class BrokerParts:
                 quotas=quotas,
             ),
             DescribeConfigsHandlers(session, config.node_id, view),
-            AlterConfigsHandlers(session, self.settings, config.log_dirs, self.tls_reloads),
+            AlterConfigsHandlers(session, self.settings, secrets, config.log_dirs, self.tls_reloads),
             ClientQuotaHandlers(session),
             UpdateFeaturesHandlers(session),
             AclHandlers(session, self.server.authorization),

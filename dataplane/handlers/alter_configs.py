@@ -31,6 +31,7 @@ from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices, pieces
 from ..security.authorization.needs import handler_asks
 from ..security.peer_session import PeerSession
+from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
 from ..server.handler import ClientRequest, handles
 from ..storage.folder_settings import CORDONED, check_cordoned
@@ -48,6 +49,11 @@ _KEPT = frozenset(ResourceType)
 class _Resource(Protocol):
     resource_type: int
     resource_name: str
+
+
+class _Config(Protocol):
+    name: str
+    value: str | None
 
 
 def _incremental_error(
@@ -83,6 +89,7 @@ class AlterConfigsHandlers:
         self,
         quorum: Quorum,
         broker: BrokerSettings,
+        secrets: SettingSecrets,
         log_dirs: Sequence[Path] = (),
         tls_reloads: TlsReloads | None = None,
     ) -> None:
@@ -90,6 +97,7 @@ class AlterConfigsHandlers:
         self._tls_reloads = tls_reloads
         self._log_dirs = log_dirs
         self._broker = broker
+        self._secrets = secrets
         self._loggers = BrokerLoggers()
 
     @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error, needs=_NEEDS)
@@ -103,9 +111,7 @@ class AlterConfigsHandlers:
                 resource_name=resource.resource_name,
                 changes=[
                     config_commands.ConfigChange(
-                        name=c.name,
-                        operation=c.config_operation,
-                        value=sent_value(resource.resource_type, c.name, c.value),
+                        name=c.name, operation=c.config_operation, value=self._sent(resource, c)
                     )
                     for c in resource.configs
                 ],
@@ -133,6 +139,13 @@ class AlterConfigsHandlers:
         errors = await self._alter(request, changes, kinds=_KEPT, validate_only=message.validate_only)
         return AlterConfigsResponse(responses=_responses(message.resources, errors))
 
+    def _sent(self, resource: _Resource, config: _Config) -> str | None:
+        """The value as it travels to the quorum."""
+        value = sent_value(resource.resource_type, config.name, config.value)
+        if value is None or resource.resource_type != ResourceType.BROKER:
+            return value
+        return self._secrets.seal(resource.resource_name, config.name, value)
+
     def _replacement(self, resource: ReplaceConfigsResource) -> list[config_commands.ConfigChange]:
         """Set what is named, delete what is set now and not named."""
         named = {config.name for config in resource.configs}
@@ -140,9 +153,7 @@ class AlterConfigsHandlers:
         return [
             *(
                 config_commands.ConfigChange(
-                    name=c.name,
-                    operation=ConfigOperation.SET,
-                    value=sent_value(resource.resource_type, c.name, c.value),
+                    name=c.name, operation=ConfigOperation.SET, value=self._sent(resource, c)
                 )
                 for c in resource.configs
             ),
@@ -205,14 +216,13 @@ class AlterConfigsHandlers:
             )
         if self._tls_reloads is None or resource.resource_name != str(self._broker.broker_id):
             return
-        properties = self._broker.of_listeners()
-        for change in changes:
-            if change.operation == ConfigOperation.DELETE:
-                properties.pop(change.name, None)
-            elif change.operation == ConfigOperation.SET:
-                properties[change.name] = change.value or ""
+        changed = {
+            change.name: change.value if change.operation == ConfigOperation.SET else None
+            for change in changes
+            if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE)
+        }
         try:
-            await self._tls_reloads.check(properties)
+            await self._tls_reloads.check(self._broker.of_listeners(changed))
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 

@@ -76,10 +76,9 @@ class TlsReloads:
 
     def reconfigured(self) -> None:
         """Settings have changed: listeners whose own have are loaded anew."""
-        properties = self._properties()
         for name, listener in self._listeners.items():
             try:
-                changed = _settings(listener, name, properties) != listener.tls.loaded.settings
+                changed = _settings(listener, name, self._properties()) != listener.tls.loaded.settings
             except ConfigError:
                 changed = True  # which loading tells
             if changed:

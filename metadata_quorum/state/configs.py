@@ -16,6 +16,8 @@ from ...protocol.config_keys import (
     check_dynamic_broker_config,
     check_topic_config,
     check_topic_configs,
+    is_dynamic,
+    is_sensitive,
     unknown_key,
 )
 from ...protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
@@ -31,7 +33,9 @@ from ...protocol.messages.config_commands import (
 )
 from ...protocol.messages.metadata_records import ConfigRecord
 from ...protocol.primitives import STRING_BYTES_MAX
+from ...protocol.sealed_text import sealed_bytes
 from . import election
+from .features import check_security
 from .refusal import message_of
 from .workspace import Workspace
 
@@ -62,7 +66,7 @@ def _changed(work: Workspace, resource: ConfigResource) -> dict[str, str | None]
     for change in resource.changes:
         if change.name in values:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-        values[change.name] = _value(resource, change, present.get(change.name))
+        values[change.name] = _value(work, resource, change, present.get(change.name))
     if resource.resource_type == ResourceType.TOPIC:
         together = {name: value for name, value in (present | values).items() if value is not None}
         try:
@@ -103,7 +107,16 @@ _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
 }
 
 
-def _value(resource: ConfigResource, change: ConfigChange, present: str | None) -> str | None:
+def _check_sealed(work: Workspace, change: ConfigChange) -> None:
+    """No secret of a setting is kept as it is. Raises KafkaError."""
+    check_security(work, "secrets among the settings of brokers need")
+    if sealed_bytes(change.value or "") is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} came unencrypted, which no broker does")
+
+
+def _value(
+    work: Workspace, resource: ConfigResource, change: ConfigChange, present: str | None
+) -> str | None:
     if change.operation not in _OPERATIONS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation}")
     if change.operation == ConfigOperation.DELETE:
@@ -111,6 +124,8 @@ def _value(resource: ConfigResource, change: ConfigChange, present: str | None) 
     if change.value is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
     kind = resource.resource_type
+    if kind == ResourceType.BROKER and is_dynamic(change.name) and is_sensitive(change.name):
+        _check_sealed(work, change)
     if kind == ResourceType.BROKER and resource.resource_name and change.name in CLUSTER_WIDE_KEYS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} cannot be set for a single broker")
     value = change.value

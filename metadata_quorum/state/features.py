@@ -6,6 +6,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import FEATURES, SECURITY, SECURITY_WITH_TOKENS, finalized
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
+from ...protocol.sealed_text import sealed_bytes
 from .workspace import Workspace
 
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
@@ -61,10 +62,14 @@ def _check_security(work: Workspace, level: int) -> None:
             f"Invalid update version {level} for feature {SECURITY}. There are {len(image.delegation_tokens)} "
             "delegation tokens: expire them first."
         )
-    if level == 0 and (image.acls or image.scram_credentials):
+    secrets = sum(
+        sealed_bytes(value) is not None for values in image.configs.values() for value in values.values()
+    )
+    if level == 0 and (image.acls or image.scram_credentials or secrets):
         raise _refusal(
             f"Invalid update version 0 for feature {SECURITY}. There are {len(image.acls)} ACLs, which nobody would "
-            f"enforce, and {len(image.scram_credentials)} passwords of SCRAM: remove them first."
+            f"enforce, {len(image.scram_credentials)} passwords of SCRAM and {secrets} secrets among the settings of "
+            "brokers: remove them first."
         )
 
 

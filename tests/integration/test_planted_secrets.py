@@ -250,10 +250,13 @@ async def change_settings(scene: Scene) -> None:
     async with Admin(bootstrap_servers=scene.cluster.bootstrap("PLAIN")) as admin:
         for broker in scene.cluster.brokers:
             await admin.alter_configs(BROKER_LOGGER, str(broker.id), {"root": "TRACE"})
+        # Its store is PEM: the password opens nothing, and is kept.
+        kept = {"listener.name.clients.ssl.keystore.password": planted.new("a dynamic password")}
+        await admin.alter_configs(ResourceType.BROKER, "1", kept)
         for resource, name, key in (
             (ResourceType.BROKER, "1", "listener.name.logins.ssl.keystore.password"),
             (ResourceType.BROKER, "1", "listener.name.brokers.ssl.keystore.key"),
-            (ResourceType.BROKER, "1", "listener.name.nowhere.ssl.key.password"),
+            (ResourceType.BROKER, "", "listener.name.logins.ssl.key.password"),
             (ResourceType.BROKER, "1", "listener.name.logins.plain.sasl.jaas.config"),
             (ResourceType.BROKER, "", "ssl.truststore.password"),
             (ResourceType.BROKER, "", "sasl.jaas.config"),

@@ -22,7 +22,7 @@ from cryptography import x509
 
 from tests.network.tls.certificates import Authority
 
-from .tls_cluster import HOST, TlsCluster, tls_cluster, wait_until
+from .tls_cluster import HOST, TlsCluster, brokers_seen, tls_cluster, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 COUNT = 3000
@@ -357,7 +357,7 @@ def test_settings_of_a_listener_change_while_it_runs(cluster: TlsCluster) -> Non
         assert shown(cluster) != before, "the same location again reads the file anew"
     for name, value, complaint in (
         ("listener.name.clients.ssl.keystore.location", "/nowhere.pem", "cannot be read"),
-        ("listener.name.clients.ssl.keystore.password", "secret", "dynamically"),
+        ("listener.name.clients.ssl.principal.mapping.rules", "DEFAULT", "dynamically"),
         ("ssl.keystore.location", str(own.key_file), "dynamically"),
     ):
         with pytest.raises(KafkaException, match=complaint):
@@ -369,6 +369,44 @@ def test_settings_of_a_listener_change_while_it_runs(cluster: TlsCluster) -> Non
     assert settings["listener.name.brokers.ssl.client.auth"].value == "required"
     alter(cluster, "listener.name.clients.ssl.enabled.protocols", "TLSv1.2,TLSv1.3")
     assert re.search(r"New, TLSv1\.2", s_client(cluster, "-tls1_2"))
+
+
+def test_the_password_of_a_key_is_set_while_brokers_run_and_stays_through_a_restart(
+    cluster: TlsCluster,
+) -> None:
+    prefix, own = "listener.name.clients.ssl", cluster.brokers[0]
+    file = cluster.directory / "encrypted.pem"
+    own.issued.pem_file(file, "hunter2")
+    admin = AdminClient(cluster.client())
+
+    def change(operation: AlterConfigOpType, **values: str) -> None:
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+        for name, value in values.items():
+            key = f"{prefix}.{name.replace('_', '.')}"
+            resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=operation))
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+
+    with pytest.raises(KafkaException, match=r"ssl\.key\.password") as refused:
+        change(AlterConfigOpType.SET, keystore_location=str(file), key_password="hunter3")
+    assert "hunter3" not in str(refused.value)
+    with load(cluster, "encrypted"):
+        change(AlterConfigOpType.SET, keystore_location=str(file), key_password="hunter2")
+    described = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")])
+    setting = next(iter(described.values())).result(30)[f"{prefix}.key.password"]
+    assert (setting.value, setting.is_sensitive) == (None, True)
+    own.stop()
+    seen = own.log.count("listener CLIENTS has new keys")
+    own.start()
+    wait_until(lambda: brokers_seen(cluster) == 2, "the restart")
+    wait_until(lambda: own.log.count("listener CLIENTS has new keys") > seen, "the key with a password")
+    change(AlterConfigOpType.DELETE, keystore_location="", key_password="")
+    for part in (own.log, *(path.read_bytes().decode("latin-1") for path in data_of(cluster))):
+        assert "hunter2" not in part
+
+
+def data_of(cluster: TlsCluster) -> list[Path]:
+    return [path for path in (cluster.directory / "quorum" / "data").rglob("*") if path.is_file()]
 
 
 def test_a_bad_certificate_keeps_the_old_one_in_force(cluster: TlsCluster) -> None:

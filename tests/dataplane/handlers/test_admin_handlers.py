@@ -15,6 +15,8 @@ from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView
 from ottla.dataplane.handlers.topics import TopicHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
+from ottla.dataplane.security.sealing import Sealer
+from ottla.dataplane.security.setting_secrets import SettingSecrets
 from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
@@ -24,11 +26,14 @@ from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.config_commands import AlterConfigs, AlterConfigsResult, AlteredConfig
 from ottla.protocol.messages.configs import (
     AlterableConfig,
+    AlterConfigsRequest,
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     IncrementalAlterConfigsRequest,
+    ReplaceConfigsResource,
+    ReplacedConfig,
 )
 from ottla.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from ottla.protocol.messages.topic_commands import (
@@ -48,6 +53,7 @@ from ottla.protocol.messages.topics import (
 from ottla.protocol.schema import Message
 
 TOPIC_ID = b"0123456789abcdef"
+SECRETS = SettingSecrets(Sealer([b"a cluster secret"]))
 
 
 class RecordingQuorum:
@@ -288,13 +294,39 @@ async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() ->
         resource("repeated", ("a", 0, "1"), ("a", 0, "2")),
         resource("operation", ("a", 9, "1")),
     ]
-    response = await AlterConfigsHandlers(quorum, settings(quorum)).incremental_alter_configs(
+    response = await AlterConfigsHandlers(quorum, settings(quorum), SECRETS).incremental_alter_configs(
         at_version(1), IncrementalAlterConfigsRequest(resources=resources)
     )
     assert [r.error_code for r in response.responses] == [0] + [ErrorCode.INVALID_REQUEST] * 5
     (command,) = quorum.commands
     assert isinstance(command, AlterConfigs)
     assert [r.resource_name for r in command.resources] == ["good"]
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+async def test_secrets_travel_to_the_quorum_encrypted_and_those_that_it_refuses_not_at_all(
+    replaces: bool,
+) -> None:
+    quorum = RecordingQuorum()
+    handlers = AlterConfigsHandlers(quorum, settings(quorum), SECRETS)
+    sealed, refused = "listener.name.clients.ssl.key.password", "my.plugin.password"
+    given = {sealed: "hunter2", refused: "hunter2", "log.segment.bytes": "2097152"}
+    if replaces:
+        configs = [ReplacedConfig(name=name, value=value) for name, value in given.items()]
+        resource = ReplaceConfigsResource(resource_type=4, resource_name="1", configs=configs)
+        await handlers.alter_configs(at_version(2), AlterConfigsRequest(resources=[resource]))
+    else:
+        changes = [AlterableConfig(name=name, value=value) for name, value in given.items()]
+        one = AlterConfigsResource(resource_type=4, resource_name="1", configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[one])
+        assert "hunter2" not in repr(request)
+        await handlers.incremental_alter_configs(at_version(1), request)
+    (command,) = quorum.commands
+    assert isinstance(command, AlterConfigs)
+    assert "hunter2" not in repr(command)
+    sent = {change.name: change.value for change in command.resources[0].changes}
+    assert (sent[refused], sent["log.segment.bytes"]) == ("", "2097152")
+    assert SECRETS.open("1", sealed, sent[sealed] or "") == "hunter2"
 
 
 @pytest.mark.parametrize(
@@ -324,7 +356,7 @@ async def test_folders_to_cordon_are_those_there_are(
     quorum.image.configs[4, "1"] = {"cordoned.log.dirs": "/a"}
     change = AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)
     resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=[change])
-    handlers = AlterConfigsHandlers(quorum, settings(quorum), [Path("/a"), Path("/b")])
+    handlers = AlterConfigsHandlers(quorum, settings(quorum), SECRETS, [Path("/a"), Path("/b")])
     response = await handlers.incremental_alter_configs(
         at_version(1), IncrementalAlterConfigsRequest(resources=[resource])
     )
