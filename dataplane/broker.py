@@ -58,6 +58,7 @@ class Broker:
         # included, and clients drop the addresses that an answer leaves out.
         parts.server.start()
         parts.moves.resume()
+        parts.resealing.start()
         self._serves = True
         logger.info("broker %d serves", self.config.node_id)
 
@@ -73,6 +74,7 @@ class Broker:
         await parts.upkeep.close()
         await parts.tls_reloads.close()
         await parts.logins.by_token.close()
+        await parts.resealing.close()
         parts.server.close()
         parts.logins.close()
         parts.fetches.close()

@@ -146,6 +146,10 @@ TLS_RELOAD_FAILURES = _counter(
     "ottla_tls_reload_failures",
     "Times that new keys or certificates of listeners could not be used, and the old stayed in force.",
 )
+OLD_SECRETS = _gauge(
+    "ottla_secrets_under_old_cluster_secret",
+    "Passwords of users and settings that the quorum keeps encrypted under another cluster secret than the first.",
+)
 _GONE = PartitionState((), ())
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
@@ -168,6 +172,7 @@ class BrokerMetrics:
         unreadable: Callable[[], Mapping[str, int]],
         failed_handshakes: Callable[[], int],
         tls_reloads: TlsReloads,
+        old_secrets: Callable[[], int],
         authentication: Mapping[str, AuthenticationSettings],
         authorization: Authorization | None = None,
         bearer_keys: Mapping[KeySource, ProviderKeys] = MappingProxyType({}),
@@ -178,6 +183,7 @@ class BrokerMetrics:
         self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
         self._failed_handshakes, self._tls_reloads = failed_handshakes, tls_reloads
+        self._old_secrets = old_secrets
         self._authentication, self._authorization = authentication, authorization
         self._bearer_keys = bearer_keys
 
@@ -203,6 +209,7 @@ class BrokerMetrics:
         yield Family(TLS_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
         yield Family(TLS_HANDSHAKE_FAILURES, [((), self._failed_handshakes())])
         yield Family(TLS_RELOAD_FAILURES, [((), self._tls_reloads.failures)])
+        yield Family(OLD_SECRETS, [((), self._old_secrets())])
         yield Family(ACLS, [((), len(self._image().acls))])
         if self._authorization is not None:
             yield Family(DECISIONS, _decisions(self._authorization.audit))

@@ -53,7 +53,7 @@ the first table gives the default.
 | a dash as the default | the key is optional, or has to be given where the meaning says so |
 | a key in italics | checked, kept and described, and [without effect so far](#without-effect-so-far) |
 
-While brokers run, `listener.name.NAME.ssl.*` is changed for one broker, but for secrets and mapping rules.
+While brokers run, `listener.name.NAME.ssl.*` is changed for one broker, but for mapping rules.
 
 Names that are not on this page are kept without effect, as Kafka keeps them for plugins. `ottla config` says so.
 """

@@ -65,6 +65,7 @@ from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
 from ..security.listener_tls import ReloadedListener
+from ..security.resealing import Resealer
 from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
 from ..server.request_times import FOLLOWER_FETCH
@@ -75,6 +76,7 @@ from .connection_limits import connection_limits
 from .foundation import Foundation
 from .image_changes import ImageChanges
 from .logins import Logins
+from .resealing import Resealing
 from .storage_failures import StorageFailures
 from .transaction_apis import transaction_handlers
 from .upkeep import Upkeep
@@ -182,6 +184,7 @@ class BrokerParts:
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
         self._register_handlers(credentials, secrets, listed, chance)
+        self.resealing = Resealing(self.session, Resealer(self.logins.sealer))
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
 
@@ -312,6 +315,7 @@ class BrokerParts:
             lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
             lambda: self.server.handshakes.failures,
             self.tls_reloads,
+            self.resealing.left,
             self.server.authentication,
             self.server.authorization,
             self.logins.by_token.keys,

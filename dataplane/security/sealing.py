@@ -39,6 +39,10 @@ class Sealer:
         self._ciphers = {sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys}
         self._first_id = sha256(keys[0]).digest()[:_KEY_ID_BYTES]
 
+    def is_under_first(self, sealed: bytes) -> bool:
+        """Whether the first secret has sealed this."""
+        return sealed[:_KEY_ID_BYTES] == self._first_id
+
     def seal(self, plain: bytes, subject: bytes) -> bytes:
         """The encrypted value, OVERHEAD_BYTES longer; different at each call."""
         nonce = os.urandom(_NONCE_BYTES)

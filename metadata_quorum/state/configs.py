@@ -66,6 +66,8 @@ def _changed(work: Workspace, resource: ConfigResource) -> dict[str, str | None]
     for change in resource.changes:
         if change.name in values:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        if change.replaces is not None and present.get(change.name) != change.replaces:
+            continue
         values[change.name] = _value(work, resource, change, present.get(change.name))
     if resource.resource_type == ResourceType.TOPIC:
         together = {name: value for name, value in (present | values).items() if value is not None}

@@ -44,16 +44,18 @@ def set_credential(work: Workspace, change: ScramCredentialChange) -> None:
 
 
 def _alter(work: Workspace, change: ScramCredentialChange) -> None:
+    present = work.image.scram_credentials.get(_key(change))
+    if change.replaces and (present is None or present.sealed_keys != change.replaces):
+        return
     if change.sealed_keys:
         set_credential(work, change)
         return
-    key = _key(change)
-    if key not in work.image.scram_credentials:
+    if present is None:
         raise KafkaError(
             ErrorCode.RESOURCE_NOT_FOUND,
             "Attempt to delete a user credential that does not exist",
         )
-    work.emit(scram_credential_record(key, None))
+    work.emit(scram_credential_record(_key(change), None))
 
 
 def _key(change: ScramCredentialChange) -> ScramKey:

@@ -33,6 +33,13 @@ class ConfigChange(Message):
     name: str = string(about="Key.")
     operation: int = int8(about="A ConfigOperation.")
     value: str | None = string(nullable="0+", default=None, about="Null for DELETE.")
+    replaces: str | None = string(
+        "0+",
+        nullable="0+",
+        default=None,
+        tag=0,
+        about="Nothing is changed if the value is another than this; null: whatever it is.",
+    )
 
 
 @data()

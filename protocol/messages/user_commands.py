@@ -17,6 +17,11 @@ class ScramCredentialChange(Message):
         about="Stored key and server key, encrypted by a broker; empty deletes the credential."
     )
     iterations: int = int32(about="How often the password was hashed.")
+    replaces: bytes = bytes_(
+        "0+",
+        tag=0,
+        about="Nothing is changed if the sealed keys are others than these; empty: whatever they are.",
+    )
 
 
 @data()

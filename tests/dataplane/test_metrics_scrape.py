@@ -65,6 +65,7 @@ class Held:
             dict,
             int,
             TlsReloads({}, dict, 0),
+            int,
             {"CLIENTS": AuthenticationSettings({}, counts=AuthenticationCounts(3, 2, 1))},
         )
 

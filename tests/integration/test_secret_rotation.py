@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ottla import Admin, UserPassword
 from ottla.cli.local_cluster.layout import known_layout
 from ottla.protocol.handshake import (
     CHANCE_BYTES,
@@ -17,8 +21,9 @@ from ottla.protocol.handshake import (
     LinkSecurity,
     Role,
 )
+from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.node_secrets import Secrets
-from tests.cluster import RunningCluster, running_cluster
+from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.history import SMALL_CLUSTER, Load, make_topic, read_all, wait_identical_replicas
 
 pytestmark = pytest.mark.cluster
@@ -29,6 +34,7 @@ PER_SECOND = 300
 def test_secrets_are_replaced_without_a_stop(tmp_path: Path) -> None:
     with running_cluster(tmp_path, settings=SMALL_CLUSTER) as cluster:
         make_topic(cluster.bootstrap, "rotated", 6, min_insync_replicas=2)
+        asyncio.run(set_secrets(cluster))
         old = {
             name: (cluster.directory / name).read_text().strip()
             for name in ("cluster.secret", "quorum.secret")
@@ -41,6 +47,7 @@ def test_secrets_are_replaced_without_a_stop(tmp_path: Path) -> None:
                     text = "".join(f"{secrets[name]}\n" for secrets in lines)
                     (cluster.directory / name).write_text(text)
                 restart_all(cluster, load)
+                wait_until(partial(all_are_under_the_first, cluster), "what is encrypted anew")
         assert load.failed == []
         load.check(read_all(cluster.bootstrap, "rotated"))
         wait_identical_replicas(cluster, "rotated", 6)
@@ -48,6 +55,23 @@ def test_secrets_are_replaced_without_a_stop(tmp_path: Path) -> None:
             assert gets_in(cluster, role, new[name])
             assert not gets_in(cluster, role, old[name])
         assert not gets_in(cluster, Role.RAFT, new["cluster.secret"])
+
+
+async def set_secrets(cluster: RunningCluster) -> None:
+    """What the quorum keeps encrypted: keys of a user, and a setting of a broker. Nothing uses them here."""
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.alter_scram_credentials([UserPassword("ann", "ann's secret")])
+        secret = {"listener.name.plaintext.ssl.key.password": "hunter2"}
+        await admin.alter_configs(ResourceType.BROKER, str(cluster.brokers[0].id), secret)
+
+
+def all_are_under_the_first(cluster: RunningCluster) -> bool:
+    """As the metrics of all brokers say, which step 3 waits for."""
+    for broker in cluster.brokers:
+        with urllib.request.urlopen(broker.entry["metrics"], timeout=10) as answer:
+            if "\nottla_secrets_under_old_cluster_secret 0\n" not in answer.read().decode():
+                return False
+    return True
 
 
 def restart_all(cluster: RunningCluster, load: Load) -> None:

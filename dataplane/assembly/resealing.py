@@ -1,0 +1,71 @@
+"""When it starts, a broker has everything encrypted under the first cluster secret.
+
+Once is enough, and more would be wrong: while nodes are restarted with the lines of the secret's file changed, brokers
+that run still have the old line first. They would take back what those that were restarted do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ...protocol.errors import KafkaError
+from ...protocol.messages.config_commands import AlterConfigs
+from ...protocol.messages.user_commands import AlterScramCredentials
+from ..quorum.access import Quorum
+from ..runtime.time_slices import pieces
+from ..security.resealing import Resealer
+
+logger = logging.getLogger(__name__)
+
+_CHANGES_PER_COMMAND = 250
+_TRY_AGAIN_S = 10.0
+
+
+class Resealing:
+    """One task, which ends by itself."""
+
+    def __init__(self, quorum: Quorum, resealer: Resealer) -> None:
+        self._quorum = quorum
+        self._resealer = resealer
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Task[None]:
+        """Begin, once the image is whole. The task ends when nothing is left to do."""
+        self._task = asyncio.create_task(self._run(), name="sealing anew")
+        return self._task
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                count = await self._seal_anew()
+            except KafkaError as error:
+                logger.warning("what is encrypted under an older cluster secret stays so for now: %s", error)
+                await asyncio.sleep(_TRY_AGAIN_S)
+                continue
+            if count:
+                logger.info("%d secrets are encrypted under the first cluster secret now", count)
+            if left := self.left():
+                logger.warning("%d secrets cannot be read under any cluster secret: set them again", left)
+            return
+
+    def left(self) -> int:
+        """How many secrets are not encrypted under the first cluster secret."""
+        return self._resealer.left(self._quorum.image)
+
+    async def _seal_anew(self) -> int:
+        """How many there were. Raises KafkaError."""
+        image = self._quorum.image
+        credentials = list(self._resealer.credentials(image))
+        for some in pieces(credentials, _CHANGES_PER_COMMAND):
+            await self._quorum.submit(AlterScramCredentials(changes=list(some)))
+        settings = list(self._resealer.settings(image))
+        for few in pieces(settings, _CHANGES_PER_COMMAND):
+            await self._quorum.submit(AlterConfigs(resources=list(few)))
+        return len(credentials) + len(settings)

@@ -1,0 +1,75 @@
+"""What the quorum keeps encrypted under a cluster secret that is not the first any more, encrypted under the first.
+
+A cluster secret is replaced in steps, and the old one is taken away in the last. Until then every value has to be
+encrypted anew. Each change replaces exactly what was read: a password that somebody sets meanwhile stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...protocol.cluster_image import ClusterImage, ScramKey
+from ...protocol.messages.config_commands import ConfigChange, ConfigResource, ResourceType
+from ...protocol.messages.user_commands import ScramCredentialChange
+from ...protocol.sealed_text import as_text, sealed_bytes
+from .sasl.scram import subject_of as subject_of_credential
+from .sealing import SealBroken, Sealer
+from .setting_secrets import subject_of as subject_of_setting
+
+
+class Resealer:
+    """Looks for what is encrypted under an older secret."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    def left(self, image: ClusterImage) -> int:
+        """How many values are not under the first secret."""
+        return len(self._old_credentials(image)) + sum(1 for _ in self._old_settings(image))
+
+    def credentials(self, image: ClusterImage) -> Iterator[ScramCredentialChange]:
+        """Of users who log in by SCRAM. What no present secret opens is left out."""
+        for key in self._old_credentials(image):
+            kept = image.scram_credentials.get(key)
+            sealed = None if kept is None else self._again(kept.sealed_keys, subject_of_credential(key))
+            if kept is not None and sealed is not None:
+                name, mechanism = key
+                yield ScramCredentialChange(
+                    name=name,
+                    mechanism=mechanism,
+                    salt=kept.salt,
+                    sealed_keys=sealed,
+                    iterations=kept.iterations,
+                    replaces=kept.sealed_keys,
+                )
+
+    def settings(self, image: ClusterImage) -> Iterator[ConfigResource]:
+        """Of brokers. What no present secret opens is left out."""
+        for broker, name, old, sealed in list(self._old_settings(image)):
+            again = self._again(sealed, subject_of_setting(broker, name))
+            if again is not None:
+                change = ConfigChange(name=name, value=as_text(again), replaces=old)
+                yield ConfigResource(
+                    resource_type=ResourceType.BROKER, resource_name=broker, changes=[change]
+                )
+
+    def _old_credentials(self, image: ClusterImage) -> list[ScramKey]:
+        return [
+            key
+            for key, kept in image.scram_credentials.items()
+            if not self._sealer.is_under_first(kept.sealed_keys)
+        ]
+
+    def _old_settings(self, image: ClusterImage) -> Iterator[tuple[str, str, str, bytes]]:
+        """Broker, name, text and encrypted bytes of each."""
+        for (kind, broker), values in image.configs.items():
+            for name, text in values.items():
+                sealed = sealed_bytes(text) if kind == ResourceType.BROKER else None
+                if sealed is not None and not self._sealer.is_under_first(sealed):
+                    yield broker, name, text, sealed
+
+    def _again(self, sealed: bytes, subject: bytes) -> bytes | None:
+        try:
+            return self._sealer.seal(self._sealer.open(sealed, subject), subject)
+        except SealBroken:
+            return None
