@@ -107,8 +107,8 @@ def _settings(server: Issued, authority: Authority) -> dict[str, str]:
 
 
 @contextmanager
-def secured_kafka(folder: Path) -> Iterator[Secured]:
-    """One broker and one controller."""
+def secured_kafka(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Secured]:
+    """One broker and one controller. `more`: settings of theirs."""
     authority = Authority(folder / "certificates")
     server = authority.issue("server", "127.0.0.1", "localhost", common_name="broker")
     client = authority.issue("client", "client.test", common_name="client")
@@ -116,7 +116,7 @@ def secured_kafka(folder: Path) -> Iterator[Secured]:
         folder / "kafka",
         brokers=1,
         quorum=1,
-        settings=_settings(server, authority),
+        settings=_settings(server, authority) | dict(more or {}),
         listeners=PROTOCOLS,
     ) as cluster:
         yield Secured(cluster, authority, client)

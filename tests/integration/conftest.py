@@ -21,6 +21,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster import running_cluster
+from tests.integration.secured_cells import secured_cluster
+from tests.integration.tls_cluster import TlsCluster
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
@@ -30,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = getattr(item, "fixturenames", ())
         if "description" in names:
             item.add_marker(pytest.mark.xdist_group("shared"))
+        elif "secured" in names:
+            item.add_marker(pytest.mark.xdist_group("secured"))
         elif "cluster" in names:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
@@ -45,6 +49,13 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         tmp_path_factory.mktemp("cluster"), quorum=3, brokers=3, settings=settings
     ) as cluster:
         yield cluster.description
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
+    """Two brokers with a listener for each security protocol, users, and an authorizer."""
+    with secured_cluster(tmp_path_factory.mktemp("secured")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import asyncio
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,33 +19,27 @@ import pytest
 from tests import java
 from tests.integration import secured_clients
 from tests.integration.foreign_builds import franz, needs_go, needs_node, node_folder
-from tests.integration.secured_cells import OAUTHBEARER, TOLD, Cell, cells, secured_cluster
+from tests.integration.secured_cells import OAUTHBEARER, TOLD, Cell, cells
 from tests.integration.tls_cluster import TlsCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 AT_ONCE = 4
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
-    with secured_cluster(tmp_path_factory.mktemp("secured-matrix")) as running:
-        yield running
-
-
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
-def test_python_clients(client: str, cluster: TlsCluster) -> None:
+def test_python_clients(client: str, secured: TlsCluster) -> None:
     walk: Callable[[Cell], dict[str, Any]] = {
         "confluent-kafka": secured_clients.with_confluent_kafka,
         "kafka-python": secured_clients.with_kafka_python,
     }[client]
-    ways = cells(cluster, client)
+    ways = cells(secured, client)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         told = dict(zip([one.name for one in ways], pool.map(walk, ways), strict=True))
     check(ways, told, TOLD)
 
 
-async def test_aiokafka(cluster: TlsCluster) -> None:
-    ways = cells(cluster, "aiokafka")
+async def test_aiokafka(secured: TlsCluster) -> None:
+    ways = cells(secured, "aiokafka")
     told = await asyncio.gather(*(secured_clients.with_aiokafka(one) for one in ways))
     check(ways, dict(zip([one.name for one in ways], told, strict=True)), TOLD)
 
@@ -60,9 +54,9 @@ def check(ways: Sequence[Cell], told: Mapping[str, Mapping[str, Any]], expected:
     } == {}
 
 
-def other_language(cluster: TlsCluster, client: str, argv: Sequence[str], cwd: Path | None = None) -> None:
+def other_language(secured: TlsCluster, client: str, argv: Sequence[str], cwd: Path | None = None) -> None:
     """Run the program that walks all ways, with the ways behind its arguments."""
-    ways = cells(cluster, client)
+    ways = cells(secured, client)
     done = subprocess.run(
         [*argv, json.dumps([one.described for one in ways])],
         cwd=cwd,
@@ -77,25 +71,24 @@ def other_language(cluster: TlsCluster, client: str, argv: Sequence[str], cwd: P
 
 @pytest.mark.java
 @java.needs_java
-def test_java(cluster: TlsCluster) -> None:
-    other_language(cluster, "java", java.compiled_command(java.INTEGRATION_SOURCES / "SecuredClients.java"))
+def test_java(secured: TlsCluster) -> None:
+    other_language(secured, "java", java.compiled_command(java.INTEGRATION_SOURCES / "SecuredClients.java"))
 
 
 @needs_go
-def test_franz_go(cluster: TlsCluster) -> None:
-    other_language(cluster, "franz-go", [franz(), "secured", "", ""])
+def test_franz_go(secured: TlsCluster) -> None:
+    other_language(secured, "franz-go", [franz(), "secured", "", ""])
 
 
 @needs_node
-def test_kafkajs(cluster: TlsCluster) -> None:
-    other_language(cluster, "kafkajs", ["node", "secured.js"], node_folder())
+def test_kafkajs(secured: TlsCluster) -> None:
+    other_language(secured, "kafkajs", ["node", "secured.js"], node_folder())
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
-def test_kcat(cluster: TlsCluster) -> None:
-    ways = [
-        one for one in cells(cluster, "kcat") if one.mechanism != OAUTHBEARER
-    ]  # it asks for tokens itself
+def test_kcat(secured: TlsCluster) -> None:
+    """Without tokens, which it would ask for itself."""
+    ways = [one for one in cells(secured, "kcat") if one.mechanism != OAUTHBEARER]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         told = dict(zip([one.name for one in ways], pool.map(secured_clients.with_kcat, ways), strict=True))
     expected = {"partitions": 1, "read": TOLD["read"], "denied": TOLD["denied"]}
