@@ -19,11 +19,12 @@ from ottla import (
     AclPermission,
     AclResourceType,
     Admin,
+    AuthenticationFailed,
     NewTopic,
     PatternType,
     UserPassword,
 )
-from tests.integration.tls_cluster import TlsCluster, tls_cluster
+from tests.integration.tls_cluster import HOST, START_S, TlsCluster, tls_cluster
 from tests.oauth_issuer import AUDIENCE, ISSUER, claims_of, key_set, new_key, signed
 
 OAUTHBEARER = "OAUTHBEARER"
@@ -162,8 +163,22 @@ async def _give_rights(cluster: TlsCluster, brokers: int) -> None:
         for kind in kinds
     ]
     async with Admin(**admin_options(cluster)) as admin:
+        await admin.create_acls(acls)
+        await admin.create_topics([NewTopic(f"{one}topic", 1, min(2, brokers)) for one in PREFIXES.values()])
         await admin.alter_scram_credentials(
             [UserPassword(USER, PASSWORD, name, 4096) for name in MECHANISMS if name.startswith("SCRAM")]
         )
-        await admin.create_acls(acls)
-        await admin.create_topics([NewTopic(f"{one}topic", 1, min(2, brokers)) for one in PREFIXES.values()])
+    for broker in cluster.brokers:
+        await _knows_users(admin_options(cluster) | {"bootstrap_servers": f"{HOST}:{broker.ports['LOGINS']}"})
+
+
+async def _knows_users(options: dict[str, Any]) -> None:
+    """Return once the broker takes the password that was given last: it knows all that came before, too."""
+    ann = {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD, "sasl_mechanism": "SCRAM-SHA-512"}
+    async with asyncio.timeout(START_S):
+        while True:
+            try:
+                async with Admin(**options | ann):
+                    return
+            except AuthenticationFailed:
+                await asyncio.sleep(0.02)

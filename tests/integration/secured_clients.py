@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiokafka
@@ -29,6 +30,7 @@ from confluent_kafka.admin import (
 from tests.integration.secured_cells import OAUTHBEARER, RECORDS, TOKEN_LASTS_S, TOLD, Cell
 
 WAIT_S = 60.0
+SETTLE_S = 10.0
 RETENTION_MS = str(TOLD["setting"])
 READ = 2 * RECORDS
 
@@ -36,6 +38,22 @@ READ = 2 * RECORDS
 def kinds(values: list[bytes]) -> list[str]:
     """Of which kind the records that were read are."""
     return sorted(value.decode().rpartition("-")[0] for value in values)
+
+
+def settled(what: str, ask: Callable[[], Any]) -> Any:
+    """What is asked, once it is as `TOLD` has it: another broker than the one that changed it may answer later."""
+    deadline = time.monotonic() + SETTLE_S
+    while (found := ask()) != TOLD[what] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+async def settled_async(what: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+    """The same for a client with an event loop."""
+    deadline = time.monotonic() + SETTLE_S
+    while (found := await ask()) != TOLD[what] and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    return found
 
 
 # ---------------------------------------------------------------- confluent-kafka
@@ -64,7 +82,9 @@ def with_confluent_kafka(cell: Cell) -> dict[str, Any]:
     admin = AdminClient(options)
     admin.create_topics([confluent_kafka.admin.NewTopic(cell.topic, 2, 2)])[cell.topic].result(WAIT_S)
     told: dict[str, Any] = {
-        "partitions": len(admin.list_topics(cell.topic, WAIT_S).topics[cell.topic].partitions)
+        "partitions": settled(
+            "partitions", lambda: len(admin.list_topics(cell.topic, WAIT_S).topics[cell.topic].partitions)
+        )
     }
     _confluent_writes(cell, options)
     consumer = confluent_kafka.Consumer(
@@ -96,8 +116,12 @@ def with_confluent_kafka(cell: Cell) -> dict[str, Any]:
     )
     (altered,) = admin.incremental_alter_configs([of_topic]).values()
     altered.result(WAIT_S)
-    (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, cell.topic)]).values()
-    told["setting"] = described.result(WAIT_S)["retention.ms"].value
+
+    def setting() -> Any:
+        (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, cell.topic)]).values()
+        return described.result(WAIT_S)["retention.ms"].value
+
+    told["setting"] = settled("setting", setting)
     refused: list[confluent_kafka.KafkaError] = []
     producer = confluent_kafka.Producer({**options, "enable.idempotence": False})
     producer.produce(
@@ -106,7 +130,7 @@ def with_confluent_kafka(cell: Cell) -> dict[str, Any]:
     producer.flush(WAIT_S)
     told["denied"] = refused[0].name()
     admin.delete_topics([cell.topic])[cell.topic].result(WAIT_S)
-    told["deleted"] = cell.topic not in admin.list_topics(timeout=WAIT_S).topics
+    told["deleted"] = settled("deleted", lambda: cell.topic not in admin.list_topics(timeout=WAIT_S).topics)
     return told
 
 
@@ -167,8 +191,11 @@ async def with_aiokafka(cell: Cell) -> dict[str, Any]:
     admin = aiokafka.admin.AIOKafkaAdminClient(**options)
     await admin.start()
     await admin.create_topics([aiokafka.admin.NewTopic(cell.topic, 2, 2)])
-    (described,) = await admin.describe_topics([cell.topic])
-    told: dict[str, Any] = {"partitions": len(described["partitions"])}
+
+    async def partitions() -> int:
+        return len((await admin.describe_topics([cell.topic]))[0]["partitions"])
+
+    told: dict[str, Any] = {"partitions": await settled_async("partitions", partitions)}
     async with aiokafka.AIOKafkaProducer(**options, enable_idempotence=True) as producer:
         for number in range(RECORDS):
             await producer.send_and_wait(cell.topic, f"plain-{number}".encode(), partition=number % 2)
@@ -195,8 +222,12 @@ async def with_aiokafka(cell: Cell) -> dict[str, Any]:
     kind_of = aiokafka.admin.config_resource.ConfigResourceType.TOPIC
     resource = aiokafka.admin.config_resource.ConfigResource
     await admin.alter_configs([resource(kind_of, cell.topic, {"retention.ms": RETENTION_MS})])
-    (answer,) = await admin.describe_configs([resource(kind_of, cell.topic, {"retention.ms": None})])
-    told["setting"] = answer.resources[0][4][0][1]
+
+    async def setting() -> Any:
+        (answer,) = await admin.describe_configs([resource(kind_of, cell.topic, {"retention.ms": None})])
+        return answer.resources[0][4][0][1]
+
+    told["setting"] = await settled_async("setting", setting)
     producer = aiokafka.AIOKafkaProducer(**options)
     await producer.start()
     try:
@@ -206,7 +237,11 @@ async def with_aiokafka(cell: Cell) -> dict[str, Any]:
     finally:
         await producer.stop()
     await admin.delete_topics([cell.topic])
-    told["deleted"] = cell.topic not in await admin.list_topics()
+
+    async def deleted() -> bool:
+        return cell.topic not in await admin.list_topics()
+
+    told["deleted"] = await settled_async("deleted", deleted)
     await admin.close()
     return told
 
@@ -235,7 +270,9 @@ def with_kafka_python(cell: Cell) -> dict[str, Any]:
     options = kafka_python_options(cell)
     admin = kafka.KafkaAdminClient(**options)
     admin.create_topics([kafka.admin.NewTopic(cell.topic, 2, 2)])
-    told: dict[str, Any] = {"partitions": len(admin.describe_topics([cell.topic])[0]["partitions"])}
+    told: dict[str, Any] = {
+        "partitions": settled("partitions", lambda: len(admin.describe_topics([cell.topic])[0]["partitions"]))
+    }
     producer = kafka.KafkaProducer(**options, enable_idempotence=True)
     for number in range(RECORDS):
         producer.send(cell.topic, f"plain-{number}".encode(), partition=number % 2).get(WAIT_S)
@@ -266,8 +303,12 @@ def with_kafka_python(cell: Cell) -> dict[str, Any]:
     admin.alter_configs(
         [resource(kafka.admin.ConfigResourceType.TOPIC, cell.topic, {"retention.ms": RETENTION_MS})]
     )
-    described = admin.describe_configs([resource(kafka.admin.ConfigResourceType.TOPIC, cell.topic)])
-    told["setting"] = described["topic"][cell.topic]["retention.ms"]["value"]
+
+    def setting() -> Any:
+        described = admin.describe_configs([resource(kafka.admin.ConfigResourceType.TOPIC, cell.topic)])
+        return described["topic"][cell.topic]["retention.ms"]["value"]
+
+    told["setting"] = settled("setting", setting)
     producer = kafka.KafkaProducer(**options, enable_idempotence=False)
     try:
         producer.send(cell.denied, b"denied").get(WAIT_S)
@@ -276,7 +317,7 @@ def with_kafka_python(cell: Cell) -> dict[str, Any]:
     finally:
         producer.close()
     admin.delete_topics([cell.topic])
-    told["deleted"] = cell.topic not in admin.list_topics()
+    told["deleted"] = settled("deleted", lambda: cell.topic not in admin.list_topics())
     admin.close()
     return told
 

@@ -35,13 +35,14 @@ class SecuredShell:
         return entries(self(ACLS, "--list", *filters))
 
 
-def client_config(file: Path, user: str, password: str, ca: Path) -> Path:
-    """Properties of a Java client that logs in by PLAIN over TLS."""
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    jaas = f"{module} required username={jaas_quoted(user)} password={jaas_quoted(password)};"
+def client_config(file: Path, user: str, password: str, ca: Path, mechanism: str = "PLAIN") -> Path:
+    """Properties of a Java client that logs in over TLS."""
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    given = f"username={jaas_quoted(user)} password={jaas_quoted(password)}"
+    jaas = f"org.apache.kafka.common.security.{module} required {given};"
     doubled = jaas.replace("\\", "\\\\")
     file.write_text(
-        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={doubled}\n"
+        f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\nsasl.jaas.config={doubled}\n"
         f"ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
     )
     return file

@@ -43,7 +43,9 @@ func walk(ctx context.Context, one way) map[string]any {
 	admin := kadm.NewClient(reach(one))
 	defer admin.Close()
 	must(must(admin.CreateTopics(ctx, 2, 2, nil, one.Topic)).On(one.Topic, nil))
-	told := map[string]any{"partitions": len(must(admin.ListTopics(ctx, one.Topic))[one.Topic].Partitions)}
+	told := map[string]any{"partitions": settled(2, func() any {
+		return len(must(admin.ListTopics(ctx, one.Topic))[one.Topic].Partitions)
+	})}
 	write(ctx, one)
 	told["read"] = read(ctx, one)
 	committed := int64(0)
@@ -52,15 +54,27 @@ func walk(ctx context.Context, one way) map[string]any {
 	retention := "86400000"
 	change := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &retention}}
 	must(must(admin.AlterTopicConfigs(ctx, change, one.Topic)).On(one.Topic, nil))
-	for _, config := range must(must(admin.DescribeTopicConfigs(ctx, one.Topic)).On(one.Topic, nil)).Configs {
-		if config.Key == "retention.ms" {
-			told["setting"] = config.MaybeValue()
+	told["setting"] = settled(retention, func() any {
+		for _, config := range must(must(admin.DescribeTopicConfigs(ctx, one.Topic)).On(one.Topic, nil)).Configs {
+			if config.Key == "retention.ms" {
+				return config.MaybeValue()
+			}
 		}
-	}
+		return nil
+	})
 	told["denied"] = refusal(ctx, one)
 	must(must(admin.DeleteTopics(ctx, one.Topic)).On(one.Topic, nil))
-	told["deleted"] = !must(admin.ListTopics(ctx)).Has(one.Topic)
+	told["deleted"] = settled(true, func() any { return !must(admin.ListTopics(ctx)).Has(one.Topic) })
 	return told
+}
+
+// settled is what is asked, once it is as wanted: another broker than the one that changed it may answer later.
+func settled(wanted any, ask func() any) any {
+	found := ask()
+	for end := time.Now().Add(10 * time.Second); found != wanted && time.Now().Before(end); found = ask() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return found
 }
 
 func write(ctx context.Context, one way) {

@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
@@ -47,7 +48,8 @@ public final class SecuredClients {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         try (Admin admin = Admin.create(settings(way))) {
             admin.createTopics(List.of(new NewTopic(topic, 2, (short) 2))).all().get();
-            told.put("partitions", admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size());
+            told.put("partitions", settled(2, () ->
+                admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size()));
             write(way, topic);
             told.put("read", read(way, topic));
             long committed = admin.listConsumerGroupOffsets(topic).partitionsToOffsetAndMetadata().get().values().stream()
@@ -55,12 +57,30 @@ public final class SecuredClients {
             told.put("committed", committed >= 2 * RECORDS);
             AlterConfigOp change = new AlterConfigOp(new ConfigEntry("retention.ms", "86400000"), AlterConfigOp.OpType.SET);
             admin.incrementalAlterConfigs(Map.of(resource, List.of(change))).all().get();
-            told.put("setting", admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").value());
+            told.put("setting", settled("86400000", () ->
+                admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").value()));
             told.put("denied", refusal(way));
             admin.deleteTopics(List.of(topic)).all().get();
-            told.put("deleted", !admin.listTopics().names().get().contains(topic));
+            told.put("deleted", settled(true, () -> !admin.listTopics().names().get().contains(topic)));
         }
         return told;
+    }
+
+    /** What is asked, once it is as wanted: another broker than the one that changed it may answer later. */
+    private static Object settled(Object wanted, Callable<?> ask) throws Exception {
+        long end = System.nanoTime() + Duration.ofSeconds(10).toNanos();
+        while (true) {
+            Object found;
+            try {
+                found = ask.call();
+            } catch (ExecutionException error) {
+                found = String.valueOf(error.getCause());
+            }
+            if (found.equals(wanted) || System.nanoTime() > end) {
+                return found;
+            }
+            Thread.sleep(20);
+        }
     }
 
     private static void write(JsonNode way, String topic) throws Exception {

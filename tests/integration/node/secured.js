@@ -67,6 +67,18 @@ const read = (kafka, topic) => connected(
   }
 )
 
+// What is asked, once it is as wanted: another broker than the one that changed it may answer later.
+async function settled (wanted, ask) {
+  const end = Date.now() + 10000
+  let found
+  do {
+    found = await ask().catch(error => error.type || error.name)
+    if (found === wanted) break
+    await new Promise(resolve => setTimeout(resolve, 20))
+  } while (Date.now() < end)
+  return found
+}
+
 async function walk (way) {
   const kafka = reach(way)
   const { topic } = way
@@ -74,7 +86,8 @@ async function walk (way) {
   return connected(kafka.admin(), async admin => {
     const told = {}
     await admin.createTopics({ topics: [{ topic, numPartitions: 2, replicationFactor: 2 }], waitForLeaders: true })
-    told.partitions = (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length
+    told.partitions = await settled(2, async () =>
+      (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length)
     await write(kafka, topic)
     await transact(kafka, topic)
     told.read = await read(kafka, topic)
@@ -82,15 +95,17 @@ async function walk (way) {
     told.committed = partitions.reduce((sum, one) => sum + +one.offset, 0) >= 2 * RECORDS
     const configEntries = [{ name: 'retention.ms', value: '86400000' }]
     await admin.alterConfigs({ validateOnly: false, resources: [{ ...resource, configEntries }] })
-    const { resources } = await admin.describeConfigs({
-      includeSynonyms: false, resources: [{ ...resource, configNames: ['retention.ms'] }]
+    told.setting = await settled('86400000', async () => {
+      const { resources } = await admin.describeConfigs({
+        includeSynonyms: false, resources: [{ ...resource, configNames: ['retention.ms'] }]
+      })
+      return resources[0].configEntries[0].configValue
     })
-    told.setting = resources[0].configEntries[0].configValue
     told.denied = await connected(kafka.producer(), producer => producer.send({
       topic: way.denied, messages: [{ value: 'denied' }]
     }).then(() => 'nothing', error => error.cause?.type ?? error.name))
     await admin.deleteTopics({ topics: [topic] })
-    told.deleted = !(await admin.listTopics()).includes(topic)
+    told.deleted = await settled(true, async () => !(await admin.listTopics()).includes(topic))
     return told
   })
 }

@@ -1,0 +1,238 @@
+"""Clients that write numbered records to a topic of their own and read them in a group, while their logins end and are
+renewed: librdkafka's, Java's, and ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+
+from ottla import Consumer, Producer
+from tests import java
+from tests.integration.secured_cells import Cell
+from tests.integration.secured_clients import librdkafka_options
+from tests.integration.secured_tools import client_config
+
+PAUSE_S = 0.01
+SETTLE_S = 90.0
+
+
+class Renewing(ABC):
+    """One client. Its sets grow until it is stopped."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.acknowledged: set[int] = set()
+        self.read: set[int] = set()
+        self.failed: list[str] = []
+        """Sends that the client gave up, and errors that end it."""
+
+    @abstractmethod
+    def running(self) -> Any:
+        """A context manager: the client works within the block."""
+
+    @abstractmethod
+    def stop_writing(self) -> None:
+        """Return once nothing is under way any more."""
+
+
+class OfLibrdkafka(Renewing):
+    """confluent-kafka, with a thread for each end."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        self._options = librdkafka_options(cell) | {"log_level": 0}
+        self._writes, self._reads = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._write, self._read)]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        for one in self._threads:
+            one.start()
+        try:
+            yield
+        finally:
+            self._writes.set()
+            self._reads.set()
+            for one in self._threads:
+                one.join(SETTLE_S)
+
+    def stop_writing(self) -> None:
+        self._writes.set()
+        self._threads[0].join(SETTLE_S)
+        assert not self._threads[0].is_alive(), "the producer is stuck"
+
+    def _write(self) -> None:
+        producer = confluent_kafka.Producer({**self._options, "enable.idempotence": True})
+
+        def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+            if error is None:
+                self.acknowledged.add(int(message.value() or b""))
+            else:
+                self.failed.append(error.str())
+
+        number = 0
+        while not self._writes.is_set():
+            producer.produce(self.cell.topic, b"%d" % number, partition=number % 3, on_delivery=delivered)
+            number += 1
+            producer.poll(PAUSE_S)
+        producer.flush(SETTLE_S)
+
+    def _read(self) -> None:
+        group = {"group.id": self.cell.topic, "auto.offset.reset": "earliest"}
+        consumer = confluent_kafka.Consumer({**self._options, **group})
+        consumer.subscribe([self.cell.topic])
+        while not self._reads.is_set():
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                self.read.add(int(message.value() or b""))
+        consumer.close()
+
+
+class Ours(Renewing):
+    """`ottla.Producer` and `ottla.Consumer`, on a loop in a thread."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        self._options = {
+            "bootstrap_servers": cell.bootstrap,
+            "security_protocol": cell.protocol,
+            "ssl_cafile": cell.ca,
+            "sasl_mechanism": cell.mechanism,
+            "sasl_plain_username": cell.user,
+            "sasl_plain_password": cell.password,
+        }
+        self._writes, self._written, self._reads = (threading.Event() for _ in range(3))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._writes.set()
+            self._reads.set()
+            self._thread.join(SETTLE_S)
+
+    def stop_writing(self) -> None:
+        self._writes.set()
+        assert self._written.wait(SETTLE_S), "the producer is stuck"
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except Exception as error:  # told by the test
+            self.failed.append(repr(error))
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._write())
+            both.create_task(self._read())
+
+    async def _write(self) -> None:
+        async with Producer(**self._options) as producer:
+            number = 0
+            while not self._writes.is_set():
+                await producer.send_and_wait(self.cell.topic, b"%d" % number, partition=number % 3)
+                self.acknowledged.add(number)
+                number += 1
+                await asyncio.sleep(PAUSE_S)
+        self._written.set()
+
+    async def _read(self) -> None:
+        group: dict[str, Any] = {"group_id": self.cell.topic, "auto_offset_reset": "earliest"}
+        async with Consumer(self.cell.topic, **group, **self._options) as consumer:
+            while not self._reads.is_set():
+                for records in (await consumer.getmany(timeout_ms=100)).values():
+                    self.read.update(int(record.value or b"") for record in records)
+                    await consumer.commit()
+
+
+class OfJava(Renewing):
+    """VerifiableProducer and VerifiableConsumer, each a process that prints what it does."""
+
+    def __init__(self, cell: Cell, folder: Path) -> None:
+        super().__init__(cell)
+        config = client_config(
+            folder / "java.properties", cell.user, cell.password, Path(cell.ca), cell.mechanism
+        )
+        with config.open("a") as file:
+            # Without these the tool never retries.
+            file.write("retries=2147483647\nenable.idempotence=true\n")
+        common = (
+            "--bootstrap-server",
+            cell.bootstrap,
+            "--topic",
+            cell.topic,
+            "--command-config",
+            str(config),
+        )
+        self._commands = [
+            java.command("org.apache.kafka.tools.VerifiableProducer", *common, "--throughput", "50"),
+            java.command(
+                "org.apache.kafka.tools.VerifiableConsumer",
+                *(*common, "--group-id", cell.topic, "--verbose", "--reset-policy", "earliest"),
+            ),
+        ]
+        self._processes: list[subprocess.Popen[str]] = []
+        self._threads: list[threading.Thread] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        for command in self._commands:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            thread = threading.Thread(target=self._note, args=(process,), daemon=True)
+            thread.start()
+            self._processes.append(process)
+            self._threads.append(thread)
+        try:
+            yield
+        finally:
+            for process in self._processes:
+                process.kill()
+                process.wait()
+
+    def stop_writing(self) -> None:
+        self._processes[0].send_signal(signal.SIGTERM)
+        self._processes[0].wait(SETTLE_S)
+        self._threads[0].join(SETTLE_S)
+
+    def _note(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if not line.startswith("{"):
+                continue
+            event = json.loads(line)
+            match event["name"]:
+                case "producer_send_success":
+                    self.acknowledged.add(int(event["value"]))
+                case "producer_send_error":
+                    self.failed.append(str(event))
+                case "record_data":
+                    self.read.add(int(event["value"]))
+
+
+def wait_for_more(clients: list[Renewing]) -> None:
+    """Return once each has written and read something that it had not when this was called."""
+    before = [(len(one.acknowledged), len(one.read)) for one in clients]
+    deadline = time.monotonic() + SETTLE_S
+    for one, (acknowledged, read) in zip(clients, before, strict=True):
+        while len(one.acknowledged) <= acknowledged or len(one.read) <= read:
+            assert not one.failed, f"{one.cell.name}: {one.failed[:3]}"
+            assert time.monotonic() < deadline, (
+                f"{one.cell.topic} is stuck: {acknowledged} and then {len(one.acknowledged)} acknowledged, "
+                f"{read} and then {len(one.read)} read"
+            )
+            time.sleep(0.02)
