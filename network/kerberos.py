@@ -48,6 +48,11 @@ def reason_of(error: Exception) -> str:
     return "; ".join(told)[:1000]
 
 
+def is_of_system(error: Exception) -> bool:
+    """Whether this machine has a fault, as a file that cannot be written."""
+    return 0 < int(getattr(error, "min_code", 0)) < 256
+
+
 def protocol_error_of(error: Exception) -> int | None:
     """The number of Kerberos' protocol for a GSSError, or of MIT's library from 128 on; None for others."""
     number = int(getattr(error, "min_code", 0)) - _PROTOCOL_ERRORS

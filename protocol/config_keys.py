@@ -127,8 +127,8 @@ def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
     """Checks a node's file; returns a note for each key that has no effect. Raises ConfigError."""
     notes = []
     for name, value in properties.items():
-        if name in IGNORED_KEYS:
-            notes.append(f"{name} has no effect: {IGNORED_KEYS[name]}")
+        if (bare := without_prefix(name)) in IGNORED_KEYS:
+            notes.append(f"{name} has no effect: {IGNORED_KEYS[bare]}")
             continue
         key = node_key(name)
         if key is None:
@@ -138,7 +138,7 @@ def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
                 f"{name} has to name its listener and mechanism: listener.name.NAME.MECHANISM.{name}"
             )
         key.parse(value)
-        if (bare := without_prefix(name)) in NOT_IN_EFFECT:
+        if bare in NOT_IN_EFFECT:
             notes.append(f"{name} has no effect so far: {NOT_IN_EFFECT[bare]}")
         elif not key.scope & scope:
             notes.append(f"{name} has no effect in this role")

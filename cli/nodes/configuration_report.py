@@ -163,6 +163,7 @@ def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tup
         loaded = _loaded(listener, now)
         if loaded is not None:
             remarks += loaded.remarks
+        remarks += _of_kerberos(listener)
         report = _listener(config, listener, loaded)
         reports.append(report)
         remarks += _of_listener(listener, report)
@@ -173,6 +174,16 @@ def _loaded(listener: ListenerConfig, now: datetime) -> LoadedTls | None:
     from ...dataplane.security.tls_loading import load_tls
 
     return None if listener.tls is None else load_tls(listener.tls, listener.advertised_host, now)
+
+
+def _of_kerberos(listener: ListenerConfig) -> Iterator[str]:
+    """Keys that others may read. Raises ConfigError if one cannot be used."""
+    from ...dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor
+
+    for mechanism in listener.sasl.mechanisms if listener.sasl is not None else ():
+        if mechanism.kerberos is not None:
+            KerberosAcceptor(mechanism.kerberos).close()
+            yield from _readable_by_others(mechanism.kerberos.option, Path(mechanism.kerberos.keytab))
 
 
 def _listener(config: BrokerConfig, listener: ListenerConfig, loaded: LoadedTls | None) -> ListenerReport:
@@ -208,6 +219,8 @@ def _mechanism(config: MechanismConfig) -> MechanismReport:
 
     if config.bearer is not None:
         return MechanismReport(config.name, _of_tokens(config.bearer))
+    if config.kerberos is not None:
+        return MechanismReport(config.name, f"those of Kerberos, by the key of {config.kerberos.principal}")
     if config.name != PLAIN:
         return MechanismReport(config.name, "kept by the quorum")
     if config.verify == VERIFY_BY_SCRAM:
@@ -281,13 +294,16 @@ def _of_files(values: Mapping[str, str]) -> Iterator[str]:
     """Files with secrets that others may read."""
     for key, text in values.items():
         if key.endswith(("ssl.keystore.location", "secret.file")) and text.strip():
-            path = Path(text.strip())
-            try:
-                mode = path.stat().st_mode
-            except OSError:
-                continue
-            if mode & (stat.S_IRWXG | stat.S_IRWXO):
-                yield f"{key}: others may read {path}: chmod 600 {path}"
+            yield from _readable_by_others(key, Path(text.strip()))
+
+
+def _readable_by_others(key: str, path: Path) -> Iterator[str]:
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield f"{key}: others may read {path}: chmod 600 {path}"
 
 
 def _is_loopback(host: str) -> bool:

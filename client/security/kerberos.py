@@ -34,6 +34,11 @@ _numbers = itertools.count()
 ResultT = TypeVar("ResultT")
 
 
+def _new_cache() -> str:
+    """In memory, and of one client alone: another user's tickets are in the cache of the process."""
+    return f"MEMORY:ottla-{os.getpid()}-{next(_numbers)}"
+
+
 class KerberosClientLogin:
     """See ClientLogin."""
 
@@ -53,11 +58,18 @@ class KerberosClientLogin:
         self._service_name = service_name
         self._domain_name = domain_name
         self._keytab = keytab
-        # Of this client alone: another user's tickets are in the cache of the process.
-        self._own_cache = f"MEMORY:ottla-{os.getpid()}-{next(_numbers)}"
+        self._own_cache = _new_cache()
 
     async def run(self, ask: Ask, host: str) -> None:
         """See ClientLogin."""
+        try:
+            await self._run(ask, host)
+        except BaseException:
+            # The broker may have a new key, which the tickets in there are not for.
+            self._own_cache = _new_cache()
+            raise
+
+    async def _run(self, ask: Ask, host: str) -> None:
         target = f"{self._service_name}@{self._domain_name or host}"
         context = await asyncio.to_thread(self._told, lambda: self._open(target), target)
         token = await asyncio.to_thread(self._told, context.step, target)
@@ -128,5 +140,5 @@ class KerberosClientLogin:
             return f"`klist -k {self._keytab}` shows whose keys the keytab has, it has to be that of {whose}"
         missing = isinstance(error, self._gssapi.exceptions.MissingCredentialsError)
         if missing or number == _TICKET_EXPIRED:
-            return f"get a ticket by `kinit {self.user or 'NAME@REALM'}`, or give sasl_kerberos_keytab and _principal"
+            return f"get a ticket by `kinit {self.user or 'NAME@REALM'}`, or give sasl_kerberos_keytab"
         return f"`klist` shows the tickets of {whose}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -136,6 +138,49 @@ async def test_a_ticket_that_the_broker_cannot_read_is_refused(
     realm.ticket("ann")
     async with Producer(**ours(cluster)) as producer:
         await producer.send(topic, b"value")
+
+
+def test_our_command(ann: Path, cluster: LocalCluster, topic: str) -> None:
+    argv = [sys.executable, "-m", "ottla.cli.main", "topic", "create", topic, "-b", cluster.bootstrap_servers]
+    argv += ["-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=GSSAPI"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    without = {**os.environ, "KRB5CCNAME": "/nowhere"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=without)
+    assert done.returncode != 0
+    assert "kinit" in done.stderr
+
+
+def test_config_check_tries_the_key(realm: Kdc, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef" * 2)
+    file = tmp_path / "broker.properties"
+    settings = {
+        "node.id": "1",
+        "cluster.id": "c",
+        "cluster.secret.file": str(secret),
+        "controller.quorum.voters": "101@127.0.0.1:9093",
+        "log.dirs": str(tmp_path),
+        "listeners": "CLIENTS://127.0.0.1:9094",
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT",
+        "listener.name.clients.sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.clients.gssapi.sasl.jaas.config": f"{MODULE} required useKeyTab=true "
+        f'keyTab="{realm.folder}/broker.keytab" principal="{SERVICE}";',
+    }
+    (realm.folder / "broker.keytab").chmod(0o640)
+    checked = {}
+    for name in ("broker", "missing"):
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
+        file.write_text(text.replace("broker.keytab", f"{name}.keytab"))
+        argv = [sys.executable, "-m", "ottla.cli.main", "config", "check", "-c", str(file), "-o", "json"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        checked[name] = json.loads(done.stdout)
+    assert checked["broker"]["listeners"][0]["mechanisms"] == [
+        {"name": "GSSAPI", "users": f"those of Kerberos, by the key of {SERVICE}"}
+    ]
+    assert any("others may read" in one and "keytab" in one for one in checked["broker"]["remarks"])
+    assert not checked["missing"]["starts"]
+    assert "missing.keytab cannot be used" in checked["missing"]["problem"]
 
 
 def test_kafka_python(ann: Path, cluster: LocalCluster, topic: str) -> None:

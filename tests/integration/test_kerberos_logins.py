@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -123,6 +124,29 @@ async def test_a_keytab_that_was_replaced_counts(
     assert (await logged_in(tickets(realm.ticket("ann")), login())).user == "ann"
 
 
+async def test_a_client_with_a_keytab_gets_a_new_ticket_after_a_refusal(
+    realm: Kdc, login: Callable[[], KerberosLogin]
+) -> None:
+    one = client(realm)
+    await logged_in(one, login())
+    realm.keytab("broker", SERVICE)
+    with pytest.raises(LoginRefused, match="Cannot find key"):
+        await logged_in(one, login())
+    assert (await logged_in(one, login())).user == "ann"
+
+
+async def test_a_client_with_a_keytab_gets_a_new_ticket_once_the_old_has_ended(
+    realm: Kdc, login: Callable[[], KerberosLogin]
+) -> None:
+    realm.add("brief", life="2 seconds")
+    realm.keytab("brief", "brief")
+    one = client(realm, "brief")
+    began = time.monotonic()
+    while time.monotonic() - began < 3.5:
+        assert (await logged_in(one, login())).user == "brief"
+        await asyncio.sleep(0.1)
+
+
 async def test_without_its_keytab_a_broker_cannot_tell(
     realm: Kdc, login: Callable[[], KerberosLogin]
 ) -> None:
@@ -134,6 +158,18 @@ async def test_without_its_keytab_a_broker_cannot_tell(
     assert (await logged_in(one, login())).user == "ann"
 
 
+async def test_without_a_place_for_what_it_has_seen_a_broker_cannot_tell(
+    realm: Kdc,
+    login: Callable[[], KerberosLogin],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("KRB5RCACHEDIR", str(realm.folder / "missing"))
+    with pytest.raises(LoginUndecided, match=r"No such file or directory .*missing/krb5_\d+\.rcache2"):
+        await logged_in(client(realm), login())
+    assert "nobody can log in by Kerberos now: No such file" in caplog.text
+
+
 async def test_a_ticket_for_another_broker_is_refused(realm: Kdc, login: Callable[[], KerberosLogin]) -> None:
     with pytest.raises(LoginRefused, match=r"request ticket server kafka/other\.test"):
         await logged_in(client(realm), login(), "other.test")
@@ -143,6 +179,29 @@ async def test_what_is_no_token_is_refused(login: Callable[[], KerberosLogin]) -
     for token in (b"x", b"\0ann\0secret", bytes(1000), b"\x60\x82\xff\xff" + bytes(100)):
         with pytest.raises(LoginRefused, match="Invalid token"):
             await login().receive(token)
+
+
+async def test_tokens_with_wrong_bytes_are_refused(realm: Kdc, login: Callable[[], KerberosLogin]) -> None:
+    tokens: list[bytes] = []
+
+    async def keep(token: bytes) -> bytes:
+        tokens.append(token)
+        raise ConnectionAbortedError
+
+    with pytest.raises(ConnectionAbortedError):
+        await client(realm).run(keep, HOST)
+    chance = random.Random(1)
+    (token,) = tokens
+    for _ in range(500):
+        changed = bytearray(token[: chance.choice([len(token), chance.randrange(1, len(token))])])
+        for _ in range(chance.randrange(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        one = login()
+        try:
+            await one.receive(bytes(changed))
+        except (LoginRefused, LoginUndecided):
+            pass
+        assert one.outcome is None
 
 
 async def test_a_token_counts_once(realm: Kdc, login: Callable[[], KerberosLogin]) -> None:

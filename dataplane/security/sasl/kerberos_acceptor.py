@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from ....network.kerberos import (
     KerberosMissing,
+    is_of_system,
     kerberos_principal,
     library,
     open_context,
@@ -19,10 +21,12 @@ from ..kerberos_mapping import KerberosMapping
 from .kerberos import Context, KerberosThreads
 from .login import LoginRefused, LoginUndecided
 
+logger = logging.getLogger(__name__)
+
 MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
-_UNDECIDED: Final = frozenset({21, 33, 34, 45})
-"""Errors after which a client may try again, as in Kafka: it or its ticket is not yet valid, and a replay. Ours is 45:
-the keytab cannot be read."""
+_UNDECIDED: Final = frozenset({21, 33, 34})
+"""Errors after which a client may try again, as in Kafka: it or its ticket is not yet valid, and a replay."""
+_KEYTAB_UNREADABLE: Final = 45
 ResultT = TypeVar("ResultT")
 
 
@@ -90,9 +94,13 @@ class _Context:
         try:
             return ask()
         except self._gssapi.exceptions.GSSError as error:
-            if protocol_error_of(error) in _UNDECIDED:
-                raise LoginUndecided(reason_of(error)) from None
-            raise LoginRefused(reason_of(error)) from None
+            number, reason = protocol_error_of(error), reason_of(error)
+            if number == _KEYTAB_UNREADABLE or is_of_system(error):
+                logger.warning("nobody can log in by Kerberos now: %s", reason)
+                raise LoginUndecided(reason) from None
+            if number in _UNDECIDED:
+                raise LoginUndecided(reason) from None
+            raise LoginRefused(reason) from None
 
 
 def _credentials(settings: KerberosSettings) -> Any:

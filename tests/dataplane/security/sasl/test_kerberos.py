@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -10,7 +11,9 @@ import pytest
 
 from ottla.dataplane.security.kerberos_mapping import KerberosMapping
 from ottla.dataplane.security.sasl.kerberos import KerberosLogin, KerberosLogins, KerberosThreads
+from ottla.dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided
+from ottla.protocol.config_key import ConfigError
 
 MAPPING = KerberosMapping("DEFAULT", "R")
 NO_LAYER = bytes([1, 0, 0, 0])
@@ -109,6 +112,13 @@ async def test_a_principal_of_another_realm_is_refused(threads: KerberosThreads)
     await one.receive(b"token")
     with pytest.raises(LoginRefused, match="no rule applies to 'ann@OTHER'"):
         await one.receive(b"[" + NO_LAYER + b"]")
+
+
+def test_a_broker_without_the_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    settings = KerberosSettings("listener.name.l.gssapi.sasl.jaas.config", "/k", "kafka/h@R", "")
+    with pytest.raises(ConfigError, match=r"^listener\.name\.l\.gssapi.*: .* pip install 'ottla\[gssapi\]'"):
+        KerberosAcceptor(settings)
 
 
 async def test_a_storm_of_logins_is_bounded(threads: KerberosThreads) -> None:

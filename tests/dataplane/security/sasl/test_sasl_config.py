@@ -120,13 +120,13 @@ def test_what_is_wrong_about_kerberos_is_named(
         clients({key: value for key, value in given.items() if value})
 
 
-def test_keys_of_tickets_do_nothing() -> None:
-    keys = ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
-    notes = check_properties({f"sasl.kerberos.{key}": "1" for key in keys}, Scope.BROKER)
-    assert notes == [
-        f"sasl.kerberos.{key} has no effect: a broker's key comes from its keytab, and it needs no ticket"
-        for key in keys
-    ]
+@pytest.mark.parametrize("prefix", ["", "listener.name.clients."])
+def test_keys_of_tickets_do_nothing(prefix: str) -> None:
+    names = ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
+    keys = [f"{prefix}sasl.kerberos.{name}" for name in names]
+    notes = check_properties(dict.fromkeys(keys, "1"), Scope.BROKER)
+    why = "has no effect: a broker's key comes from its keytab, and it needs no ticket"
+    assert notes == [f"{key} {why}" for key in keys]
 
 
 @pytest.mark.parametrize(
