@@ -1,4 +1,7 @@
-"""A KDC for tests: MIT's, on a free port of loopback, with a realm, users and services of its own in one folder."""
+"""A KDC for tests: MIT's, on a free port of loopback, with two realms, users and services of its own in one folder.
+
+The second realm vouches for its users to the first. All hosts of `.test` are of the first.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from pathlib import Path
 import pytest
 
 REALM = "OTTLA.TEST"
+OTHER_REALM = "OTHER.TEST"
 START_S = 20.0
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 """Debian has the KDC beside the path of users."""
@@ -56,15 +60,20 @@ class Kdc:
     def configuration(self) -> Path:
         return self.folder / "krb5.conf"
 
-    def add(self, principal: str, *, life: str = "1 day") -> None:
+    def add(self, principal: str, *, life: str = "1 day", realm: str = REALM) -> None:
         """A user or service with a random key."""
-        self._admin("addprinc", "-randkey", "-maxlife", life, principal)
+        self._admin(realm, "addprinc", "-randkey", "-maxlife", life, principal)
 
-    def keytab(self, name: str, *principals: str) -> Path:
+    def trust(self) -> None:
+        """Users of the other realm get tickets of this one."""
+        for realm in (REALM, OTHER_REALM):
+            self._admin(realm, "addprinc", "-pw", "between realms", f"krbtgt/{REALM}@{OTHER_REALM}")
+
+    def keytab(self, name: str, *principals: str, realm: str = REALM) -> Path:
         """A new file with new keys of these principals; keys in other files end with it."""
         file = self.folder / f"new-{name}.keytab"
         file.unlink(missing_ok=True)
-        self._admin("ktadd", "-k", str(file), *principals)
+        self._admin(realm, "ktadd", "-k", str(file), *principals)
         return file.replace(self.folder / f"{name}.keytab")
 
     def ticket(self, name: str, *options: str) -> Path:
@@ -77,7 +86,7 @@ class Kdc:
     def start(self) -> None:
         """Answer."""
         with (self.folder / "log").open("ab") as log:
-            argv = [_path("krb5kdc"), "-n", "-r", REALM]
+            argv = [_path("krb5kdc"), "-n", "-r", REALM, "-r", OTHER_REALM]
             self.process = subprocess.Popen(argv, env=self._own(), stdout=log, stderr=log)
         deadline = time.monotonic() + START_S
         while not self._answers():
@@ -96,8 +105,8 @@ class Kdc:
         with socket.socket() as one:
             return one.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def _admin(self, *question: str) -> None:
-        done = self._run([_path("kadmin.local"), "-r", REALM, *question])
+    def _admin(self, realm: str, *question: str) -> None:
+        done = self._run([_path("kadmin.local"), "-r", realm, *question])
         assert "rror" not in done.stderr, done.stderr
 
     def _run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
@@ -124,9 +133,14 @@ def kdc(folder: Path, *, looks_up: bool = False) -> Iterator[Kdc]:
         "JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={folder / 'krb5.conf'}",
     }
     made = Kdc(folder, port, environment)
-    made.configuration.write_text(_KRB5_CONF.format(realm=REALM, port=port, looks_up=str(looks_up).lower()))
-    (folder / "kdc.conf").write_text(_KDC_CONF.format(realm=REALM, port=port, folder=folder))
-    made._run([_path("kdb5_util"), "create", "-s", "-r", REALM, "-P", "master"])
+    made.configuration.write_text(
+        _KRB5_CONF.format(realm=REALM, port=port, other=OTHER_REALM, looks_up=str(looks_up).lower())
+    )
+    (folder / "kdc.conf").write_text(
+        _KDC_CONF.format(realm=REALM, other=OTHER_REALM, port=port, folder=folder)
+    )
+    for realm in (REALM, OTHER_REALM):
+        made._run([_path("kdb5_util"), "create", "-s", "-r", realm, "-P", "master"])
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:
@@ -154,6 +168,11 @@ _KRB5_CONF = """
   {realm} = {{
     kdc = 127.0.0.1:{port}
   }}
+  {other} = {{
+    kdc = 127.0.0.1:{port}
+  }}
+[domain_realm]
+  .test = {realm}
 """
 _KDC_CONF = """
 [kdcdefaults]
@@ -163,6 +182,11 @@ _KDC_CONF = """
   {realm} = {{
     database_name = {folder}/database
     key_stash_file = {folder}/stash
+    acl_file = {folder}/acl
+  }}
+  {other} = {{
+    database_name = {folder}/other-database
+    key_stash_file = {folder}/other-stash
     acl_file = {folder}/acl
   }}
 """

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from ottla.dataplane.security.sasl.kerberos import KerberosLogin, KerberosLogins
 from ottla.dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided
 from ottla.protocol.config_key import ConfigError
-from tests.kerberos import REALM, Kdc, kdc, needs_kerberos
+from tests.kerberos import OTHER_REALM, REALM, Kdc, kdc, needs_kerberos
 
 pytestmark = needs_kerberos
 
@@ -237,11 +238,23 @@ async def test_clocks_that_differ_are_refused(
 
 
 async def test_users_of_another_realm_need_a_rule(realm: Kdc) -> None:
-    acceptor = KerberosAcceptor(settings(realm, rules="RULE:[1:$1@$0](.*@OTHER.TEST)s/@.*//"))
-    one = KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms).begin()
-    with pytest.raises(LoginRefused, match=f"no rule applies to 'ann@{REALM}'"):
-        await logged_in(client(realm), one)
-    acceptor.close()
+    realm.trust()
+    realm.add("ann", realm=OTHER_REALM)
+    realm.keytab("stranger", "ann", realm=OTHER_REALM)
+    one = client(realm, "stranger", f"ann@{OTHER_REALM}")
+
+    def begin(rules: str) -> KerberosLogin:
+        acceptor = KerberosAcceptor(settings(realm, rules=rules))
+        closing.callback(acceptor.close)
+        return KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms).begin()
+
+    with ExitStack() as closing:
+        with pytest.raises(
+            LoginRefused, match=rf"no rule applies to 'ann@OTHER\.TEST', .* realm is '{REALM}'"
+        ):
+            await logged_in(one, begin("DEFAULT"))
+        outcome = await logged_in(one, begin("DEFAULT,RULE:[1:$1@$0](.*@OTHER.TEST)s/@.*/-of-other/"))
+    assert outcome.user == "ann-of-other"
 
 
 async def nobody(_: bytes) -> bytes:
