@@ -167,6 +167,8 @@ def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tup
         report = _listener(config, listener, loaded)
         reports.append(report)
         remarks += _of_listener(listener, report)
+        if config.token_keys is not None:
+            remarks += _of_tokens(listener)
     return config.node_id, reports
 
 
@@ -251,6 +253,11 @@ def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[s
             f"{where} is SASL_PLAINTEXT at {report.address}: {' and '.join((*read, 'all records'))} can be read on the "
             "way"
         )
+
+
+def _of_tokens(listener: ListenerConfig) -> Iterator[str]:
+    if listener.security_protocol is SecurityProtocol.SASL_PLAINTEXT and not _is_loopback(listener.host):
+        yield f"listener {listener.name} is SASL_PLAINTEXT: delegation tokens that are made there can be read"
 
 
 def _of_authorizer(

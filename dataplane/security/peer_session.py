@@ -61,6 +61,7 @@ class PeerSession:
             principal=Principal(NODE, name),
             mechanism=NODE_MECHANISM,
             expires_at=None,
+            token_id=None,
             node=node,
         )
 

@@ -46,7 +46,7 @@ def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
                 command.token_id,
                 command.owner,
                 command.requester,
-                tuple(dict.fromkeys(command.renewers)),
+                tuple(command.renewers),
                 command.issued_at_ms,
                 command.expires_at_ms,
                 command.ends_at_ms,

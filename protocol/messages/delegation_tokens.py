@@ -14,13 +14,17 @@ class CreateDelegationTokenResponse(Message):
     error_code: int = int16(about="Error code, 0 for success.")
     principal_type: str = string(about="Type of the owner.")
     principal_name: str = string(about="Name of the owner.")
-    token_requester_principal_type: str = string("3+", about="Type of who asked for the token.")
-    token_requester_principal_name: str = string("3+", about="Name of who asked for the token.")
+    token_requester_principal_type: str = string(
+        "3+", ignorable=True, about="Type of who asked for the token."
+    )
+    token_requester_principal_name: str = string(
+        "3+", ignorable=True, about="Name of who asked for the token."
+    )
     issue_timestamp_ms: int = int64(about="When the token was made.")
     expiry_timestamp_ms: int = int64(about="When it ends unless it is renewed.")
     max_timestamp_ms: int = int64(about="When it ends at the latest.")
     token_id: str = string(about="Name of the token.")
-    hmac: bytes = bytes_(about="The secret of the token.")
+    hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
 
 
@@ -63,7 +67,7 @@ class RenewDelegationTokenResponse(Message):
 class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
     """Have a token end later."""
 
-    hmac: bytes = bytes_(about="The secret of the token.")
+    hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     renew_period_ms: int = int64(about="How long from now on; not above 0: as long as the cluster allows.")
 
 
@@ -80,7 +84,7 @@ class ExpireDelegationTokenResponse(Message):
 class ExpireDelegationTokenRequest(Request[ExpireDelegationTokenResponse]):
     """Say when a token ends, or remove it."""
 
-    hmac: bytes = bytes_(about="The secret of the token.")
+    hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     expiry_time_period_ms: int = int64(about="How long from now on; below 0: it is removed at once.")
 
 
@@ -98,13 +102,17 @@ class DescribedDelegationToken(Message):
 
     principal_type: str = string(about="Type of the owner.")
     principal_name: str = string(about="Name of the owner.")
-    token_requester_principal_type: str = string("3+", about="Type of who asked for the token.")
-    token_requester_principal_name: str = string("3+", about="Name of who asked for the token.")
+    token_requester_principal_type: str = string(
+        "3+", ignorable=True, about="Type of who asked for the token."
+    )
+    token_requester_principal_name: str = string(
+        "3+", ignorable=True, about="Name of who asked for the token."
+    )
     issue_timestamp: int = int64(about="When the token was made.")
     expiry_timestamp: int = int64(about="When it ends unless it is renewed.")
     max_timestamp: int = int64(about="When it ends at the latest.")
     token_id: str = string(about="Name of the token.")
-    hmac: bytes = bytes_(about="The secret of the token.")
+    hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     renewers: list[DescribedRenewer] = array(
         DescribedRenewer, about="Who may renew and expire the token besides its owner."
     )

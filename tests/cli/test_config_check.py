@@ -142,6 +142,13 @@ def test_a_secured_quorum_node(folder: Path) -> None:
             {"listener_security_protocol_map": "LOCAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT"} | TOKENS,
             "tokens and all records can be read on the way",
         ),
+        (
+            {
+                "listener_security_protocol_map": "LOCAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+                "delegation_token_secret_key": "c4ca4238a0b923820dcc509a6f75849b",
+            },
+            "delegation tokens that are made there can be read",
+        ),
         ({"listener_security_protocol_map": "LOCAL:SSL,CLIENTS:SASL_SSL"}, "LOCAL may be User:ANONYMOUS"),
         ({"authorizer_class_name": ""}, "everybody who gets in may do everything"),
         ({"authorizer_class_name": ""}, "super.users has no effect without"),

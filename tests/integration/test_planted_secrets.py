@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from ottla import Admin, Consumer, NewTopic, Producer, UserPassword
+from ottla import Admin, AuthenticationFailed, Consumer, NewTopic, Producer, UserPassword
 from ottla.cli.local_cluster.ports import free_ports
 from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import resolve
@@ -72,6 +72,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     metrics = {name: next(choosing) for name in ("quorum", "1", "2")}
     choosing.close()
     passwords = {name: planted.new(f"password of {name}") for name in ("ann", "bob", "inter")}
+    passwords["tokens"] = planted.new("key of delegation tokens")
 
     def adjust(broker: TlsBroker | None, settings: dict[str, str]) -> None:
         if broker is None:
@@ -131,6 +132,7 @@ def plant_in_broker(planted: Planted, broker: TlsBroker, passwords: dict[str, st
         "listener.name.clients.ssl.keystore.location": settings["ssl.keystore.location"],
         "ssl.truststore.password": planted.new("password of the trust store"),
         "listener.name.clients.ssl.key.password": f"${{file:{broker.folder}/secrets.properties:mentioned}}",
+        "delegation.token.secret.key": passwords["tokens"],
         "listener.name.logins.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "listener.name.logins.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_ann="{passwords["ann"]}" '
         f'user_bob="${{file:{broker.folder}/secrets.properties:bob}}";',
@@ -141,6 +143,33 @@ def plant_in_broker(planted: Planted, broker: TlsBroker, passwords: dict[str, st
 
 
 # ------------------------------------------------------------ what is done
+
+
+async def use_token(scene: Scene, options: dict[str, Any]) -> None:
+    """A token of ann's, from its beginning to its end."""
+    planted, cluster = scene.planted, scene.cluster
+    async with Admin(**options) as admin:
+        token = await admin.create_delegation_token(renewers=["User:bob"])
+        planted.add("secret of a delegation token", token.password)
+        planted.add("secret of a delegation token, decoded", token.hmac.hex())
+        scene.tell("a token", repr(token))
+        async with asyncio.timeout(20):
+            while not await logs_in(logins(cluster, "SCRAM-SHA-512", token.token_id, token.password)):
+                pass
+        await admin.renew_delegation_token(token.hmac)
+        await admin.expire_delegation_token(token.hmac)
+        await refused(scene, "a token", admin.renew_delegation_token(token.hmac))
+
+
+async def logs_in(options: dict[str, Any]) -> bool:
+    """Whether both brokers take the login of a token."""
+    try:
+        async with Producer(sasl_token_auth=True, **options) as producer:
+            for partition in (0, 1):
+                await producer.send_and_wait(TOPIC, b"a value", partition=partition)
+    except AuthenticationFailed:
+        return False
+    return True
 
 
 async def use(scene: Scene, passwords: dict[str, str]) -> None:
@@ -165,6 +194,7 @@ async def use(scene: Scene, passwords: dict[str, str]) -> None:
         async with Consumer(TOPIC, group_id=user, auto_offset_reset="earliest", **options) as consumer:
             await anext(aiter(consumer))
             scene.reprs[f"a consumer by {mechanism}"] = planted.found_in_reprs(consumer)
+    await use_token(scene, logins(cluster, "PLAIN", "ann", passwords["ann"]))
     for mechanism in ("PLAIN", *SCRAM_MECHANISMS):
         wrong = logins(cluster, mechanism, "ann", planted.new(f"wrong password of {mechanism}"))
         await refused(scene, "a wrong password", started(Admin(**wrong)))

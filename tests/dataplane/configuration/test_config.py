@@ -170,3 +170,47 @@ def test_names_that_are_not_checked_are_remarked(tmp_path: Path) -> None:
     assert tls is not None
     assert not tls.rules.checks_names
     assert "brokers do not check whose certificate" in tls.remarks[0]
+
+
+TOKEN_KEY = "c4ca4238a0b923820dcc509a6f75849b"
+
+
+def test_the_key_of_tokens_may_come_from_a_file_with_older_ones(tmp_path: Path) -> None:
+    assert BrokerConfig.from_properties(properties(tmp_path)).token_keys is None
+    given = BrokerConfig.from_properties(properties(tmp_path, delegation_token_secret_key=TOKEN_KEY))
+    assert given.token_keys is not None
+    assert given.token_keys.accepted == (TOKEN_KEY.encode(),)
+    assert TOKEN_KEY not in repr(given)
+    older = TOKEN_KEY[::-1]
+    (tmp_path / "key").write_text(f"{TOKEN_KEY}\n{older}\n")
+    read = BrokerConfig.from_properties(
+        properties(
+            tmp_path,
+            delegation_token_secret_file=str(tmp_path / "key"),
+            delegation_token_max_lifetime_ms="5000",
+            delegation_token_expiry_time_ms="3000",
+        )
+    )
+    assert read.token_keys is not None
+    assert read.token_keys.accepted == (TOKEN_KEY.encode(), older.encode())
+    assert (read.token_lifetimes.longest_ms, read.token_lifetimes.renewed_for_ms) == (5000, 3000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"key": TOKEN_KEY, "file": "x"},
+            "delegation.token.secret.key and delegation.token.secret.file are both given",
+        ),
+        ({"file": "/nowhere"}, "delegation.token.secret.file: cannot read /nowhere"),
+        ({"key": "short"}, "delegation.token.secret.key: it holds 5 bytes, at least 16"),
+        ({"key": "a" * 40}, "delegation.token.secret.key: it can be guessed"),
+    ],
+)
+def test_a_key_of_tokens_that_cannot_be_used_ends_the_start(
+    tmp_path: Path, changes: dict[str, str], complaint: str
+) -> None:
+    given = {f"delegation_token_secret_{name}": value for name, value in changes.items()}
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        BrokerConfig.from_properties(properties(tmp_path, **given))

@@ -186,7 +186,7 @@ def test_nobody_uses_up_what_all_share(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tokens_outlive_a_snapshot_and_have_no_secret_in_it() -> None:
     controller = formed()
-    do(controller, creation(renewers=["User:eve", "User:eve", "User:joe"]))
+    do(controller, creation(renewers=["User:eve", "User:joe"]))
     do(controller, RenewDelegationToken(token_id="id", principal="User:ann", now_ms=5, period_ms=HOUR))
     restored = Controller()
     chunks = list(controller.snapshot())
