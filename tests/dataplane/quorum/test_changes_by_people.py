@@ -102,6 +102,21 @@ def test_what_a_broker_lets_pass_and_the_quorum_denies_changes_nothing(
     )
 
 
+def test_brokers_encrypt_anew_for_nobody(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            await session.submit(password_of("ann"), author=named("root"))
+            anew = password_of("ann")
+            (change,) = anew.changes
+            change.replaces, change.sealed_keys = change.sealed_keys, b"sealed anew"
+            await session.submit(anew)
+            assert session.image.scram_credentials["ann", 1].sealed_keys == b"sealed anew"
+
+    run(scenario())
+
+
 def test_a_right_that_was_taken_is_gone_though_the_broker_has_not_heard_of_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
