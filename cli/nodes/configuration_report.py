@@ -168,7 +168,7 @@ def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tup
         reports.append(report)
         remarks += _of_listener(listener, report)
         if config.token_keys is not None:
-            remarks += _of_tokens(listener)
+            remarks += _of_delegation_tokens(listener)
     return config.node_id, reports
 
 
@@ -255,7 +255,7 @@ def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[s
         )
 
 
-def _of_tokens(listener: ListenerConfig) -> Iterator[str]:
+def _of_delegation_tokens(listener: ListenerConfig) -> Iterator[str]:
     if listener.security_protocol is SecurityProtocol.SASL_PLAINTEXT and not _is_loopback(listener.host):
         yield f"listener {listener.name} is SASL_PLAINTEXT: delegation tokens that are made there can be read"
 

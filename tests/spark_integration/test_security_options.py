@@ -49,6 +49,22 @@ def test_both_ways_to_say_it_come_to_the_same(given: dict[str, str]) -> None:
     assert security_options(pickle.loads(pickle.dumps(client))) == security_options(client)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        OURS | {"kafka.sasl.token.auth": "true"},
+        JAVA
+        | {
+            "kafka.sasl.jaas.config": f'{_SCRAM} required username="id" password="Hunter2" tokenauth="true";',
+        },
+    ],
+)
+def test_a_delegation_token_logs_in(given: dict[str, str]) -> None:
+    client = client_options(given)
+    assert client["sasl_token_auth"] is True
+    assert security_options(client).sasl_token_auth
+
+
 @pytest.mark.parametrize("given", [JAVA, OURS])
 def test_secrets_are_shown_nowhere(given: dict[str, str]) -> None:
     source = read_settings({**given, "subscribe": "t"}, streaming=False)
