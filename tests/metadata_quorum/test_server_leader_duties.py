@@ -5,10 +5,12 @@ from collections.abc import Callable
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wish
 from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTracker
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.delegation_tokens import TokenState
 from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ElectLeaders
+from ottla.protocol.messages.token_commands import RemoveExpiredTokens
 
 TOPIC = b"t" * 16
 READY, STOPPING, WAITING = Wish(True, False), Wish(True, True), Wish(False, False)
@@ -252,3 +254,21 @@ def test_a_new_leader_of_the_quorum_asks_anew() -> None:
     tell(world, 2, 80)
     tell(world, 1, 60)
     assert len(elected(world)) == 1
+
+
+def test_delegation_tokens_that_have_ended_are_forgotten_once() -> None:
+    world = World()
+    for token_id, expires_at_ms in (("old", 1_000), ("new", 9_000)):
+        world.image.delegation_tokens[token_id] = TokenState(
+            token_id, "User:a", "User:a", (), 0, expires_at_ms, 10_000, b"k"
+        )
+    world.duties.tick(0.0, 5_000)
+    assert world.proposed == [], "only the leader does"
+    world.duties.lead(0.0)
+    for now in (0.5, 1.0, 3601.0):
+        world.duties.tick(now, 5_000)
+    command = RemoveExpiredTokens(token_ids=["old"], now_ms=5_000)
+    assert world.proposed == [command], "the first is without an outcome yet"
+    world.outcomes[0]()
+    world.duties.tick(3602.0, 5_000)
+    assert world.proposed == [command, command]
