@@ -52,7 +52,7 @@ _OF_BROKERS = (
     _key("sasl.oauthbearer.allowed.urls", _LIST, None,
          "The only URLs, but for file:, that sasl.oauthbearer.jwks.endpoint.url may be; without it any."),
     _key("sasl.oauthbearer.allowed.files", _LIST, None,
-         "The only files that sasl.oauthbearer.jwks.endpoint.url may name; without it any."),
+         "The only files that sasl.oauthbearer.jwks.endpoint.url may name, or their folders; without it any."),
 )
 _OF_BROKERS_AS_CLIENTS = tuple(
     _key(name, kind, None, "How a broker of Kafka gets a token of its own.")

@@ -142,10 +142,10 @@ def _client(headers: Mapping[str, str], form: Mapping[str, str]) -> str | None:
 
 
 @contextmanager
-def running_issuer(tls: ssl.SSLContext | None = None) -> Iterator[Issuer]:
+def running_issuer(tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[Issuer]:
     issuer = Issuer(tls)
-    with in_thread(issuer.serve, tls) as port:
-        issuer.port = port
+    with in_thread(issuer.serve, tls, port) as bound:
+        issuer.port = bound
         yield issuer
 
 
@@ -153,13 +153,13 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 
 @contextmanager
-def in_thread(serve: Serve, tls: ssl.SSLContext | None = None) -> Iterator[int]:
+def in_thread(serve: Serve, tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[int]:
     """The port of a server whose connections `serve` handles."""
     loop, ports, ended = asyncio.new_event_loop(), [], asyncio.Event()
     ready = threading.Event()
 
     async def run() -> None:
-        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
+        async with await asyncio.start_server(serve, "127.0.0.1", port, ssl=tls) as server:
             ports.append(server.sockets[0].getsockname()[1])
             ready.set()
             await ended.wait()

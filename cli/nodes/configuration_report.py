@@ -220,7 +220,7 @@ def _mechanism(config: MechanismConfig) -> MechanismReport:
     from ...dataplane.security.sasl.plain import PLAIN
 
     if config.bearer is not None:
-        return MechanismReport(config.name, _of_tokens(config.bearer))
+        return MechanismReport(config.name, _bearers(config.bearer))
     if config.kerberos is not None:
         return MechanismReport(config.name, f"those of Kerberos, by the key of {config.kerberos.principal}")
     if config.name != PLAIN:
@@ -232,7 +232,7 @@ def _mechanism(config: MechanismConfig) -> MechanismReport:
     return MechanismReport(config.name, f"{len(listed)} in sasl.jaas.config")
 
 
-def _of_tokens(settings: BearerSettings) -> str:
+def _bearers(settings: BearerSettings) -> str:
     if settings.source is None:
         return "whoever comes"
     return f"those of {settings.rules.issuer or settings.source.url}"

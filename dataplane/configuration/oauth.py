@@ -162,7 +162,8 @@ class _Reader:
         if parts.netloc not in ("", "localhost") or not path.is_absolute():
             raise ConfigError(f"{key} must name a file of this machine: file:///PATH")
         allowed = self._allowed("sasl.oauthbearer.allowed.files")
-        if allowed is not None and path.resolve() not in {Path(each).resolve() for each in allowed}:
+        real = path.resolve()
+        if allowed is not None and not any(real.is_relative_to(Path(each).resolve()) for each in allowed):
             raise ConfigError(f"{key} names {path}, which sasl.oauthbearer.allowed.files does not list")
 
     def _allowed(self, key: str) -> list[str] | None:

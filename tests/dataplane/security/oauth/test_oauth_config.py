@@ -145,6 +145,10 @@ def test_files_with_keys(tmp_path: Path) -> None:
         "sasl.oauthbearer.allowed.urls": "",
     }
     assert bearer(tmp_path, **SIGNED | {key: file} | allowed).source == KeySource(file)
+    folder = allowed | {"sasl.oauthbearer.allowed.files": f"/nowhere, {tmp_path}/link"}
+    assert bearer(tmp_path, **SIGNED | {key: file} | folder).source == KeySource(file)
+    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.allowed\.files does not list"):
+        bearer(tmp_path, **SIGNED | {key: f"file://{tmp_path}/link/../keys2/all.json"} | folder)
     with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.allowed\.files does not list"):
         bearer(tmp_path, **SIGNED | {key: f"file://{tmp_path}/keys/../keys/other.json"} | allowed)
 

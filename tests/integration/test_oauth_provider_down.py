@@ -1,0 +1,98 @@
+"""An authorization server that is down when brokers start, comes up, and goes away again."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+
+import confluent_kafka
+import pytest
+
+from ottla import ConnectionLost, NoBrokerReachable, Producer
+from ottla.cli.local_cluster.ports import free_ports
+from ottla.testing import LocalCluster
+from tests.integration.tls_cluster import wait_until
+from tests.oauth_issuer import AUDIENCE, ISSUER, claims_of, new_key, running_issuer, signed
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+PREFIX = "listener.name.plaintext.oauthbearer.sasl.oauthbearer."
+
+
+class Tokens:
+    """Of an authorization server whose keys nobody can ask for."""
+
+    def __init__(self) -> None:
+        self.key = new_key("key", "P-256")
+
+    async def token(self) -> str:
+        return signed(claims_of(), self.key, "ES256")
+
+
+def metric(cluster: LocalCluster, name: str) -> float | None:
+    """Of the broker; None if it does not tell it."""
+    assert cluster._directory is not None
+    (broker,) = json.loads((cluster._directory / "cluster.json").read_text())["brokers"]
+    with urllib.request.urlopen(broker["metrics"], timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")), None)
+
+
+async def send_with_ours(cluster: LocalCluster, tokens: Tokens) -> None:
+    async with Producer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=tokens,
+    ) as producer:
+        await producer.send_and_wait("topic", b"value")
+
+
+async def test_clients_wait_for_it_and_outlive_it() -> None:
+    reserved: list[socket.socket] = []
+    choosing = free_ports(reserved)
+    port = next(choosing)
+    choosing.close()
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+        "listener.name.plaintext.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{PREFIX}jwks.endpoint.url": f"http://localhost:{port}/keys",
+        f"{PREFIX}jwks.endpoint.refresh.ms": "500",
+        f"{PREFIX}jwks.endpoint.retry.backoff.max.ms": "500",
+        f"{PREFIX}expected.issuer": ISSUER,
+        f"{PREFIX}expected.audience": AUDIENCE,
+    }
+    tokens, said = Tokens(), list[str]()
+    token = await tokens.token()
+    with LocalCluster(brokers=1, settings=settings) as cluster:
+        assert (metric(cluster, "ottla_oauth_keys"), metric(cluster, "ottla_oauth_keys_age_seconds")) == (
+            0,
+            None,
+        )
+        with pytest.raises((ConnectionLost, NoBrokerReachable)):  # and not that the login failed
+            await send_with_ours(cluster, tokens)
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "log_level": 0,
+                "oauth_cb": lambda _config: (token, time.time() + 300),
+                "error_cb": lambda error: said.append(error.str()),
+            }
+        )
+        producer.produce("topic", b"value")
+        assert producer.flush(2) == 1
+        for each in reserved:
+            each.close()
+        with running_issuer(port=port) as issuer:
+            issuer.keys = [tokens.key]
+            assert producer.flush(60) == 0
+            await send_with_ours(cluster, tokens)
+            assert metric(cluster, "ottla_oauth_keys") == 1
+        assert not any("authentication failed" in text.lower() for text in said), said
+        wait_until(lambda: (metric(cluster, "ottla_oauth_keys_age_seconds") or 0) >= 2, "ageing")
+        await send_with_ours(cluster, tokens)
+        assert metric(cluster, "ottla_oauth_keys") == 1
