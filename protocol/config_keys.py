@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
-from .config_listeners import key_of_listener, without_prefix
+from .config_listeners import key_of_listener, key_of_metrics, without_prefix
 from .config_sasl import ONLY_OF_MECHANISMS
 from .config_table import (
     CLUSTER_WIDE_KEYS,
@@ -47,8 +47,8 @@ _SECRET = re.compile(r"password|secret|jaas|credential|private|token|(^|[._-])ke
 
 
 def node_key(name: str) -> ConfigKey | None:
-    """The key of nodes of this name, also of one listener; None if there is none."""
-    return NODE_KEYS.get(name) or key_of_listener(name, NODE_KEYS)
+    """The key of nodes of this name, also of one listener or of metrics; None if there is none."""
+    return NODE_KEYS.get(name) or key_of_listener(name, NODE_KEYS) or key_of_metrics(name, NODE_KEYS)
 
 
 def unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:

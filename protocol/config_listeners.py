@@ -22,6 +22,7 @@ _FORM = re.compile(
     rf"{re.escape(LISTENER_PREFIX)}(?P<listener>[^.]+)\.(?:(?P<mechanism>{_MECHANISM})\.)?(?P<key>.+)"
 )
 _CONNECTION_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+_OF_METRICS = re.compile(r"metrics\.(?P<key>ssl\..+)")
 _OF_LISTENERS = TLS_KEYS_OF_LISTENERS | SASL_KEYS_OF_LISTENERS - ONLY_OF_MECHANISMS | _CONNECTION_KEYS
 
 
@@ -37,6 +38,15 @@ def key_of_listener(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | Non
     return replace(
         key, name=name, scope=key.scope | Scope.DYNAMIC if key.name in RELOADED_KEYS else key.scope
     )
+
+
+def key_of_metrics(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None:
+    """The key that `metrics.ssl...` names, of the HTTP endpoint, under that name; None if there is none of that
+    form."""
+    form = _OF_METRICS.fullmatch(name)
+    if form is None or form["key"] not in RELOADED_KEYS:
+        return None
+    return replace(keys[form["key"]], name=name, scope=Scope.BROKER | Scope.QUORUM)
 
 
 def listener_of(name: str) -> str | None:

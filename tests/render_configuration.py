@@ -55,6 +55,8 @@ the first table gives the default.
 
 While brokers run, `listener.name.NAME.ssl.*` is changed for one broker, but for mapping rules.
 
+With `metrics.` in front, the same keys give `metrics.listener` TLS ([METRICS.md](METRICS.md#who-reads-them)).
+
 Names that are not on this page are kept without effect, as Kafka keeps them for plugins. `ottla config` says so.
 """
 

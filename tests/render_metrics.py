@@ -16,8 +16,8 @@ HEAD = """\
 # Metrics and health
 
 This page lists what a node tells about itself, for people who watch a cluster. `metrics.listener` (`host:port`) gives
-a node an HTTP endpoint. `ottla up` gives each node one on loopback and names it in `cluster.json`. The endpoint has
-no authentication: keep it on loopback or on a private network.
+a node an HTTP endpoint. `ottla up` gives each node one on loopback and names it in `cluster.json`. Elsewhere than on
+loopback it should be secured: [Who reads them](#who-reads-them).
 
 | path | answer |
 |---|---|
@@ -39,6 +39,28 @@ has one. Elsewhere ask for `kafka_topic_partition_current_offset - on (topic, pa
 kafka_consumergroup_current_offset`.
 
 `python -m tests.render_metrics` makes this page, and a test compares them.
+
+## Who reads them
+
+Names of topics, groups and folders are among the metrics. Two settings say who reads them, and a node that listens
+elsewhere than on loopback without them says so in its log.
+
+```
+metrics.listener=10.0.0.1:9494
+metrics.bearer.token.file=/etc/ottla/metrics.token
+metrics.ssl.keystore.location=/etc/ottla/tls/own.pem
+```
+
+- With `metrics.bearer.token.file` whoever reads `/metrics` shows a token of that file, one in a line
+  (`openssl rand -hex 32`). Others get 401. `/healthz` and `/readyz` answer supervisors without a token, and `/readyz`
+  keeps its reasons to itself then. A file that has changed counts at once.
+- With a key `metrics.ssl...` the endpoint speaks TLS. The keys are those of a listener's TLS, with `metrics.` in front;
+  keys without it do not count here. `metrics.ssl.client.auth=required` asks for a certificate of the authority in
+  `metrics.ssl.truststore.location`. Certificates are renewed
+  [as those of listeners](OPERATIONS.md#new-certificates-without-a-restart).
+
+Prometheus asks with `scheme: https`, `tls_config: {ca_file: ca.pem}` and
+`authorization: {credentials_file: metrics.token}`.
 """
 
 

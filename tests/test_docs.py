@@ -40,6 +40,7 @@ KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 CONFIG_FILES = (
     "dataplane/configuration/config.py",
     "metadata_quorum/config.py",
+    "cli/nodes/endpoint_security.py",
     "cli/nodes/node.py",
     "protocol/authorizer_settings.py",
 )

@@ -15,6 +15,8 @@ import asyncio
 import logging
 import os
 import resource
+import socket
+import ssl
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
@@ -23,6 +25,7 @@ from typing import Protocol
 
 from ...protocol.exposition import CONTENT_TYPE, Family, Metric, MetricKind, exposition
 from ..failures import CommandFailed
+from .endpoint_security import EndpointSecurity
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +38,7 @@ _PLAIN = "text/plain; charset=utf-8"
 _REASONS = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     503: "Service Unavailable",
@@ -68,10 +72,16 @@ class MonitoringEndpoint:
     itself, say that it runs already, is reported first.
     """
 
-    def __init__(self, host: str, port: int, nodes: Sequence[Observed]) -> None:
+    def __init__(
+        self, host: str, port: int, nodes: Sequence[Observed], security: EndpointSecurity | None = None
+    ) -> None:
+        """Without `security` it speaks no TLS and tells everybody."""
         self._host, self._port, self._nodes = host, port, nodes
+        self._security = security or EndpointSecurity()
         self.failure = ""
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        #: what they were begun with
+        self._context: ssl.SSLContext | None = None
         #: every connection, and whether its request is there already, the oldest first
         self._open: dict[asyncio.StreamWriter, bool] = {}
         self._scrapes = asyncio.Semaphore(SCRAPES_MAX)
@@ -81,28 +91,49 @@ class MonitoringEndpoint:
 
     async def start(self) -> None:
         """Listen, or keep in `failure` why not."""
+        tls = self._security.tls
+        self._context = None if tls is None else tls.accepting
         try:
-            self._server = await asyncio.start_server(
-                self._serve, self._host, self._port, limit=HEAD_BYTES_MAX, backlog=CONNECTIONS_MAX
+            server = await asyncio.start_server(
+                self._serve,
+                self._host,
+                self._port,
+                ssl=self._context,
+                limit=HEAD_BYTES_MAX,
+                backlog=CONNECTIONS_MAX,
             )
+            self._servers = [server]
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             self.failure = f"metrics.listener {self._host}:{self._port}: {reason}"
+        if tls is not None:
+            tls.reloads.start()
         self._watch = asyncio.create_task(self._watch_loop(), name="loop lag")
 
     async def stop(self) -> None:
         """Stop listening; answers under way are cut off with the process."""
         if self._watch is not None:
             self._watch.cancel()
-        if self._server is not None:
-            self._server.close()
+        if self._security.tls is not None:
+            await self._security.tls.reloads.close()
+        for server in self._servers:
+            server.close()
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
+        port: int = self._servers[0].sockets[0].getsockname()[1]
         return port
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it has keys and certificates."""
+        return self._security.tls is not None
+
+    def look_at_keys(self) -> None:
+        """Read them anew. What cannot be used changes nothing."""
+        if self._security.tls is not None:
+            self._security.tls.reloads.look_again()
 
     async def _watch_loop(self) -> None:
         loop, pause_s = asyncio.get_running_loop(), 0.25
@@ -110,6 +141,22 @@ class MonitoringEndpoint:
             due = loop.time() + pause_s
             await asyncio.sleep(pause_s)
             self._lag_s = max(0.0, loop.time() - due)
+            tls = self._security.tls
+            if tls is not None and self._servers and tls.accepting is not self._context:
+                await self._begin_anew(tls.accepting)
+
+    async def _begin_anew(self, context: ssl.SSLContext) -> None:
+        """Serve new connections with renewed keys, at the same sockets: none is refused meanwhile."""
+        old, self._context = self._servers, context
+        bound = [socket.socket(fileno=os.dup(one.fileno())) for server in old for one in server.sockets]
+        self._servers = [
+            await asyncio.start_server(
+                self._serve, sock=one, ssl=context, limit=HEAD_BYTES_MAX, backlog=CONNECTIONS_MAX
+            )
+            for one in bound
+        ]
+        for server in old:
+            server.close()
 
     # ------------------------------------------------------------ HTTP
 
@@ -141,23 +188,32 @@ class MonitoringEndpoint:
         return True
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
-        status, kind, body = self._response(head.split(b"\r\n", 1)[0].split())
+        words = head.split(b"\r\n", 1)[0].split()
+        status, kind, body = self._response(words, may_read=self._security.may_read(head))
         await _send(writer, status, kind, body)
 
-    def _response(self, words: list[bytes]) -> tuple[int, str, AsyncGenerator[str, None]]:
-        """Status, content type and body for the words of a request line."""
+    def _response(self, words: list[bytes], *, may_read: bool) -> tuple[int, str, AsyncGenerator[str, None]]:
+        """Status, content type and body for the words of a request line. Whoever may not read is told the status of the
+        node, for supervisors, and nothing else."""
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return 400, _PLAIN, _text("this is no HTTP request\n")
         if words[0] != b"GET":
             return 405, _PLAIN, _text("only GET is answered\n")
         match words[1].split(b"?", 1)[0]:
+            case b"/metrics" if not may_read:
+                return (
+                    401,
+                    _PLAIN,
+                    _text("show a token of metrics.bearer.token.file: Authorization: Bearer ...\n"),
+                )
             case b"/metrics":
                 return 200, CONTENT_TYPE, self._metrics()
             case b"/healthz":
                 return 200, _PLAIN, _text("ok\n")
             case b"/readyz":
                 reasons = [reason for node in self._nodes if (reason := node.unready())]
-                text = "".join(f"{reason}\n" for reason in reasons) or "ready\n"
+                told = reasons if may_read or not reasons else ["not ready"]
+                text = "".join(f"{reason}\n" for reason in told) or "ready\n"
                 return (503 if reasons else 200), _PLAIN, _text(text)
         return 404, _PLAIN, _text("there are /metrics, /healthz and /readyz\n")
 
@@ -198,8 +254,10 @@ async def _send(
     writer: asyncio.StreamWriter, status: int, kind: str, body: AsyncGenerator[str, None]
 ) -> None:
     """A whole answer; the end of the connection is the end of the body."""
+    challenge = "WWW-Authenticate: Bearer\r\n" if status == 401 else ""
     writer.write(
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode()
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\n{challenge}"
+        "Connection: close\r\n\r\n".encode()
     )
     loop = asyncio.get_running_loop()
     last_s = 0.0

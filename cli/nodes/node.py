@@ -171,6 +171,7 @@ def resolved(settings: Mapping[str, str]) -> ResolvedSettings:
 def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) -> Sequence[Runnable]:
     """The nodes, and around them the HTTP endpoint if metrics.listener asks for one. Raises CommandFailed."""
     from .endpoint import EndpointCheck, MonitoringEndpoint
+    from .endpoint_security import EndpointSecurity
 
     text = settings.get("metrics.listener", "").strip()
     if not text:
@@ -178,7 +179,10 @@ def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) ->
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) <= 65535):
         raise CommandFailed(f"metrics.listener is {text!r}: it must be host:port")
-    endpoint = MonitoringEndpoint(host.strip("[]"), int(port), nodes)
+    security = EndpointSecurity(settings, host.strip("[]"))
+    for remark in security.remarks():
+        logger.warning("%s", remark)
+    endpoint = MonitoringEndpoint(host.strip("[]"), int(port), nodes, security)
     return [endpoint, *nodes, EndpointCheck(endpoint)]
 
 

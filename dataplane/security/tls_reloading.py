@@ -140,7 +140,8 @@ class TlsReloads:
 
 def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> TlsSettings:
     """Raises ConfigError."""
-    return tls_settings(properties, name, asks_for_login=listener.tls.loaded.settings.asks_for_login)
+    old = listener.tls.loaded.settings
+    return tls_settings(properties, name, asks_for_login=old.asks_for_login, prefix=old.prefix)
 
 
 def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:

@@ -29,6 +29,8 @@ class TlsSettings:
     allows_alternative_name_changes: bool = False
     asks_for_login: bool = False
     """The listener's clients log in by SASL, too."""
+    prefix: str = ""
+    """As `tls_settings` was given it."""
     remarks: tuple[str, ...] = ()
 
     @property
@@ -39,9 +41,10 @@ class TlsSettings:
 
 
 def tls_settings(
-    properties: Mapping[str, str], listener: str, *, asks_for_login: bool = False
+    properties: Mapping[str, str], listener: str, *, asks_for_login: bool = False, prefix: str = ""
 ) -> TlsSettings:
-    """Read the keys of a listener whose security protocol has TLS. Raises ConfigError.
+    """Read the keys of a listener whose security protocol has TLS. Raises ConfigError. `prefix`: what its keys
+    begin with, if it is no listener of a broker.
 
     Where clients log in by SASL they need a certificate only if the listener itself says so (KIP-684).
     """
@@ -51,9 +54,9 @@ def tls_settings(
             f"{LISTENER_PREFIX}{listener.lower()}.{CLIENT_AUTH} does"
         )
         rest = {name: text for name, text in properties.items() if name != CLIENT_AUTH}
-        settings = tls_settings(rest, listener, asks_for_login=True)
+        settings = tls_settings(rest, listener, asks_for_login=True, prefix=prefix)
         return replace(settings, remarks=(*settings.remarks, remark))
-    keys = _Keys(properties, listener)
+    keys = _Keys(properties, listener, prefix or f"{LISTENER_PREFIX}{listener.lower()}.")
     rules, remarks = _rules(keys)
     mapping_option, mapping = keys.given("ssl.principal.mapping.rules")
     return TlsSettings(
@@ -66,15 +69,16 @@ def tls_settings(
         allows_name_changes=keys.value("ssl.allow.dn.changes")[1] is True,
         allows_alternative_name_changes=keys.value("ssl.allow.san.changes")[1] is True,
         asks_for_login=asks_for_login,
+        prefix=prefix,
         remarks=remarks,
     )
 
 
 class _Keys:
-    def __init__(self, properties: Mapping[str, str], listener: str) -> None:
+    def __init__(self, properties: Mapping[str, str], listener: str, prefix: str) -> None:
         self._properties = properties
         self.listener = listener
-        self._prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        self._prefix = prefix
 
     def given(self, key: str) -> tuple[str, str | None]:
         """The name under which a key is given, and its text; the bare name and None if it is not."""
@@ -87,6 +91,10 @@ class _Keys:
     def own_name(self, key: str) -> str:
         """The key as it would be given for this listener alone."""
         return self._prefix + key
+
+    def for_all(self, key: str) -> str:
+        """How a message goes on about the key for all listeners."""
+        return f", or {key} for all listeners" if self._prefix.startswith(LISTENER_PREFIX) else ""
 
     def text(self, key: str) -> str | None:
         """None if it is not given, or empty."""
@@ -147,7 +155,7 @@ def _key_store(keys: _Keys) -> StoreSource:
     if not (location or key):
         raise ConfigError(
             f"the listener {keys.listener} speaks TLS and has no certificate: give "
-            f"{keys.own_name('ssl.keystore.location')}, or ssl.keystore.location for all listeners"
+            f"{keys.own_name('ssl.keystore.location')}{keys.for_all('ssl.keystore.location')}"
         )
     return StoreSource(
         option=location_option if location else chain_option,

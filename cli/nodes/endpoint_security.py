@@ -1,0 +1,136 @@
+"""How the HTTP endpoint of a node is secured: TLS by the keys `metrics.ssl.*`, and a bearer token for who may read.
+
+The keys are those of listeners with `metrics.` in front; keys without it do not count for the endpoint. Files are
+looked at every `ssl.reload.interval.ms`, and upon SIGHUP. The file of tokens is looked at when somebody asks.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.config_key import ConfigError
+from ...protocol.config_keys import NODE_KEYS
+from ...protocol.node_secrets import Secrets, read_secrets
+from ..failures import CommandFailed
+
+if TYPE_CHECKING:
+    from ...dataplane.security.tls_reloading import TlsReloads
+
+TOKEN_FILE: Final = "metrics.bearer.token.file"
+_PREFIX: Final = "metrics."
+_LISTENER: Final = "metrics.listener"
+_RELOAD_INTERVAL: Final = "ssl.reload.interval.ms"
+
+
+class EndpointTls:
+    """Keys and certificates of the endpoint. `accepting` is another context after they were renewed."""
+
+    def __init__(self, settings: Mapping[str, str], host: str) -> None:
+        """Raises ConfigError for what cannot be used."""
+        from ...dataplane.security.listener_tls import ListenerTls, ReloadedListener
+        from ...dataplane.security.tls_loading import load_tls
+        from ...dataplane.security.tls_reloading import TlsReloads
+        from ...dataplane.security.tls_settings import tls_settings
+
+        own = {name: text for name, text in settings.items() if name.startswith(_PREFIX)}
+        loaded = load_tls(tls_settings(own, _LISTENER, prefix=_PREFIX), host, datetime.now(UTC))
+        self.remarks = loaded.remarks
+        self._tls = ListenerTls(loaded)
+        interval = NODE_KEYS[_RELOAD_INTERVAL]
+        interval_ms = interval.parse(settings.get(_RELOAD_INTERVAL, "") or interval.default or "")
+        assert isinstance(interval_ms, int), "its type says so"
+        listener = ReloadedListener(self._tls, host, is_between_brokers=False)
+        self.reloads: TlsReloads = TlsReloads({_LISTENER: listener}, lambda: own, interval_ms)
+
+    @property
+    def accepting(self) -> ssl.SSLContext:
+        """For new connections."""
+        return self._tls.accepting
+
+
+class ScrapeTokens:
+    """Tokens in a file, one in a line, of which whoever asks has to show one."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError if there is none, or one that can be guessed."""
+        self._path = path
+        self._seen = self._signature()
+        self._tokens = read_secrets(TOKEN_FILE, str(path))
+
+    def accept(self, head: bytes) -> bool:
+        """Whether the head of a request shows a token."""
+        signature = self._signature()
+        if signature is not None and signature != self._seen:
+            self._seen = signature
+            self._tokens = self._read_again()
+        shown = _bearer_token(head)
+        accepted = [hmac.compare_digest(shown, token) for token in self._tokens.accepted]
+        return bool(shown) and any(accepted)
+
+    def _read_again(self) -> Secrets:
+        """The tokens now; those of before while the file cannot be used."""
+        try:
+            return read_secrets(TOKEN_FILE, str(self._path))
+        except ConfigError:
+            return self._tokens
+
+    def _signature(self) -> tuple[int, int, int] | None:
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class EndpointSecurity:
+    """Both, where they are asked for."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, host: str = "") -> None:
+        """Raises CommandFailed for what cannot be used."""
+        settings = settings or {}
+        tokens = settings.get(TOKEN_FILE, "").strip()
+        try:
+            has_tls = any(name.startswith(f"{_PREFIX}ssl.") and text for name, text in settings.items())
+            self.tls = EndpointTls(settings, host) if has_tls else None
+            self.tokens = ScrapeTokens(Path(tokens)) if tokens else None
+        except ConfigError as error:
+            raise CommandFailed(str(error)) from None
+        self._host = host
+
+    def remarks(self) -> Iterator[str]:
+        """What an operator should know of it."""
+        if self.tls is not None:
+            yield from self.tls.remarks
+        if _is_loopback(self._host):
+            return
+        if self.tokens is None:
+            yield f"{_LISTENER} tells metrics to whoever reaches {self._host}: {TOKEN_FILE} bounds that"
+        elif self.tls is None:
+            yield f"{_LISTENER} has no TLS: whoever is on the way reads the token ({_PREFIX}ssl.keystore.location)"
+
+    def may_read(self, head: bytes) -> bool:
+        """Whether the head of a request is of somebody who may read metrics."""
+        return self.tokens is None or self.tokens.accept(head)
+
+
+def _bearer_token(head: bytes) -> bytes:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        kind, _, token = value.strip().partition(b" ")
+        if name.strip().lower() == b"authorization" and kind.lower() == b"bearer":
+            return token.strip()
+    return b""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in ("", "localhost")
