@@ -288,9 +288,6 @@ def _of_authorizer(
 def _of_links(values: Mapping[str, str]) -> Iterator[str]:
     if _link_encryption(values) != "required":
         yield "cluster.link.encryption is preferred: links to nodes of older versions are not encrypted"
-    host = values.get("metrics.listener", "").strip().rpartition(":")[0]
-    if host and not _is_loopback(host.strip("[]")):
-        yield "metrics.listener asks nobody who he is: reach it from loopback, or by a network of its own"
 
 
 def _link_encryption(values: Mapping[str, str]) -> str:

@@ -156,7 +156,7 @@ def test_a_secured_quorum_node(folder: Path) -> None:
         ({"super_users": "User:ANONYMOUS"}, "whoever does not say who he is"),
         ({"allow_everyone_if_no_acl_found": "true"}, "everybody may do what no ACL is about"),
         ({"cluster_link_encryption": "preferred"}, "links to nodes of older versions are not encrypted"),
-        ({"metrics_listener": "0.0.0.0:9100"}, "metrics.listener asks nobody"),
+        ({"metrics_listener": "0.0.0.0:9100"}, "metrics.listener tells metrics to whoever reaches 0.0.0.0"),
         ({"ssl_client_auth": "required"}, "does not count for the listener CLIENTS"),
         ({"advertised_listeners": "CLIENTS://example.org:1"}, "and not for example.org"),
         ({"ssl_engine_factory_class": "x"}, "ssl.engine.factory.class has no effect"),
