@@ -1,7 +1,7 @@
 """Configuration keys of TLS. Names, types and defaults are Apache Kafka's, or it says so here.
 
-Our own: `ssl.crl.location`, `ssl.handshake.timeout.ms`, `ssl.reload.interval.ms`, `max.unauthenticated.connections` and
-`max.unauthenticated.connections.per.ip`.
+Our own: `ssl.crl.location`, `ssl.handshake.timeout.ms`, `ssl.keylog.enable`, `ssl.reload.interval.ms`,
+`max.unauthenticated.connections` and `max.unauthenticated.connections.per.ip`.
 Different on purpose: of `ssl.keystore.type` and `ssl.truststore.type` nothing depends, since the content of a file says
 what it is.
 
@@ -54,6 +54,9 @@ _OF_LISTENERS = (
     _key("ssl.allow.dn.changes", _B, "false", "Whether a new certificate may have another subject."),
     _key("ssl.allow.san.changes", _B, "false", "Whether it may have other subject alternative names."),
     _key("ssl.crl.location", _S, None, "File with lists of revoked certificates, in PEM."),
+    _key("ssl.keylog.enable", _B, "false",
+         "Whether the keys of connections go to the file that the variable SSLKEYLOGFILE names, so that recordings can "
+         "be decrypted. Never in production."),
     _key("ssl.engine.factory.class", _S, None, "Java's way of making TLS."),
     _key("ssl.provider", _S, None, "Java's security provider."),
     _key("ssl.keymanager.algorithm", _S, None, "Java's key managers."),

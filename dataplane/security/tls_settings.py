@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -131,6 +132,12 @@ def _rules(keys: _Keys) -> tuple[TlsRules, tuple[str, ...]]:
         remarks = (
             f"{identification_option} is empty: brokers do not check whose certificate they are shown",
         )
+    key_log_option, logs_keys = keys.value("ssl.keylog.enable")
+    key_log = os.environ.get("SSLKEYLOGFILE", "") if logs_keys else ""
+    if key_log:
+        remarks += (f"{key_log_option}: whoever reads {key_log} can decrypt what goes over {keys.listener}",)
+    elif logs_keys:
+        remarks += (f"{key_log_option} has no effect: the variable SSLKEYLOGFILE is not set",)
     rules = TlsRules(
         protocols=spoken,
         cipher_suites=tuple(filter(None, map(str.strip, (suites or "").split(",")))),
@@ -140,6 +147,8 @@ def _rules(keys: _Keys) -> tuple[TlsRules, tuple[str, ...]]:
         protocols_option=protocols_option,
         suites_option=suites_option,
         crl_option=crl_option,
+        key_log=Path(key_log) if key_log else None,
+        key_log_option=key_log_option,
     )
     return rules, remarks
 

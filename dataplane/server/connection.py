@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ...network.tls.handshake import HANDSHAKE_FAILURE
 from ...protocol.node_proof import ServerProof
 from ..security.peer_session import PeerSession
 from .buffers import BufferPool
@@ -31,8 +32,6 @@ _FRAMES = 32
 # it.
 _CORKED_BYTES = 32 * 1024
 _TLS_BEGINS = b"\x16\x03"
-# What TLS says before it hangs up: a fatal alert, handshake_failure.
-_HANDSHAKE_FAILURE = b"\x15\x03\x01\x00\x02\x02\x28"
 _CLOSE: tuple[Part, ...] = (b"close",)
 
 
@@ -316,7 +315,7 @@ class ClientConnection:
             guess = " (this looks like TLS, which this listener does not speak)"
             # So that the client speaks of a failed handshake, and not of an answer of 352 million bytes.
             with suppress(OSError):
-                self._socket.send(_HANDSHAKE_FAILURE)
+                self._socket.send(HANDSHAKE_FAILURE)
         elif start in (b"GET ", b"POST", b"HEAD", b"PUT "):
             guess = " (this looks like HTTP)"
         logger.warning(

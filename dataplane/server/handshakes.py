@@ -8,11 +8,12 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ...network.tls.handshake import TLS_HANDSHAKE, accept_tls, readable, reason_of
+from ...network.tls.handshake import HANDSHAKE_FAILURE, TLS_HANDSHAKE, accept_tls, readable, reason_of
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import Principal
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 STEPS_PER_TURN: Final = 8
 """A step may take the processor a millisecond (RSA): the loop has other work, too."""
 _PEEKED_BYTES: Final = 8
+_DROPPED_BYTES: Final = 64 * 1024
 _HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ")
 
 
@@ -99,6 +101,7 @@ class Handshakes:
                 sock = await self._shake(newcomer, tls)
         except _NoTls as error:
             logger.warning("closing the connection of %s: %s", newcomer, error)
+            _say_failure(newcomer.sock)
         except TimeoutError:
             logger.info(
                 "closing the connection of %s: no TLS handshake within %g s (ssl.handshake.timeout.ms, "
@@ -149,6 +152,14 @@ class Handshakes:
             if not waiting.done():
                 waiting.set_result(None)
                 self._count()
+
+
+def _say_failure(sock: socket.socket) -> None:
+    """Clients know the mismatch by the alert. What has come is read before: with bytes unread the kernel would send a
+    reset, and a client may see nothing else."""
+    with suppress(OSError):
+        sock.recv(_DROPPED_BYTES)
+        sock.send(HANDSHAKE_FAILURE)
 
 
 def _check_first(begin: bytes) -> None:

@@ -59,6 +59,13 @@ def _context(protocol: ssl._SSLMethod, rules: TlsRules) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     # Who ends a connection without saying so in TLS has been cut off, maybe by somebody else.
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    if rules.key_log is not None:
+        try:
+            context.keylog_filename = str(rules.key_log)
+        except OSError as error:
+            raise TlsUnusable(
+                f"{rules.key_log_option}: {rules.key_log} cannot be written: {error.strerror}"
+            ) from None
     if rules.cipher_suites:
         ciphers = openssl_ciphers(
             rules.cipher_suites,

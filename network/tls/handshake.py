@@ -12,6 +12,8 @@ from typing import Final
 
 TLS_HANDSHAKE: Final = 0x16
 """The first byte of whoever begins TLS."""
+HANDSHAKE_FAILURE: Final = b"\x15\x03\x01\x00\x02\x02\x28"
+"""What TLS says before it hangs up: a fatal alert. Whoever expected something else may know it by its first bytes."""
 
 
 async def _nothing() -> None:

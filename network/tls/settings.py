@@ -33,9 +33,12 @@ class TlsRules:
     checks_names: bool = True
     """A client compares the name that it dials with the server's certificate."""
     crl: Path | None = None
+    key_log: Path | None = None
+    """Where the keys of all connections are written, so that recordings of them can be decrypted."""
     protocols_option: str = "ssl.enabled.protocols"
     suites_option: str = "ssl.cipher.suites"
     crl_option: str = "ssl.crl.location"
+    key_log_option: str = "ssl.keylog.enable"
 
 
 class StoreType(Enum):

@@ -164,6 +164,25 @@ def test_who_logs_in_needs_a_certificate_only_if_the_listener_says_so(tmp_path: 
     assert tls.rules.client_auth.value == "requested"
 
 
+def test_keys_are_logged_if_both_the_setting_and_the_variable_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(**given: str) -> tuple[Path | None, tuple[str, ...]]:
+        tls = BrokerConfig.from_properties(secured(tmp_path, **given)).listeners[1].tls
+        assert tls is not None
+        return tls.rules.key_log, tls.remarks
+
+    monkeypatch.delenv("SSLKEYLOGFILE", raising=False)
+    assert told(ssl__keylog__enable="true") == (
+        None, ("ssl.keylog.enable has no effect: the variable SSLKEYLOGFILE is not set",)
+    )  # fmt: skip
+    monkeypatch.setenv("SSLKEYLOGFILE", "/keys")
+    assert told() == (None, ())
+    path, remarks = told(ssl__keylog__enable="true")
+    assert path == Path("/keys")
+    assert remarks == ("ssl.keylog.enable: whoever reads /keys can decrypt what goes over CLIENTS",)
+
+
 def test_names_that_are_not_checked_are_remarked(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties(secured(tmp_path, ssl__endpoint__identification__algorithm=""))
     tls = config.listeners[1].tls

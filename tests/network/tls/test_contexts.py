@@ -113,6 +113,21 @@ def test_client_certificates(auth: ClientAuth, keys: KeyStore | None, is_let_in:
             meet(server, client)
 
 
+def test_keys_of_connections_are_logged_where_the_rules_say_so_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_variable, by_rules = tmp_path / "by-variable", tmp_path / "by-rules"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(by_variable))
+    meet(server_context(TlsRules(), OWN, None), client_context(TlsRules(), None, CA)).close()
+    assert not by_variable.exists()
+    meet(server_context(TlsRules(key_log=by_rules), OWN, None), client_context(TlsRules(), None, CA)).close()
+    assert "CLIENT_TRAFFIC_SECRET_0" in by_rules.read_text()
+    with pytest.raises(
+        TlsUnusable, match=rf"ssl.keylog.enable: {tmp_path} cannot be written: Is a directory"
+    ):
+        server_context(TlsRules(key_log=tmp_path), OWN, None)
+
+
 def test_without_a_trust_store_no_client_certificate_is_believed() -> None:
     server = server_context(TlsRules(client_auth=ClientAuth.REQUIRED), OWN, None)
     with pytest.raises(ssl.SSLError):
