@@ -31,6 +31,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   acl        who may do what, and which rule decides
   user       create, list and delete users who log in by SCRAM
   token      make, list, renew and expire delegation tokens
+  security   get back into a cluster that lets nobody in, by its secret
   txn        list, describe and abort transactions; find those that hang
   audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
@@ -68,6 +69,7 @@ COMMANDS = {
     "acl": "commands.acl",
     "user": "commands.user",
     "token": "commands.token",
+    "security": "commands.security",
     "txn": "commands.txn",
     "audit": "commands.audit",
     "cluster": "commands.cluster",

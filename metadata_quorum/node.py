@@ -25,6 +25,7 @@ from .leadership import Leadership, own_commands
 from .liveness import SessionTracker
 from .marker_reports import MarkerReports, ToldMarkers
 from .metrics import quorum_families
+from .operator_sessions import OperatorSessions, log_recovery
 from .publication import Publication
 from .quorum_status import OffsetMarks
 from .raft.node import RaftConfig, RaftNode
@@ -57,7 +58,9 @@ class QuorumNode:
         self.config = config
         self._started = False
         # What is agreed upon. A command that was applied is noted, and published at the end of the turn.
-        self.controller = Controller(lambda records, history: self._publication.note(records, history))
+        self.controller = Controller(
+            lambda records, history: self._publication.note(records, history), log_recovery
+        )
         self.raft = RaftNode(
             _raft_config(config),
             self.controller,
@@ -83,12 +86,13 @@ class QuorumNode:
             config.node_id, config.voters, self.raft, self.image, self.tracker, marks, self._reports, _now
         )
         self.sessions = self._make_sessions(signs_of_life)
+        operators = OperatorSessions(config.node_id, self.raft, self._reports.propose_behind)
         self.server = QuorumServer(
             config.listen_host,
             config.listen_port,
             config.security,
             self.raft.identity,
-            {Role.RAFT: self.raft.adopt, Role.BROKER: self.sessions.accept},
+            {Role.RAFT: self.raft.adopt, Role.BROKER: self.sessions.accept, Role.ADMIN: operators.accept},
             signs_of_life.datagram,
         )
         # What follows from all that.

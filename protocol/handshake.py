@@ -15,7 +15,7 @@ frames (HKDF-SHA-256), which are encrypted. Whoever learns the secret later cann
 
 **Version 1**, of older nodes, has no keys in 2 and 3. Its frames are tagged and not encrypted. The hello of both
 versions says 1, as older clients take nothing else. A server that speaks version 2 ends its nonce with a mark, and a
-client that sees the mark asks for version 2 by the number of the role (0x81, 0x82). The proofs cover the nonce: who
+client that sees the mark asks for version 2 by the number of the role (0x81 to 0x83). The proofs cover the nonce: who
 removes the mark on the way, so that the two fall back to version 1, breaks the proof instead.
 
 Sans-IO: chance comes in as an argument, bytes go out as values.
@@ -61,6 +61,8 @@ class Role(IntEnum):
 
     RAFT = 1
     BROKER = 2
+    ADMIN = 3
+    """A person with the cluster secret, whom brokers let in no longer."""
 
 
 class _Status(IntEnum):
@@ -301,10 +303,10 @@ class ServerHandshake(_Handshake):
     def _step(self, body: bytes) -> bytes:
         asked = _parse_client(self._hear(body, b"client"))
         peer = asked.identity
-        if self._security.requires_encryption and not asked.key:
+        if not asked.key and (self._security.requires_encryption or asked.role is Role.ADMIN):
             raise HandshakeError(
                 f"node {peer.node_id} ({asked.role.name}) speaks version 1 of the handshake only, without encryption, "
-                "which cluster.link.encryption=required does not allow"
+                "which cluster.link.encryption=required does not allow, nor the role ADMIN"
             )
         if _clusters_differ(peer.cluster_id, self._identity.cluster_id):
             raise HandshakeError(
@@ -438,6 +440,6 @@ def _parse_client(said: bytes) -> _Asked:
         role = Role(number & ~_ASKS_FOR_ENCRYPTION)
     except ValueError:
         raise HandshakeError(
-            f"unknown role {number}, known are RAFT (1) and BROKER (2), and 0x81 and 0x82 with encryption"
+            f"unknown role {number}, known are RAFT (1), BROKER (2) and ADMIN (3), and 0x81 to 0x83 with encryption"
         ) from None
     return _Asked(role, identity, rest[:NONCE_BYTES], rest[NONCE_BYTES:])

@@ -86,7 +86,7 @@ def parser(name: str) -> CommandParser:
     )
     for action, some in ((create, "append"), (listing, "store"), (delete, "store"), (asked, "store")):
         searches = action in (listing, delete)
-        _add_resource(action, required=not searches)
+        add_resource(action, required=not searches)
         action.add_argument(
             "--principal",
             metavar="TYPE:NAME",
@@ -119,7 +119,8 @@ def parser(name: str) -> CommandParser:
 run = carry_out
 
 
-def _add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
+def add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
+    """--topic and the like, of which one may be given."""
     one = action.add_mutually_exclusive_group(required=required)
     for kind in _RESOURCES:
         one.add_argument(f"--{kind}", metavar="NAME", help=f"this {kind.replace('-', ' ')}; * is every one")
@@ -152,13 +153,12 @@ def filter_of(arguments: argparse.Namespace) -> AclFilter:
     return AclFilter(kind, name, pattern, arguments.principal, arguments.host, operation)
 
 
-def create_acls(arguments: argparse.Namespace) -> None:
-    """Create one ACL for each operation."""
-    from ..asking import run_client
-
+def acls_of(arguments: argparse.Namespace) -> list[Acl]:
+    """One ACL for each operation. Raises UsageError."""
     resource = resource_of(arguments)
-    assert resource is not None, "the parser requires one"
-    acls = [
+    if resource is None:
+        raise UsageError("an ACL needs a resource: --topic, --group, --cluster, ...")
+    return [
         Acl(
             *resource,
             PatternType.PREFIXED if arguments.prefixed else PatternType.LITERAL,
@@ -170,12 +170,19 @@ def create_acls(arguments: argparse.Namespace) -> None:
         for operation in arguments.operation
     ]
 
+
+def create_acls(arguments: argparse.Namespace) -> None:
+    """Create one ACL for each operation."""
+    from ..asking import run_client
+
+    acls = acls_of(arguments)
+
     async def create() -> None:
         async with _admin(arguments) as admin:
             await admin.create_acls(acls)
 
     run_client(create())
-    _print(arguments, acls)
+    print_acls(arguments, acls)
 
 
 def list_acls(arguments: argparse.Namespace) -> None:
@@ -186,7 +193,7 @@ def list_acls(arguments: argparse.Namespace) -> None:
         async with _admin(arguments) as admin:
             return await admin.describe_acls(filter_of(arguments))
 
-    _print(arguments, run_client(describe()))
+    print_acls(arguments, run_client(describe()))
 
 
 def delete_acls(arguments: argparse.Namespace) -> None:
@@ -208,7 +215,7 @@ def delete_acls(arguments: argparse.Namespace) -> None:
         lines = "\n".join(f"  {acl}" for acl in found)
         confirm(f"{lines}\nRemove these {len(found)} ACLs?", yes=arguments.yes)
         found = run_client(delete())
-    _print(arguments, found)
+    print_acls(arguments, found)
 
 
 def check_acl(arguments: argparse.Namespace) -> int:
@@ -279,7 +286,8 @@ def _code(kind: type[_CodeT], name: str) -> _CodeT:
     return kind[wanted]
 
 
-def _print(arguments: argparse.Namespace, acls: list[Acl]) -> None:
+def print_acls(arguments: argparse.Namespace, acls: list[Acl]) -> None:
+    """As `-o` says."""
     rows = [
         (
             name_of(AclPermission, acl.permission),

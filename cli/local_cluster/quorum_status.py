@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from dataclasses import dataclass
 
 from ...protocol.codec import MalformedMessage
 from ...protocol.frames import FrameError
-from ...protocol.handshake import (
-    CHANCE_BYTES,
-    DIRECTORY_ID_BYTES,
-    ClientHandshake,
-    HandshakeError,
-    Identity,
-    LinkSecurity,
-    Role,
-)
-from ...protocol.messages.quorum_session import LeaderChanged, decode_session_message
+from ...protocol.handshake import HandshakeError, LinkSecurity, Role
+from ...protocol.messages.quorum_session import LeaderChanged
 from ...protocol.node_secrets import Secrets
+from ..connection.quorum_link import NOBODY, QuorumLink
 from .layout import ClusterLayout, Member
 from .ports import HOST
 
 TIMEOUT_S = 1.0
-NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +39,11 @@ def leader_of(answers: list[QuorumAnswer]) -> int | None:
 
 
 def _ask(member: Member, security: LinkSecurity, cluster_id: str) -> QuorumAnswer:
-    identity = Identity(NOBODY, os.urandom(DIRECTORY_ID_BYTES), cluster_id)
-    handshake = ClientHandshake(security, identity, Role.BROKER, os.urandom(CHANCE_BYTES))
     try:
-        with socket.create_connection((HOST, member.port), TIMEOUT_S) as connection:
-            while not handshake.done:
-                connection.sendall(handshake.receive(_some(connection)))
-            data = handshake.leftover
-            while not (payloads := handshake.channel.feed(data)):
-                data = _some(connection)
-            message = decode_session_message(payloads[0])
+        with QuorumLink((HOST, member.port), security, cluster_id, Role.BROKER, TIMEOUT_S) as link:
+            message = link.receive()
     except (OSError, HandshakeError, FrameError, MalformedMessage):
         return QuorumAnswer(member, reachable=False)
     if not isinstance(message, LeaderChanged):
         return QuorumAnswer(member, reachable=False)
     return QuorumAnswer(member, True, message.term, message.leader_id)
-
-
-def _some(connection: socket.socket) -> bytes:
-    data = connection.recv(65536)
-    if not data:
-        raise ConnectionError("the quorum node closed the connection")
-    return data

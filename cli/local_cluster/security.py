@@ -137,7 +137,10 @@ class ClusterSecurity:
         if self.protocol.has_sasl and not self.password_file.exists():
             if is_formed:
                 raise CommandFailed(
-                    f"{self.password_file} is gone, which has the password of {ADMIN}: put it back"
+                    f"{self.password_file} is gone, which has the password of {ADMIN}: put it back. Or write a new one "
+                    "into it, and once the cluster runs: ottla security recover -c "
+                    f"{self.directory}/config/quorum-101.properties --set-password {ADMIN} "
+                    f"--password-file {self.password_file}"
                 )
             write_atomically(self.password_file, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n", mode=0o600)
         options = self.client_options(bootstrap)

@@ -37,26 +37,32 @@ _PARTS: Final = ("name", "password-file", "iterations", "salt", "saltedpassword"
 def first_users(words: Iterable[str], secrets: Secrets) -> tuple[ScramCredentialChange, ...]:
     """The credentials as the quorum keeps them, sealed under the cluster's secret. Raises UsageError and
     CommandFailed."""
-    from ...dataplane.security.sasl.scram import sealed_credential
-    from ...dataplane.security.sealing import Sealer
-    from ...protocol.messages.user_commands import ScramCredentialChange
-
-    sealer = Sealer(secrets.accepted)
     found: dict[tuple[str, int], ScramCredentialChange] = {}
     for word in words:
         name, mechanism, credential = parse_first_user(word)
         key = (name, mechanism.code)
         if key in found:
             raise UsageError(f"{_OPTION} gives {name} two passwords for {mechanism.name}")
-        sealed = sealed_credential(sealer, key, credential)
-        found[key] = ScramCredentialChange(
-            name=name,
-            mechanism=mechanism.code,
-            salt=sealed.salt,
-            sealed_keys=sealed.sealed_keys,
-            iterations=sealed.iterations,
-        )
+        found[key] = sealed_change(secrets, name, mechanism, credential)
     return tuple(found.values())
+
+
+def sealed_change(
+    secrets: Secrets, name: str, mechanism: ScramMechanism, credential: ScramCredential
+) -> ScramCredentialChange:
+    """A credential as the quorum takes it."""
+    from ...dataplane.security.sasl.scram import sealed_credential
+    from ...dataplane.security.sealing import Sealer
+    from ...protocol.messages.user_commands import ScramCredentialChange
+
+    sealed = sealed_credential(Sealer(secrets.accepted), (name, mechanism.code), credential)
+    return ScramCredentialChange(
+        name=name,
+        mechanism=mechanism.code,
+        salt=sealed.salt,
+        sealed_keys=sealed.sealed_keys,
+        iterations=sealed.iterations,
+    )
 
 
 def parse_first_user(word: str) -> tuple[str, ScramMechanism, ScramCredential]:

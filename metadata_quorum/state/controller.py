@@ -103,6 +103,10 @@ class Applied:
     records: tuple[tuple[Scope, Record], ...] = ()
 
 
+RECOVERY_COMMANDS = (AlterScramCredentials, CreateAcls, DeleteAcls)
+"""What an operator may command who holds the cluster secret, outside of any broker's session."""
+
+
 @data()
 class _Head(Message):
     version: int = int32(default=SNAPSHOT_VERSION, about="Of this format.")
@@ -136,9 +140,13 @@ class Controller:
     `image` for each use: restoring replaces the object.
     """
 
-    def __init__(self, on_records: OnRecords | None = None) -> None:
+    def __init__(
+        self, on_records: OnRecords | None = None, on_recovery: Callable[[Command[Any]], None] | None = None
+    ) -> None:
+        """`on_recovery` hears of each command about users and ACLs that no broker has sent: an operator did."""
         self.image = ClusterImage()
         self.on_records = on_records
+        self._on_recovery = on_recovery
         self._history = History()
         self._sessions = SessionTable()
 
@@ -163,6 +171,8 @@ class Controller:
         except MalformedMessage:
             return Applied(CommandStatus.INVALID, self.image.offset, b"")
         if session is None:
+            if self._on_recovery is not None and isinstance(command, RECOVERY_COMMANDS):
+                self._on_recovery(command)
             return self._execute(command)
         found = self._sessions.find(session)
         if found is None:

@@ -1,0 +1,230 @@
+"""`ottla security recover`: back into a cluster that lets nobody in who could help, by the cluster's secret."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ..arguments.options import Actions, CommandParser, add_output, add_yes, carry_out, command_parser
+from ..connection.passwords import password_of
+from ..failures import CommandFailed, UsageError
+from ..terminal.confirmation import confirm
+from ..terminal.output import print_json, print_table
+from .acl import acls_of, add_resource, filter_of, print_acls
+from .user import DEFAULT_ITERATIONS, DEFAULT_MECHANISM, MECHANISMS, NEW_PASSWORD_VARIABLE
+
+if TYPE_CHECKING:
+    from ...protocol.messages.command import Command, CommandResult
+    from ...protocol.messages.quorum_session import CommandReply
+    from ...protocol.node_secrets import Secrets
+
+WAIT_S = 30.0
+_LINK_TIMEOUT_S = 5.0
+_PAUSE_S = 0.1
+_SALT_BYTES = 24
+ResultT = TypeVar("ResultT", bound="CommandResult")
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla security ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Get back into a cluster that lets nobody in.",
+        "  ottla security recover -c quorum.yaml --set-password admin\n"
+        "  ottla security recover -c quorum.yaml --delete-acl --principal User:admin",
+    )
+    actions = Actions(options, __package__ or "")
+    recover = actions.add(
+        "recover",
+        "security:recover",
+        "Set a password, or change ACLs, by the cluster's secret. The log of every quorum node tells of it.",
+        "  ottla security recover -c quorum.yaml --set-password admin\n"
+        "  ottla security recover -c quorum.yaml --create-acl --principal User:admin --operation ALL --cluster\n"
+        "  ottla security recover -c quorum.yaml --delete-acl --principal User:admin",
+    )
+    recover.add_argument(
+        "-c", "--config", type=Path, required=True, metavar="FILE", help="settings of a node of the cluster"
+    )
+    what = recover.add_mutually_exclusive_group(required=True)
+    what.add_argument("--set-password", dest="name", metavar="NAME", help="give this user a password")
+    what.add_argument("--create-acl", action="store_true", help="create the ACLs that the options say")
+    what.add_argument("--delete-acl", action="store_true", help="remove the ACLs that the options find")
+    recover.add_argument(
+        "--mechanism", action="append", choices=MECHANISMS, help=f"of the password ({DEFAULT_MECHANISM})"
+    )
+    recover.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help=f"whose first line is the password ({NEW_PASSWORD_VARIABLE}, or asked for)",
+    )
+    add_resource(recover, required=False)
+    recover.add_argument("--principal", metavar="TYPE:NAME", help="like User:ann; User:* is everybody")
+    recover.add_argument("--operation", metavar="NAME", action="append", help="like READ; ALL is every one")
+    recover.add_argument("--host", metavar="HOST", help="*, an address, or a network like 10.0.0.0/8")
+    recover.add_argument("--prefixed", action="store_true", help="names that begin with the given one")
+    recover.add_argument("--deny", action="store_true", help="with --create-acl: deny what is named")
+    recover.set_defaults(covering=False)
+    add_yes(recover)
+    add_output(recover, "-o")
+    return options
+
+
+run = carry_out
+
+
+def recover(arguments: argparse.Namespace) -> None:
+    """Do what the options say."""
+    quorum = _Quorum.of_file(arguments.config)
+    if arguments.name is not None:
+        _set_password(arguments, quorum)
+    elif arguments.create_acl:
+        _create_acls(arguments, quorum)
+    else:
+        _delete_acls(arguments, quorum)
+
+
+def _set_password(arguments: argparse.Namespace, quorum: _Quorum) -> None:
+    from ...protocol.messages.user_commands import AlterScramCredentials
+    from ...protocol.scram import SCRAM_MECHANISMS, ScramCredential
+    from ..nodes.first_users import sealed_change
+
+    password = password_of(
+        arguments.password_file, NEW_PASSWORD_VARIABLE, f"new password of {arguments.name}", twice=True
+    )
+    names = list(dict.fromkeys(arguments.mechanism or [DEFAULT_MECHANISM]))
+    changes = []
+    for mechanism in (SCRAM_MECHANISMS[name] for name in names):
+        credential = ScramCredential.of_password(
+            mechanism, password, os.urandom(_SALT_BYTES), DEFAULT_ITERATIONS
+        )
+        changes.append(sealed_change(quorum.secrets, arguments.name, mechanism, credential))
+    result = quorum.submit(AlterScramCredentials(changes=changes))
+    _check(*((one.error_code, one.error_message) for one in result.changes))
+    if arguments.output == "json":
+        print_json([{"user": arguments.name, "mechanism": name, "result": "set"} for name in names])
+    else:
+        print_table(("USER", "MECHANISM", "RESULT"), [(arguments.name, name, "set") for name in names])
+
+
+def _create_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
+    from ...protocol.messages.acl_commands import AclEntry, CreateAcls
+
+    if arguments.principal is None or not arguments.operation:
+        raise UsageError("--create-acl needs --principal and --operation")
+    acls = acls_of(arguments)
+    result = quorum.submit(CreateAcls(acls=[AclEntry(**acl._asdict()) for acl in acls]))
+    _check(*((one.error_code, one.error_message) for one in result.results))
+    print_acls(arguments, acls)
+
+
+def _delete_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
+    from ...protocol.acls import Acl
+    from ...protocol.messages.acl_commands import AclFilterEntry, DeleteAcls
+
+    operations = arguments.operation or [None]
+    if len(operations) > 1:
+        raise UsageError("--delete-acl takes one --operation")
+    arguments.operation = operations[0]
+    wanted = filter_of(arguments)
+    confirm("remove all ACLs that these options find?", yes=arguments.yes)
+    result = quorum.submit(DeleteAcls(filters=[AclFilterEntry(**wanted._asdict())]))
+    _check(*((one.error_code, one.error_message) for one in result.results))
+    print_acls(arguments, [Acl.of(acl) for one in result.results for acl in one.acls])
+
+
+def _check(*outcomes: tuple[int, str]) -> None:
+    from ...protocol.errors import ErrorCode
+
+    for code, message in outcomes:
+        if code:
+            raise CommandFailed(f"{message} ({ErrorCode.of(code).name})")
+
+
+class _Quorum:
+    """The quorum of a cluster, asked with the cluster's secret."""
+
+    def __init__(self, voters: Mapping[int, tuple[str, int]], cluster_id: str, secrets: Secrets) -> None:
+        self._voters = voters
+        self._cluster_id = cluster_id
+        self.secrets = secrets
+
+    @classmethod
+    def of_file(cls, file: Path) -> _Quorum:
+        """By the settings of a quorum node or of a broker. Raises CommandFailed."""
+        from ...metadata_quorum.config import parse_voters
+        from ...protocol.config_key import ConfigError
+        from ...protocol.node_secrets import read_secrets
+        from ..nodes.node import node_settings
+
+        values = node_settings(file, ()).values
+        keys = ("controller.quorum.voters", "cluster.id", "cluster.secret.file")
+        for key in keys:
+            if not values.get(key, "").strip():
+                raise CommandFailed(f"{file}: {key} is missing")
+        try:
+            voters = parse_voters(values[keys[0]])
+            return cls(voters, values[keys[1]].strip(), read_secrets(keys[2], values[keys[2]].strip()))
+        except ConfigError as error:
+            raise CommandFailed(str(error)) from None
+
+    def submit(self, command: Command[ResultT]) -> ResultT:
+        """Its result by the leader, who is looked for. Raises CommandFailed."""
+        from ...protocol.handshake import HandshakeError
+        from ...protocol.messages.quorum_commands import decode_result
+        from ...protocol.messages.quorum_session import CommandStatus
+
+        deadline = time.monotonic() + WAIT_S
+        ids, reasons = list(self._voters), dict.fromkeys(self._voters, "not asked")
+        strangers: set[int] = set()
+        while time.monotonic() < deadline and len(strangers) < len(ids):
+            node_id = ids.pop(0)
+            ids.append(node_id)
+            try:
+                reply, reasons[node_id] = self._ask(node_id, command)
+            except HandshakeError as error:
+                strangers.add(node_id)
+                reasons[node_id] = error.reason
+                continue
+            if reply is None:
+                time.sleep(_PAUSE_S)
+            elif reply.status == CommandStatus.APPLIED:
+                result = decode_result(command, reply.result)
+                _check((result.error_code, result.error_message))
+                return result
+            elif reply.status == CommandStatus.INVALID:
+                raise CommandFailed(
+                    f"quorum node {node_id} does not know this command: is its version older?"
+                )
+            elif reply.leader_id in self._voters and reply.leader_id != node_id:
+                ids.remove(reply.leader_id)
+                ids.insert(0, reply.leader_id)
+            else:
+                time.sleep(_PAUSE_S)
+        told = "; ".join(f"node {node_id}: {reason}" for node_id, reason in reasons.items())
+        raise CommandFailed(f"the quorum has not done it: {told}")
+
+    def _ask(self, node_id: int, command: Command[ResultT]) -> tuple[CommandReply | None, str]:
+        """A node's reply, or why there is none. Raises HandshakeError if it takes this for a stranger."""
+        from ...protocol.codec import MalformedMessage
+        from ...protocol.frames import FrameError
+        from ...protocol.handshake import LinkSecurity, Role
+        from ...protocol.messages.quorum_commands import encode_command
+        from ...protocol.messages.quorum_session import CommandReply, SubmitCommand
+        from ..connection.quorum_link import QuorumLink
+
+        security = LinkSecurity(self.secrets, requires_encryption=True)
+        address = self._voters[node_id]
+        try:
+            with QuorumLink(address, security, self._cluster_id, Role.ADMIN, _LINK_TIMEOUT_S) as link:
+                link.send(SubmitCommand(sequence=0, command=encode_command(None, command)))
+                reply = link.receive()
+        except (OSError, FrameError, MalformedMessage) as error:
+            return None, str(error)
+        if not isinstance(reply, CommandReply):
+            return None, f"it answers with {type(reply).__name__}"
+        return reply, "it does not lead"

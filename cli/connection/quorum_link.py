@@ -1,0 +1,78 @@
+"""One connection to a quorum node, with plain sockets: for commands that hold a secret of the cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+from types import TracebackType
+from typing import Self
+
+from ...protocol.handshake import (
+    CHANCE_BYTES,
+    DIRECTORY_ID_BYTES,
+    ClientHandshake,
+    HandshakeError,
+    Identity,
+    LinkSecurity,
+    Role,
+)
+from ...protocol.messages.quorum_session import (
+    SessionMessage,
+    decode_session_message,
+    encode_session_message,
+)
+
+NOBODY = -1
+"""The id of who is no node."""
+
+
+class QuorumLink:
+    """Raises OSError, HandshakeError and FrameError; MalformedMessage for what it does not understand."""
+
+    def __init__(
+        self, address: tuple[str, int], security: LinkSecurity, cluster_id: str, role: Role, timeout_s: float
+    ) -> None:
+        """Connects and shakes hands."""
+        identity = Identity(NOBODY, os.urandom(DIRECTORY_ID_BYTES), cluster_id)
+        handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES))
+        self._socket = socket.create_connection(address, timeout_s)
+        try:
+            while not handshake.done:
+                self._socket.sendall(handshake.receive(self._in_handshake()))
+        except BaseException:
+            self._socket.close()
+            raise
+        self._channel = handshake.channel
+        self._received = self._channel.feed(handshake.leftover)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def send(self, message: SessionMessage) -> None:
+        """One message."""
+        self._socket.sendall(b"".join(self._channel.seal(encode_session_message(message))))
+
+    def receive(self) -> SessionMessage:
+        """The next message."""
+        while not self._received:
+            self._received = self._channel.feed(self._some())
+        return decode_session_message(self._received.pop(0))
+
+    def _in_handshake(self) -> bytes:
+        try:
+            return self._some()
+        except ConnectionError:
+            raise HandshakeError(
+                "it closed the connection: it has another secret (cluster.secret.file), or an older version"
+            ) from None
+
+    def _some(self) -> bytes:
+        data = self._socket.recv(65536)
+        if not data:
+            raise ConnectionError("the quorum node closed the connection")
+        return data

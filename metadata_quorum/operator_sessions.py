@@ -1,0 +1,171 @@
+"""What an operator may do who holds the cluster secret, when brokers let nobody in who could help: set passwords, and
+create or remove ACLs. Nothing else is taken on such a connection.
+
+Whoever holds the secret could pass for a broker and do the same. So this gives away nothing, and is logged: by the node
+that is asked, and by every node when the command is applied, which may be again when a node replays its log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..protocol.acls import Acl
+from ..protocol.codec import MalformedMessage
+from ..protocol.messages.acl_commands import AclFilterEntry, CreateAcls, DeleteAcls
+from ..protocol.messages.command import Command
+from ..protocol.messages.quorum_commands import decode_command
+from ..protocol.messages.quorum_session import (
+    CommandReply,
+    CommandStatus,
+    SubmitCommand,
+    decode_session_message,
+    encode_session_message,
+)
+from ..protocol.messages.user_commands import AlterScramCredentials
+from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
+from .link import Link
+from .raft.effects import Done, NotLeader, OutcomeUnknown, Overloaded
+from .raft.node import RaftNode
+from .state.controller import RECOVERY_COMMANDS, Applied
+
+logger = logging.getLogger(__name__)
+
+SESSIONS_MAX = 4
+_TOLD_MAX = 20
+
+
+class OperatorSession:
+    """One operator's connection (the handler of its link), with one command at a time."""
+
+    def __init__(self, link: Link, sessions: OperatorSessions) -> None:
+        self._link = link
+        self._sessions = sessions
+        self._waits = False
+
+    def payload_received(self, link: Link, payload: bytes) -> None:
+        message = decode_session_message(payload)
+        if not isinstance(message, SubmitCommand):
+            link.close(f"an operator does not send {type(message).__name__}")
+        elif self._waits:
+            link.close("an operator sends one command at a time", abort=True)
+        else:
+            self._waits = True
+            self._sessions.submitted(message, self._reply)
+
+    def link_writable(self, link: Link) -> None:
+        """Answers are small."""
+
+    def link_closed(self, link: Link, reason: str) -> None:
+        self._sessions.ended(self)
+
+    def _reply(self, reply: CommandReply) -> None:
+        self._waits = False
+        self._link.send(encode_session_message(reply))
+
+
+class OperatorSessions:
+    """All operators at this node."""
+
+    def __init__(self, node_id: int, raft: RaftNode, propose: Callable[[bytes, Done], None]) -> None:
+        self._node_id = node_id
+        self._raft = raft
+        self._propose = propose
+        self._sessions: set[OperatorSession] = set()
+
+    def accept(self, link: Link) -> OperatorSession | None:
+        """An operator has proved to hold the cluster secret; None if there are too many already."""
+        if len(self._sessions) >= SESSIONS_MAX:
+            logger.warning(
+                "%d operators are connected already: %s is refused", SESSIONS_MAX, link.remote_address
+            )
+            return None
+        logger.warning("an operator with the cluster secret has connected from %s", link.remote_address)
+        session = OperatorSession(link, self)
+        self._sessions.add(session)
+        return session
+
+    def ended(self, session: OperatorSession) -> None:
+        """Called by the session whose link is gone."""
+        self._sessions.discard(session)
+
+    def submitted(self, message: SubmitCommand, reply: Callable[[CommandReply], None]) -> None:
+        """Into the log with it, if it is a command for recovery and this node leads."""
+
+        def done(applied: object, error: Exception | None) -> None:
+            reply(self._answer(message.sequence, applied, error))
+
+        if not _may_be_taken(message.command):
+            reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
+        elif not self._raft.is_leader:
+            reply(self._not_leader(message.sequence))
+        else:
+            self._propose(message.command, done)
+
+    def _answer(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
+        if isinstance(error, OutcomeUnknown):
+            return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
+        if isinstance(error, NotLeader | Overloaded):
+            return self._not_leader(sequence)
+        if error is not None:
+            raise error
+        assert isinstance(applied, Applied)
+        return CommandReply(
+            sequence=sequence, status=applied.status, leader_id=self._node_id, result=applied.result
+        )
+
+    def _not_leader(self, sequence: int) -> CommandReply:
+        leader_id = self._raft.leader_id
+        return CommandReply(
+            sequence=sequence,
+            status=CommandStatus.NOT_LEADER,
+            leader_id=-1 if leader_id is None else leader_id,
+        )
+
+
+def log_recovery(command: Command[Any]) -> None:
+    """What an operator does, for the log of every node; no password."""
+    for number, what in enumerate(_told(command)):
+        if number == _TOLD_MAX:
+            logger.warning("an operator with the cluster secret does more, which is not told here")
+            return
+        logger.warning("an operator with the cluster secret %s", what)
+
+
+def _may_be_taken(encoded: bytes) -> bool:
+    try:
+        sender, command = decode_command(encoded)
+    except MalformedMessage:
+        return False
+    return sender is None and isinstance(command, RECOVERY_COMMANDS)
+
+
+def _told(command: Command[Any]) -> Iterator[str]:
+    match command:
+        case AlterScramCredentials():
+            for change in command.changes:
+                mechanism = SCRAM_MECHANISMS_BY_CODE.get(change.mechanism)
+                name = str(change.mechanism) if mechanism is None else mechanism.name
+                verb = "sets" if change.sealed_keys else "deletes"
+                yield f"{verb} the password of {change.name!r} for {name}"
+        case CreateAcls():
+            for acl in command.acls:
+                yield f"creates the ACL {Acl.of(acl)}"
+        case DeleteAcls():
+            for entry in command.filters:
+                yield f"removes all ACLs with {_filter_text(entry)}"
+
+
+def _filter_text(entry: AclFilterEntry) -> str:
+    parts = {
+        "principal": entry.principal,
+        "resource": entry.resource_name,
+        "host": entry.host,
+        "resource type": entry.resource_type,
+        "pattern": entry.pattern_type,
+        "operation": entry.operation,
+        "permission": entry.permission,
+    }
+    told = [f"{name} {value}" for name, value in parts.items() if value is not None and value != 1]
+    return ", ".join(told) or "any principal and resource"
