@@ -90,8 +90,14 @@ def _set_ciphers(context: ssl.SSLContext, ciphers: str, rules: TlsRules) -> None
 def _trust(context: ssl.SSLContext, trusted: TrustStore | None) -> None:
     # As in Java, each certificate of a trust store is believed by itself, also where it is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    if trusted is not None:
+    if trusted is None:
+        return
+    try:
         context.load_verify_locations(cadata=_pem(trusted.certificates))
+    except ssl.SSLError as error:
+        raise TlsUnusable(
+            f"{trusted.source}: OpenSSL refuses a certificate in it: {error.reason or error}"
+        ) from None
 
 
 def _revoke(context: ssl.SSLContext, rules: TlsRules) -> None:

@@ -107,7 +107,10 @@ def unprotected(key: ProtectedKey, password: str) -> bytes:
     """The private key in PKCS#8. Raises WrongPassword, and ValueError."""
     (whole,) = values_in(key.protected)
     algorithm, octets = values_in(whole.content)
-    protector = object_identifier(next(values_in(algorithm.content)).content)
+    identifier = next(values_in(algorithm.content), None)
+    if identifier is None:
+        raise ValueError("the private key does not say how it is protected")
+    protector = object_identifier(identifier.content)
     if protector != _PROTECTOR:
         raise ValueError(f"the private key is protected by {protector}, which cannot be read")
     secret, data = _password_bytes(password), octets.content

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
 
-from .failures import TlsUnusable
+from .failures import UNREADABLE, TlsUnusable
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
@@ -48,7 +48,7 @@ def certificates(text: str, where: str) -> list[x509.Certificate]:
         if block.label in _CERTIFICATES:
             try:
                 found.append(x509.load_der_x509_certificate(_der(block)))
-            except ValueError as error:
+            except UNREADABLE as error:
                 number = len(found) + 1
                 raise TlsUnusable(f"{where}: certificate {number} cannot be read: {error}") from None
     return found
@@ -70,7 +70,7 @@ def private_key(text: str, password: str | None, where: str, password_option: st
             secret = password.encode() if encrypted and password is not None else None
             return load_pem_private_key(block.whole.encode(), secret)
         return load_der_private_key(_der(block), password.encode() if encrypted and password else None)
-    except (ValueError, TypeError) as error:
+    except (*UNREADABLE, TypeError) as error:
         hint = f". Is {password_option} right?" if encrypted else ""
         raise TlsUnusable(f"{where}: the private key cannot be read: {_first_line(error)}{hint}") from None
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -22,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from . import jks, pem
-from .failures import TlsUnusable
+from .failures import UNREADABLE, TlsUnusable
 from .settings import StoreSource, StoreType
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -108,7 +107,7 @@ def _telling_where(source: StoreSource) -> Iterator[None]:
         yield
     except TlsUnusable:
         raise
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except UNREADABLE as error:
         raise TlsUnusable(f"{source}: a key or a certificate in it cannot be used: {_said(error)}") from None
 
 
@@ -171,6 +170,8 @@ def _matched(
         raise TlsUnusable(
             f"{source}: no certificate in it belongs to its private key ({subjects or 'there is none at all'})"
         )
+    for one in certificates:
+        list(one.extensions)  # which are read only now
     chain, left = [leaf], [one for one in dict.fromkeys(certificates) if one != leaf]
     while (signer := next((one for one in left if _has_signed(one, chain[-1])), None)) is not None:
         chain.append(signer)

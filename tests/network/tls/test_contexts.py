@@ -147,6 +147,17 @@ def test_a_certificate_in_the_trust_store_is_believed_by_itself_as_in_java() -> 
     meet(server, client_context(TlsRules(), None, trusting(middle.pem))).close()
 
 
+def test_a_certificate_that_only_openssl_refuses_is_named() -> None:
+    """The organization's name is of a kind that no text has, which nobody looks at before."""
+    der = x509.load_pem_x509_certificate(AUTHORITY.pem.encode()).public_bytes(Encoding.DER)
+    text, no_text = b"\x55\x04\x0a\x0c", b"\x55\x04\x0a\x06"
+    assert text in der
+    wrong = x509.load_der_x509_certificate(der.replace(text, no_text)).public_bytes(Encoding.PEM).decode()
+    for make in (server_context, client_context):
+        with pytest.raises(TlsUnusable, match=r"^ssl\.truststore: OpenSSL refuses a certificate in it"):
+            make(TlsRules(), OWN, trusting(wrong))
+
+
 def test_revoked_certificates_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "revoked.pem"
     now = datetime.now(UTC)

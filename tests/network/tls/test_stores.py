@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat, PublicFormat
 
+from ottla.network.tls import jks
 from ottla.network.tls.failures import TlsUnusable
 from ottla.network.tls.settings import StoreSource, StoreType
 from ottla.network.tls.stores import KeyStore, load_key_store, load_trust_store, public_bytes
@@ -221,13 +223,41 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, write: Callable[[Path], No
         load_key_store(source(path))
 
 
-def test_a_certificate_whose_key_is_none_is_named() -> None:
-    """It can be read, as its parts are looked at only when they are asked for."""
+def test_a_java_key_that_names_no_protector_is_refused() -> None:
+    protected = bytes.fromhex("30043000") + b"\x04\x00"
+    with pytest.raises(ValueError, match="does not say how it is protected"):
+        jks.unprotected(jks.ProtectedKey(protected, ()), PASSWORD)
+
+
+def pem_of(der: bytes) -> str:
+    return f"-----BEGIN CERTIFICATE-----{base64.b64encode(der).decode()}-----END CERTIFICATE-----"
+
+
+def with_another_key(der: bytes) -> bytes:
     point = ISSUED.certificate.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    der = ISSUED.certificate.public_bytes(Encoding.DER).replace(point, b"\4" + bytes(len(point) - 1))
-    wrong = x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM).decode()
-    with pytest.raises(TlsUnusable, match="a key or a certificate in it cannot be used"):
-        load_key_store(source(certificates=wrong, key=ISSUED.key_pem()))
+    return der.replace(point, b"\4" + bytes(len(point) - 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        pytest.param(with_another_key, "a key or a certificate in it cannot be used", id="key"),
+        pytest.param(
+            lambda der: der.replace(b"\xa0\3\2\1\2", b"\xa0\3\2\1\x42", 1), "66 is not a valid", id="version"
+        ),
+        pytest.param(
+            lambda der: der.replace(b"\6\3\x55\x1d\x23", b"\6\3\x55\x1d\x11"),
+            "Duplicate",
+            id="extension twice",
+        ),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_named(change: Callable[[bytes], bytes], complaint: str) -> None:
+    """Much of it is read only when it is asked for, and is told all the same when it is loaded."""
+    der = ISSUED.certificate.public_bytes(Encoding.DER)
+    assert change(der) != der
+    with pytest.raises(TlsUnusable, match=f"ssl.keystore.location: .*{complaint}"):
+        load_key_store(source(certificates=pem_of(change(der)), key=ISSUED.key_pem()))
 
 
 def test_a_trust_store_without_certificates_is_refused(tmp_path: Path) -> None:

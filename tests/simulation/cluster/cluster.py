@@ -47,8 +47,10 @@ BROKER_SETTINGS = {
     "log.retention.check.interval.ms": "1500",
     "log.cleaner.backoff.ms": "2000",
     "auto.create.topics.enable": "false",
+    "cluster.link.encryption": "required",
 }
 QUORUM_SETTINGS = {
+    "cluster.link.encryption": "required",
     "broker.session.timeout.ms": "500",
     "metadata.log.max.record.bytes.between.snapshots": "1500",
     "broker.fence.on.refusal": "any",  # each process has a machine of its own here
