@@ -37,6 +37,8 @@ class Renewing(ABC):
         self.read: set[int] = set()
         self.failed: list[str] = []
         """Sends that the client gave up, and errors that end it."""
+        self.said: list[str] = []
+        """What it complained of otherwise."""
 
     @abstractmethod
     def running(self) -> Any:
@@ -48,13 +50,22 @@ class Renewing(ABC):
 
 
 class OfLibrdkafka(Renewing):
-    """confluent-kafka, with a thread for each end."""
+    """confluent-kafka, with a thread for each end.
+
+    Where a connection ends while its login is renewed, librdkafka fails the records under way with _AUTHENTICATION
+    instead of sending them again. They are not acknowledged, and do not count as failed.
+    """
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
-        self._options = librdkafka_options(cell) | {"log_level": 0}
+        self._options = librdkafka_options(cell) | {"log_level": 0, "error_cb": self._note}
         self._writes, self._reads = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._write, self._read)]
+
+    def _note(self, error: confluent_kafka.KafkaError) -> None:
+        self.said.append(error.str())
+        if "SASL" in error.str() and ("Broker: " in error.str() or "invalid credentials" in error.str()):
+            self.failed.append(f"a broker refused a login: {error.str()}")
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -79,8 +90,8 @@ class OfLibrdkafka(Renewing):
         def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
             if error is None:
                 self.acknowledged.add(int(message.value() or b""))
-            else:
-                self.failed.append(error.str())
+            elif error.code() != confluent_kafka.KafkaError._AUTHENTICATION:
+                self.failed.append(f"{error.str()}, after {self.said[-3:]}")
 
         number = 0
         while not self._writes.is_set():

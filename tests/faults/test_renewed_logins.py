@@ -33,7 +33,7 @@ AWAY_S = (0.2, 3.0)
 
 @pytest.mark.short
 def test_a_few_kills(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, seed, renewed_ms=1_000, run_s=6, makers=[OfLibrdkafka, Ours])
+    play(tmp_path, seed, renewed_ms=3_000, run_s=6, makers=[OfLibrdkafka, Ours])
 
 
 @java.needs_java
