@@ -74,7 +74,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     passwords = {name: planted.new(f"password of {name}") for name in ("ann", "bob", "inter")}
     passwords["tokens"] = planted.new("key of delegation tokens")
 
+    scraper = directory / "metrics.token"
+    scraper.touch(mode=0o600)
+    scraper.write_text(planted.new("token of metrics"))
+    of_tokens = planted.new("secret of delegation tokens")
+
     def adjust(broker: TlsBroker | None, settings: dict[str, str]) -> None:
+        settings["metrics.bearer.token.file"] = str(scraper)
+        settings["delegation.token.secret.key"] = of_tokens
         if broker is None:
             secret = directory / "quorum.secret"
             secret.write_text(planted.add("quorum secret", os.urandom(32).hex()))
@@ -94,7 +101,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         reload(scene)
         look_at_processes(scene)
         for name, port in metrics.items():
-            with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as answer:
+            request = urllib.request.Request(
+                f"http://{HOST}:{port}/metrics", headers={"Authorization": f"Bearer {scraper.read_text()}"}
+            )
+            with urllib.request.urlopen(request, timeout=10) as answer:
                 scene.tell(f"metrics of {name}", answer.read().decode())
         look_at_configurations(scene)
         for broker in running.brokers:
