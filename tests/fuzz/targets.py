@@ -18,11 +18,12 @@ from ottla.dataplane.security.distinguished_names import name_text, subject_name
 from ottla.dataplane.security.sasl.login import LoginRefused
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainLogin
 from ottla.network.tls import jks
-from ottla.network.tls.contexts import TlsRules, client_context, server_context
+from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.der import object_identifier, values_in
 from ottla.network.tls.failures import TlsUnusable
 from ottla.network.tls.handshake import reason_of
-from ottla.network.tls.stores import StoreSource, load_key_store, load_trust_store
+from ottla.network.tls.settings import StoreSource, TlsRules
+from ottla.network.tls.stores import load_key_store, load_trust_store
 from ottla.protocol.codec import MalformedMessage, decode
 from ottla.protocol.frames import FrameError
 from ottla.protocol.handshake import HandshakeError
@@ -87,10 +88,14 @@ def play_request(data: bytes) -> None:
 
 def play_scram_server(data: bytes) -> None:
     """What a client sends to log in by SCRAM."""
-    server = ScramServer(SCRAM_SHA_256, valid_inputs.SERVER_NONCE, lambda _user: valid_inputs.CREDENTIAL)
+    server = ScramServer(SCRAM_SHA_256, valid_inputs.SERVER_NONCE)
     for message in pieces_of(data):
-        server.receive(message)
-        assert not server.done or data == valid_inputs.scram_dialog() or _has_right_proof(data)
+        if server.user is None:
+            server.claim(message)
+            server.challenge(valid_inputs.CREDENTIAL)
+        else:
+            server.finish(message)
+    assert not server.done or data == valid_inputs.scram_dialog() or _has_right_proof(data)
 
 
 def _has_right_proof(data: bytes) -> bool:

@@ -129,11 +129,12 @@ def scram_answers() -> bytes:
 
 def _scram() -> tuple[list[bytes], list[bytes]]:
     client = ScramClient(SCRAM_SHA_256, USER, PASSWORD, CLIENT_NONCE)
-    server = ScramServer(SCRAM_SHA_256, SERVER_NONCE, lambda _user: CREDENTIAL)
+    server = ScramServer(SCRAM_SHA_256, SERVER_NONCE)
     first = client.first()
-    challenge = server.receive(first)
+    server.claim(first)
+    challenge = server.challenge(CREDENTIAL)
     final = client.final(challenge)
-    return [first, final], [challenge, server.receive(final)]
+    return [first, final], [challenge, server.finish(final)]
 
 
 def node_credentials(node_id: int) -> NodeCredentials:
