@@ -215,12 +215,12 @@ class _Quorum:
         from ...protocol.handshake import LinkSecurity, Role
         from ...protocol.messages.quorum_commands import encode_command
         from ...protocol.messages.quorum_session import CommandReply, SubmitCommand
-        from ..connection.quorum_link import QuorumLink
+        from ..connection.plain_quorum_link import PlainQuorumLink
 
         security = LinkSecurity(self.secrets, requires_encryption=True)
         address = self._voters[node_id]
         try:
-            with QuorumLink(address, security, self._cluster_id, Role.ADMIN, _LINK_TIMEOUT_S) as link:
+            with PlainQuorumLink(address, security, self._cluster_id, Role.ADMIN, _LINK_TIMEOUT_S) as link:
                 link.send(SubmitCommand(sequence=0, command=encode_command(None, command)))
                 reply = link.receive()
         except (OSError, FrameError, MalformedMessage) as error:

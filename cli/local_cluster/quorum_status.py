@@ -9,7 +9,7 @@ from ...protocol.frames import FrameError
 from ...protocol.handshake import HandshakeError, LinkSecurity, Role
 from ...protocol.messages.quorum_session import LeaderChanged
 from ...protocol.node_secrets import Secrets
-from ..connection.quorum_link import NOBODY, QuorumLink
+from ..connection.plain_quorum_link import NOBODY, PlainQuorumLink
 from .layout import ClusterLayout, Member
 from .ports import HOST
 
@@ -40,7 +40,7 @@ def leader_of(answers: list[QuorumAnswer]) -> int | None:
 
 def _ask(member: Member, security: LinkSecurity, cluster_id: str) -> QuorumAnswer:
     try:
-        with QuorumLink((HOST, member.port), security, cluster_id, Role.BROKER, TIMEOUT_S) as link:
+        with PlainQuorumLink((HOST, member.port), security, cluster_id, Role.BROKER, TIMEOUT_S) as link:
             message = link.receive()
     except (OSError, HandshakeError, FrameError, MalformedMessage):
         return QuorumAnswer(member, reachable=False)

@@ -26,7 +26,7 @@ NOBODY = -1
 """The id of who is no node."""
 
 
-class QuorumLink:
+class PlainQuorumLink:
     """Raises OSError, HandshakeError and FrameError; MalformedMessage for what it does not understand."""
 
     def __init__(
