@@ -1,11 +1,13 @@
 """Everything that reads what strangers send before they have proved who they are, and what operators' files hold.
 
 A target plays one input. It may raise what it declares as its refusals, and nothing else. A new reader before
-authentication (tokens of OAUTHBEARER, for example) is one more row of `TARGETS`.
+authentication is one more row of `TARGETS`.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import ssl
 import struct
 from collections.abc import Callable, Sequence
@@ -15,7 +17,9 @@ from functools import cache
 from cryptography import x509
 
 from ottla.dataplane.security.distinguished_names import name_text, subject_name
-from ottla.dataplane.security.sasl.login import LoginRefused
+from ottla.dataplane.security.oauth.settings import TokenRules
+from ottla.dataplane.security.sasl.login import LoginRefused, LoginUndecided
+from ottla.dataplane.security.sasl.oauthbearer import BearerLogin, BearerMechanism
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainLogin
 from ottla.network.tls import jks
 from ottla.network.tls.contexts import client_context, server_context
@@ -130,6 +134,30 @@ def play_plain(data: bytes) -> None:
         assert login.outcome is not None
 
 
+def play_bearer(data: bytes) -> None:
+    """A message of OAUTHBEARER whose token nobody has signed."""
+    login = BearerMechanism(TokenRules(), None, lambda: valid_inputs.NOW_MS).begin()
+    try:
+        login.receive(data).send(None)
+    except StopIteration:
+        assert login.outcome is not None or json.loads(_told(login))["status"]
+
+
+def _told(login: BearerLogin) -> str:
+    """What the client of a refused token is told at the end."""
+    try:
+        login.receive(b"\x01").send(None)
+    except LoginRefused as error:
+        return error.told or ""
+    return ""
+
+
+def play_claims(data: bytes) -> None:
+    """The JSON in a token: its header and its claims."""
+    token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in pieces_of(data))
+    play_bearer(f"n,,\x01auth=Bearer {token}.\x01\x01".encode())
+
+
 def play_jaas(data: bytes) -> None:
     """A text of `sasl.jaas.config`."""
     for module in parse_jaas(data.decode("utf-8", "surrogateescape")):
@@ -231,6 +259,8 @@ TARGETS: tuple[Target, ...] = (
     Target("scram-server", lambda: [valid_inputs.scram_dialog()], play_scram_server, (ScramRefused,), 20),
     Target("scram-client", lambda: [valid_inputs.scram_answers()], play_scram_client, (ScramRefused,), 2),
     Target("plain", lambda: [b"\0ann\0secret", b"ann\0ann\0secret"], play_plain, (LoginRefused,)),
+    Target("bearer", lambda: [valid_inputs.bearer()], play_bearer, (LoginRefused, LoginUndecided)),
+    Target("claims", lambda: [valid_inputs.claims()], play_claims, (LoginRefused, LoginUndecided)),
     Target("jaas", lambda: valid_inputs.JAAS_TEXTS, play_jaas, (JaasMalformed,)),
     Target("jks", valid_inputs.java_stores, play_java_store, (ValueError,)),
     Target("der", lambda: [valid_inputs.certificate()], play_der, (ValueError,)),

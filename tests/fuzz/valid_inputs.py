@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import struct
 from collections.abc import Iterable
 from functools import cache
@@ -42,6 +44,7 @@ USER, PASSWORD = "ann,=x", "a secret"
 STORE_PASSWORD = "changeit"
 SECRET = b"the secret of what is fuzzed: 7261"
 CLUSTER_ID = "fuzzed"
+NOW_MS = 1_790_000_000_000
 FRAME_BYTES_MAX = 4_096
 CLIENT_NONCE, SERVER_NONCE = "fyko+d2lbbFgONRv9qkxdawL", "3rfcNHYJY1ZVvWVs7j"
 CREDENTIAL = ScramCredential.of_password(SCRAM_SHA_256, PASSWORD, b"salt of the user")
@@ -135,6 +138,19 @@ def _scram() -> tuple[list[bytes], list[bytes]]:
     challenge = server.challenge(CREDENTIAL)
     final = client.final(challenge)
     return [first, final], [challenge, server.finish(final)]
+
+
+def claims() -> bytes:
+    """The header and the claims of a token that nobody has signed."""
+    seconds = NOW_MS // 1000
+    said = {"sub": "ann", "iss": "x", "aud": ["a"], "iat": seconds, "exp": seconds + 60, "scope": "a b"}
+    return in_pieces(b'{"alg":"none"}', json.dumps(said).encode())
+
+
+def bearer() -> bytes:
+    """A message of OAUTHBEARER with that token."""
+    parts = [base64.urlsafe_b64encode(part).rstrip(b"=") for part in pieces_of(claims())]
+    return b"n,a=ann,\x01auth=Bearer " + b".".join(parts) + b".\x01\x01"
 
 
 def node_credentials(node_id: int) -> NodeCredentials:
