@@ -23,7 +23,7 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
             f"{error.message}. Is the cluster up? -b HOST:PORT or OTTLA_BOOTSTRAP says where; {_HOW}"
         ) from error
     except (AuthenticationFailed, ConnectionLost) as error:
-        raise CommandFailed(f"{refusal(error)}; {_HOW}") from error
+        raise CommandFailed(f"{error.message}; {_HOW}") from error
     except KafkaError as error:
         raise CommandFailed(refusal(error)) from error
     except ValueError as error:

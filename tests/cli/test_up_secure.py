@@ -118,7 +118,7 @@ def test_whoever_does_not_know_how_is_told(cluster: RunningCluster, config: Path
     secured = ("-X", "security.protocol=SASL_SSL")
 
     without_tls = ottla(*listing, config=tmp_path, fails=True)
-    assert "security_protocol may not be that of the listener" in without_tls
+    assert "the broker expects TLS: security_protocol is SSL or SASL_SSL; a profile" in without_tls
     assert "a profile, -X or --command-config say how" in without_tls
     other_ca = ottla(*listing, *secured, *login, config=tmp_path, fails=True, OTTLA_SASL_PASSWORD="x")
     assert "not signed by anyone whom the client trusts" in other_ca
@@ -289,4 +289,9 @@ def test_other_protocols(tmp_path: Path, protocol: str) -> None:
         options = properties(config / "admin.conf")
         assert "t" in AdminClient(options).list_topics(timeout=30).topics
         refused = ottla("topic", "list", "-b", cluster.bootstrap, config=tmp_path / "none", fails=True)
-        assert "security_protocol may not be that of the listener" in refused
+        told = (
+            "the broker expects TLS"
+            if protocol == "SSL"
+            else "security_protocol may not be that of the listener"
+        )
+        assert told in refused
