@@ -6,9 +6,13 @@ part of `make test` as well.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.cluster import RunningCluster, running_cluster
+from tests.integration.history import SMALL_CLUSTER
 
 HERE = Path(__file__).parent
 
@@ -29,3 +33,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if not everything and item.get_closest_marker("short") is None:
             item.add_marker(pytest.mark.skip(reason="one of the long ones: make programs"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with running_cluster(folder, settings=SMALL_CLUSTER) as running:
+        yield running

@@ -6,18 +6,18 @@ import random
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from tests.cluster import RunningCluster, running_cluster, wait_until
-from tests.integration.history import SMALL_CLUSTER
-from tests.programs.jvm import Jars, Program, needs_jdk
+from tests.cluster import RunningCluster
+from tests.programs.jvm import Jars, needs_jdk
+from tests.programs.process import Program
+from tests.programs.topics import Message, Output, create_topics
 
 pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(600)]
 STREAMS = Jars("kafka-streams", ("org.apache.kafka:kafka-streams:4.4.0", "org.slf4j:slf4j-simple:1.7.36"))
@@ -25,7 +25,6 @@ APPLICATION = "words"
 PARTITIONS = 3
 WINDOW_MS = 10_000
 WORDS = [f"word{number}" for number in range(20)]
-Message = tuple[str, str]
 
 
 class Input:
@@ -95,54 +94,6 @@ class Input:
         )
 
 
-class Output:
-    """What is committed in a topic so far."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "reader",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        self.messages: list[Message] = []
-
-    def read(self) -> int:
-        """Read on; how many there are."""
-        for message in self._consumer.consume(10_000, 0.2):
-            assert message.error() is None, message.error()
-            key, value = message.key(), message.value()
-            assert key is not None
-            assert value is not None
-            self.messages.append((key.decode(), value.decode()))
-        return len(self.messages)
-
-    def wait_for(self, count: int, timeout_s: float) -> None:
-        """Return once there are `count`; what comes within a second is read, too."""
-        wait_until(lambda: self.read() >= count, f"{count} results", timeout_s)
-        for _ in range(5):
-            self.read()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    with running_cluster(folder, settings=SMALL_CLUSTER) as running:
-        yield running
-
-
-def create_topics(cluster: RunningCluster) -> AdminClient:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    topics = ("lines", "orders", "payments", "counts", "paid")
-    for created in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in topics]).values():
-        created.result(30)
-    return admin
-
-
 def instances(cluster: RunningCluster, folder: Path) -> list[Program]:
     return [
         Program(
@@ -160,8 +111,8 @@ def instances(cluster: RunningCluster, folder: Path) -> list[Program]:
 
 
 def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
-    admin = create_topics(cluster)
-    counts, paid = (Output(cluster.bootstrap, topic) for topic in ("counts", "paid"))
+    admin = create_topics(cluster, "lines", "orders", "payments", "counts", "paid", partitions=PARTITIONS)
+    counts, paid = (Output(cluster.bootstrap, topic, PARTITIONS) for topic in ("counts", "paid"))
     with ExitStack() as running:
         both = [running.enter_context(one) for one in instances(cluster, tmp_path)]
         with Input(cluster.bootstrap, seed=5) as given:

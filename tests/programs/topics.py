@@ -1,0 +1,122 @@
+"""Topics that programs read and write: what a test puts into them, and what it finds in them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster import RunningCluster, wait_until
+
+Message = tuple[str, str]
+
+
+class Sent(NamedTuple):
+    """A message for a program."""
+
+    key: str
+    value: str
+    timestamp_ms: int
+
+
+class Input:
+    """A thread that writes messages to a topic until the block ends, in order, 200 a second."""
+
+    def __init__(self, bootstrap: str, topic: str, messages: Iterator[Sent]) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2}
+        )
+        self._topic, self._messages = topic, messages
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="input")
+        self.sent: list[Sent] = []
+        self.failed: list[Any] = []
+
+    def __enter__(self) -> Input:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        """Send no more; returns once all is delivered."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+        assert self.failed == []
+
+    def _write(self) -> None:
+        while not self._stop.wait(0.005):
+            one = next(self._messages)
+            self.sent.append(one)
+            self._producer.produce(
+                self._topic, one.value, one.key, timestamp=one.timestamp_ms, on_delivery=self._delivered
+            )
+            self._producer.poll(0)
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self.failed.append(error)
+
+
+class Output:
+    """What is committed in a topic so far."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        self._topic = topic
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        self.messages: list[Message] = []
+
+    def read(self) -> int:
+        """Read on; how many there are."""
+        for message in self._consumer.consume(10_000, 0.2):
+            assert message.error() is None, message.error()
+            key, value = message.key() or b"", message.value()
+            assert value is not None
+            self.messages.append((key.decode(), value.decode()))
+        return len(self.messages)
+
+    def wait_for(self, count: int, timeout_s: float) -> None:
+        """Return once there are `count`; what comes within a second is read, too."""
+        self.wait_until(lambda: len(self.messages) >= count, f"{count} results", timeout_s)
+
+    def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Return once `holds()` of what was read; what comes within a second is read, too."""
+
+        def read_and_ask() -> bool:
+            self.read()
+            return holds()
+
+        wait_until(read_and_ask, f"{what} in {self._topic}", timeout_s)
+        for _ in range(5):
+            self.read()
+
+
+def create_topics(cluster: RunningCluster, *names: str, partitions: int) -> AdminClient:
+    """Topics with three replicas; the client that made them."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for created in admin.create_topics([NewTopic(name, partitions, 3) for name in names]).values():
+        created.result(30)
+    return admin
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> int:
+    """How many records a group is done with, where no offset is left out and nothing was deleted."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        asked = [TopicPartition(topic, number) for number in range(partitions)]
+        return sum(max(one.offset, 0) for one in consumer.committed(asked, timeout=30))
+    finally:
+        consumer.close()
