@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
 
-from .failures import UNREADABLE, TlsUnusable
+from .failures import TlsUnusable
+from .unreadable import UNREADABLE
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")

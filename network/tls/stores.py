@@ -21,8 +21,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from . import jks, pem
-from .failures import UNREADABLE, TlsUnusable
+from .failures import TlsUnusable
 from .settings import StoreSource, StoreType
+from .unreadable import UNREADABLE
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 _DER_SEQUENCE: Final = 0x30

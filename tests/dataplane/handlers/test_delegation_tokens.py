@@ -68,7 +68,8 @@ class Broker:
             quorum, self.tokens if enabled else None, TokenLifetimes(3 * HOUR, HOUR)
         )
 
-    async def submit(self, command: Any) -> Any:
+    async def submit(self, command: Any, *, author: PeerSession) -> Any:
+        assert author is not None, "the quorum's log names who asked"
         before = set(self.controller.image.delegation_tokens)
         applied = self.controller.apply(1, 1, encode_command(None, command))
         self.tokens.changed(before | set(self.controller.image.delegation_tokens))
