@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import __file__ as _package_file
-from ..cli.nodes.settings import variable_of
-from ..protocol.config_keys import is_sensitive
 from .failures import LocalClusterError
 from .nodes import read_log
 
@@ -41,12 +39,10 @@ class Launch:
         command = [sys.executable, "-m", "ottla", "up", "--data", str(directory.absolute())]
         command += ["--quorum", str(quorum_nodes), "--brokers", str(brokers)]
         command += ["--until-exit", str(os.getpid()), *arguments]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(SETTINGS_PREFIX)}
-        for key, value in settings.items():
-            if is_sensitive(key):
-                environment[variable_of(key)] = value  # which, other than a command, nobody else sees
-            else:
-                command += ["--set", f"{key}={value}"]
+        shown, hidden = _parted(settings)
+        for key, value in shown.items():
+            command += ["--set", f"{key}={value}"]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(SETTINGS_PREFIX)} | hidden
         with output.open("ab") as file:
             self.process = subprocess.Popen(
                 command,
@@ -89,3 +85,13 @@ class Launch:
 def last_lines(text: str) -> str:
     """The last lines of a log, for messages."""
     return "\n".join(text.rstrip().splitlines()[-SAID_LINES_MAX:]) or "(it wrote nothing)"
+
+
+def _parted(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings for a command, which everybody on the machine sees, and variables for those that are secrets."""
+    # Loaded late: pytest loads this module in every run, also where no test asks for a cluster.
+    from ..cli.nodes.settings import variable_of
+    from ..protocol.config_keys import is_sensitive
+
+    hidden = {variable_of(key): value for key, value in settings.items() if is_sensitive(key)}
+    return {key: value for key, value in settings.items() if not is_sensitive(key)}, hidden

@@ -180,7 +180,8 @@ def test_librdkafka_renews_its_login(
             read.append(message.value())
     consumer.close()
     assert sorted(read, key=int) == [b"%d" % number for number in range(sent)]
-    assert said == []
+    # On a machine that is busy it may renew a login within a second, which Kafka refuses, too.
+    assert [each for each in said if "Request not valid in current SASL state" not in each] == []
 
 
 def test_librdkafka_is_told_what_is_wrong(cluster: LocalCluster, issuer: Issuer) -> None:

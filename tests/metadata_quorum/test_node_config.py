@@ -11,8 +11,9 @@ from ottla.protocol.handshake import Role
 
 @pytest.fixture
 def properties(tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "secret").write_text("0123456789abcdef0123456789abcdef\n")
-    (tmp_path / "quorum.secret").write_text("fedcba9876543210fedcba9876543210\n")
+    for name, secret in (("secret", "0123456789abcdef"), ("quorum.secret", "fedcba9876543210")):
+        (tmp_path / name).touch(mode=0o600)
+        (tmp_path / name).write_text(f"{secret * 2}\n")
     return {
         "node.id": "101",
         "process.roles": "controller",

@@ -31,7 +31,8 @@ FORMATS = [
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
+    """Not called `secured`: what shares that cluster of tests/integration runs where no Spark session is."""
     one = {"default_replication_factor": "1", "offsets_topic_replication_factor": "1"}
     with secured_cluster(tmp_path_factory.mktemp("secured-spark"), brokers=1, **one) as running:
         asyncio.run(_give_rights(running))
@@ -67,8 +68,8 @@ def options(cluster: TlsCluster) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_batches_and_streams(spark: SparkSession, secured: TlsCluster, tmp_path: Path, name: str) -> None:
-    given = options(secured)
+def test_batches_and_streams(spark: SparkSession, guarded: TlsCluster, tmp_path: Path, name: str) -> None:
+    given = options(guarded)
     first, second = (f"{PREFIXES[USER]}{name}-{number}" for number in (1, 2))
     rows = spark.range(ROWS).selectExpr("cast(id as string) key", "cast(id as string) value")
     rows.write.format(name).mode("append").options(**given, topic=first).save()

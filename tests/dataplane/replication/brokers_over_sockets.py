@@ -155,7 +155,14 @@ class Broker:
     """A broker without its quorum session: log, replication, server."""
 
     def __init__(
-        self, quorum: Quorum, broker_id: int, epoch: int, directory: Path, *, durable: bool, lag_ms: int
+        self,
+        quorum: Quorum,
+        broker_id: int,
+        epoch: int,
+        directory: Path,
+        *,
+        durable: bool,
+        lag_ms: int = LAG_MS,
     ) -> None:
         self.quorum, self.broker_id, self.broker_epoch = quorum, broker_id, epoch
         self.logs = LogStore.open([directory], "cluster", broker_id, wall_ms)
