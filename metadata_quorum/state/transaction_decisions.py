@@ -200,6 +200,14 @@ def _existing(work: Workspace, wanted: Iterable[Place]) -> set[Place]:
 def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
     """Decide the outcome, once and for all writers and partitions."""
     transaction = _known(work, command.transactional_id)
+    if _was_committed_in_an_earlier_life(transaction, command):
+        if transaction.phase.is_decided:
+            raise _concurrent(transaction)
+        return EndTransactionResult(
+            producer_id=command.producer_id,
+            producer_epoch=command.producer_epoch,
+            commit_index=transaction.commit_index,
+        )
     is_repeated = _is_repeated(transaction, command)
     if not is_repeated:
         _check_not_aborted(transaction, command.producer_id, command.producer_epoch)
@@ -248,6 +256,17 @@ def _is_repeated(transaction: TransactionMetadata, command: EndTransaction) -> b
     if command.bumps_epoch or (not command.commits and transaction.may_recover(*told)):
         return command.producer_epoch >= 0 and told == transaction.former_producer
     return told == (transaction.producer_id, transaction.producer_epoch)
+
+
+def _was_committed_in_an_earlier_life(transaction: TransactionMetadata, command: EndTransaction) -> bool:
+    """Whether this very commit was asked for by a client that took up the next epoch, and is asked for again by one
+    that does not: Flink repeats the commits of a checkpoint so, under the epochs that it has there (FLINK-40689).
+
+    Nothing changes, and no record is emitted, so nodes that refuse this still have the same state.
+    """
+    told = (command.producer_id, command.producer_epoch)
+    asks = command.commits and not command.bumps_epoch and command.producer_epoch >= 0
+    return asks and transaction.phase.commits and told == transaction.former_producer
 
 
 def _was_committed(transaction: TransactionMetadata, command: EndTransaction) -> bool:

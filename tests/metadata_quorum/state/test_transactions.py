@@ -171,6 +171,43 @@ def test_epochs_run_out() -> None:
     cluster.check()
 
 
+@pytest.mark.parametrize("epoch", [3, EPOCH_LAST])
+def test_a_commit_is_answered_again_for_who_takes_up_no_epochs_any_more(epoch: int) -> None:
+    """Flink's job has committed, is restored from the checkpoint before that, and commits with an older EndTxn."""
+    cluster = Transactions()
+    producer_id, _ = cluster.begin()
+    cluster.state().producer_epoch = epoch
+    restored = (producer_id, epoch)
+    cluster.add(restored, cluster.places(0))
+    new = identity(cluster.end(restored))
+    before = cluster.machine.image.offset
+    assert cluster.end(restored, bumps=False).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert cluster.machine.image.offset == before
+    cluster.write_markers()
+    before = cluster.machine.image.offset
+    for broker in (1, 2):
+        answered = cluster.end(restored, bumps=False, broker=broker)
+        assert (answered.error_code, identity(answered)) == (ErrorCode.NONE, restored)
+        assert answered.commit_index == cluster.state().commit_index
+    assert cluster.end(restored, commits=False, bumps=False).error_code != ErrorCode.NONE
+    assert cluster.end((producer_id, epoch - 1), bumps=False).error_code != ErrorCode.NONE
+    assert cluster.machine.image.offset == before
+    cluster.add(new, cluster.places(0))
+    assert cluster.end(restored, bumps=False).error_code != ErrorCode.NONE
+    assert cluster.state().phase is Phase.ONGOING, "what follows is not committed with it"
+    cluster.check()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_what_was_aborted_is_not_told_to_be_committed(*, commits: bool) -> None:
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.add(who, cluster.places(0))
+    cluster.end(who, commits=False)
+    cluster.write_markers()
+    assert cluster.end(who, commits=commits, bumps=False).error_code == ErrorCode.PRODUCER_FENCED
+
+
 def test_a_fenced_epoch_at_the_end_leads_to_a_new_producer_id() -> None:
     cluster = Transactions()
     who = cluster.begin()
