@@ -58,8 +58,13 @@ class Program:
     def stop(self, timeout_s: float = 60) -> None:
         """SIGTERM; returns once it has ended in good order."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
         self._process.wait(timeout_s)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def wait_until_said(self, text: str, timeout_s: float = 90) -> None:
         """Return once it has printed `text`; fails with the end of what it said if it ends before."""
