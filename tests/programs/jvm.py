@@ -28,6 +28,8 @@ class Jars:
 
     name: str
     artifacts: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    """Of the JVM, where ours are not enough."""
 
     @property
     def folder(self) -> Path:
@@ -53,6 +55,7 @@ class Jars:
         return [
             "java",
             *_FLAGS,
+            *self.flags,
             "-cp",
             f"{self._compiled(HERE / 'java' / source)}:{self.folder}/*",
             Path(source).stem,
@@ -60,7 +63,7 @@ class Jars:
 
     def run_class(self, name: str, *arguments: str) -> list[str]:
         """argv that runs a class of these jars."""
-        return ["java", *_FLAGS, "-cp", f"{self.folder}/*", name, *arguments]
+        return ["java", *_FLAGS, *self.flags, "-cp", f"{self.folder}/*", name, *arguments]
 
     def _compiled(self, source: Path) -> Path:
         content = source.read_bytes() + "\n".join(self.artifacts).encode()
