@@ -126,4 +126,3 @@ class FlinkJob:
     def _running(self) -> Program:
         assert self._program is not None
         return self._program
-
