@@ -24,13 +24,47 @@ from .raft.node import RaftNode
 from .state.controller import Applied
 
 
+class CommandReplies:
+    """How one node replies to those who submit commands: brokers, and operators who hold the cluster secret."""
+
+    def __init__(self, node_id: int, raft: RaftNode) -> None:
+        self._node_id = node_id
+        self._raft = raft
+
+    def to_proposed(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
+        """What came of a command that this node has proposed. Raises `error` unless it is one that has a reply."""
+        if isinstance(error, OutcomeUnknown):
+            return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
+        if isinstance(error, NotLeader | Overloaded):
+            return self.not_leader(sequence)
+        if error is not None:
+            raise error
+        assert isinstance(applied, Applied)
+        return CommandReply(
+            sequence=sequence,
+            status=applied.status,
+            leader_id=self._node_id,
+            metadata_offset=applied.metadata_offset,
+            result=applied.result,
+        )
+
+    def not_leader(self, sequence: int) -> CommandReply:
+        """Another node has to be asked: the leader, as far as it is known."""
+        leader_id = self._raft.leader_id
+        return CommandReply(
+            sequence=sequence,
+            status=CommandStatus.NOT_LEADER,
+            leader_id=-1 if leader_id is None else leader_id,
+        )
+
+
 class CommandIntake:
     """Proposes what a broker may command while this node leads, and replies to all the rest at once."""
 
     def __init__(
         self,
-        node_id: int,
         raft: RaftNode,
+        replies: CommandReplies,
         feed: MetadataFeed,
         duties: LeaderDuties,
         reports: MarkerReports,
@@ -39,8 +73,8 @@ class CommandIntake:
         tell_settled: Callable[[Iterable[TransactionMetadata]], None],
     ) -> None:
         """`tell_settled` is given decided transactions that have all their markers."""
-        self._node_id = node_id
         self._raft = raft
+        self._replies = replies
         self._feed = feed
         self._duties = duties
         self._reports = reports
@@ -55,7 +89,7 @@ class CommandIntake:
             session.reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
             return
         if not self._raft.is_leader:
-            session.reply(self._not_leader(message.sequence))
+            session.reply(self._replies.not_leader(message.sequence))
             return
         encoded = message.command
         sender, command = told
@@ -70,11 +104,11 @@ class CommandIntake:
             if isinstance(applied, Applied):
                 records = [record for _, record in applied.records]
                 self._people.applied(session.broker_id, message, command, records)
-            session.reply(self._reply(message.sequence, applied, error))
+            session.reply(self._replies.to_proposed(message.sequence, applied, error))
 
         def compared(lacks: bool | None) -> None:
             if lacks is None:
-                session.reply(self._not_leader(message.sequence))
+                session.reply(self._replies.not_leader(message.sequence))
             elif lacks:
                 session.reply(self._history_lost(message.sequence))
             else:
@@ -88,30 +122,6 @@ class CommandIntake:
             )
         else:
             self._reports.propose_behind(encoded, done)
-
-    def _reply(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
-        if isinstance(error, OutcomeUnknown):
-            return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
-        if isinstance(error, NotLeader | Overloaded):
-            return self._not_leader(sequence)
-        if error is not None:
-            raise error
-        assert isinstance(applied, Applied)
-        return CommandReply(
-            sequence=sequence,
-            status=applied.status,
-            leader_id=self._node_id,
-            metadata_offset=applied.metadata_offset,
-            result=applied.result,
-        )
-
-    def _not_leader(self, sequence: int) -> CommandReply:
-        leader_id = self._raft.leader_id
-        return CommandReply(
-            sequence=sequence,
-            status=CommandStatus.NOT_LEADER,
-            leader_id=-1 if leader_id is None else leader_id,
-        )
 
     def _history_lost(self, sequence: int) -> CommandReply:
         return CommandReply(

@@ -15,7 +15,7 @@ from ..protocol.messages.quorum_session import CommandReply, FeedRecords, Leader
 from .broker_probes import BrokerProbes
 from .broker_sessions import BrokerSession, BrokerSessions, SessionEvents, SnapshotSource
 from .changes_by_people import ChangesByPeople
-from .command_intake import CommandIntake
+from .command_intake import CommandIntake, CommandReplies
 from .config import QuorumNodeConfig
 from .feed import MetadataFeed
 from .history_check import HistoryCheck
@@ -85,8 +85,9 @@ class QuorumNode:
         self._answers = LeaderAnswers(
             config.node_id, config.voters, self.raft, self.image, self.tracker, marks, self._reports, _now
         )
-        self.sessions = self._make_sessions(signs_of_life)
-        operators = OperatorSessions(config.node_id, self.raft, self._reports.propose_behind)
+        replies = CommandReplies(config.node_id, self.raft)
+        self.sessions = self._make_sessions(signs_of_life, replies)
+        operators = OperatorSessions(self.raft, replies, self._reports.propose_behind)
         self.server = QuorumServer(
             config.listen_host,
             config.listen_port,
@@ -179,11 +180,11 @@ class QuorumNode:
             expired_tokens_check_interval_s=config.token_expiry_check_interval_ms / 1000,
         )
 
-    def _make_sessions(self, signs_of_life: SignsOfLife) -> BrokerSessions:
+    def _make_sessions(self, signs_of_life: SignsOfLife, replies: CommandReplies) -> BrokerSessions:
         history = HistoryCheck(self.raft, self.feed, lambda: self._publication.publish())
         intake = CommandIntake(
-            self.config.node_id,
             self.raft,
+            replies,
             self.feed,
             self.duties,
             self._reports,

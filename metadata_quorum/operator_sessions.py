@@ -25,10 +25,11 @@ from ..protocol.messages.quorum_session import (
 )
 from ..protocol.messages.user_commands import AlterScramCredentials
 from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
+from .command_intake import CommandReplies
 from .link import Link
-from .raft.effects import Done, NotLeader, OutcomeUnknown, Overloaded
+from .raft.effects import Done
 from .raft.node import RaftNode
-from .state.controller import RECOVERY_COMMANDS, Applied
+from .state.controller import RECOVERY_COMMANDS
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +69,11 @@ class OperatorSession:
 class OperatorSessions:
     """All operators at this node."""
 
-    def __init__(self, node_id: int, raft: RaftNode, propose: Callable[[bytes, Done], None]) -> None:
-        self._node_id = node_id
+    def __init__(
+        self, raft: RaftNode, replies: CommandReplies, propose: Callable[[bytes, Done], None]
+    ) -> None:
         self._raft = raft
+        self._replies = replies
         self._propose = propose
         self._sessions: set[OperatorSession] = set()
 
@@ -94,34 +97,14 @@ class OperatorSessions:
         """Into the log with it, if it is a command for recovery and this node leads."""
 
         def done(applied: object, error: Exception | None) -> None:
-            reply(self._answer(message.sequence, applied, error))
+            reply(self._replies.to_proposed(message.sequence, applied, error))
 
         if not _may_be_taken(message.command):
             reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
         elif not self._raft.is_leader:
-            reply(self._not_leader(message.sequence))
+            reply(self._replies.not_leader(message.sequence))
         else:
             self._propose(message.command, done)
-
-    def _answer(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
-        if isinstance(error, OutcomeUnknown):
-            return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
-        if isinstance(error, NotLeader | Overloaded):
-            return self._not_leader(sequence)
-        if error is not None:
-            raise error
-        assert isinstance(applied, Applied)
-        return CommandReply(
-            sequence=sequence, status=applied.status, leader_id=self._node_id, result=applied.result
-        )
-
-    def _not_leader(self, sequence: int) -> CommandReply:
-        leader_id = self._raft.leader_id
-        return CommandReply(
-            sequence=sequence,
-            status=CommandStatus.NOT_LEADER,
-            leader_id=-1 if leader_id is None else leader_id,
-        )
 
 
 def log_recovery(command: Command[Any]) -> None:

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from typing import Final
 
-from .acls import ANYBODY, ANYTHING, Acl, AclOperation, AclPermission, PatternType, canonical_address
+from .acls import (
+    ANYBODY,
+    ANYTHING,
+    IMPLYING,
+    Acl,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    canonical_address,
+)
 from .authorizer_settings import AuthorizerSettings
-
-_IMPLYING: Final = {
-    AclOperation.DESCRIBE: (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-    ),
-    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
-}
-"""An ALLOW of one of these allows that, too; a DENY implies nothing."""
 
 
 def is_allowed(
@@ -44,7 +41,7 @@ def is_allowed(
     denied = (operation, AclOperation.ALL)
     if any(acl.permission == AclPermission.DENY and acl.operation in denied for acl in concerned):
         return False
-    allowing = (*denied, *_IMPLYING.get(operation, ()))
+    allowing = (*denied, *IMPLYING.get(operation, ()))
     return any(acl.permission == AclPermission.ALLOW and acl.operation in allowing for acl in concerned)
 
 

@@ -6,8 +6,9 @@ An ACL has no id: two that are equal are one. Quorum and brokers check ACLs by t
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from .errors import ErrorCode, KafkaError
 
@@ -63,6 +64,18 @@ class AclOperation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
+
+
+IMPLYING: Final[Mapping[AclOperation, tuple[AclOperation, ...]]] = {
+    AclOperation.DESCRIBE: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+    ),
+    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
+}
+"""An ALLOW of one of these allows the operation before them, too; a DENY implies nothing."""
 
 
 class AclPermission(IntEnum):

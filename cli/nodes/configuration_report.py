@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...network.loopback import is_loopback
 from ...network.tls.checks import alternative_names, subject_of
 from ...network.tls.settings import ClientAuth
 from ...protocol.authorizer_settings import AuthorizerSettings
@@ -242,7 +242,7 @@ def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[s
     protocol, where = listener.security_protocol, f"listener {listener.name}"
     for mechanism in listener.sasl.mechanisms if listener.sasl is not None else ():
         yield from () if mechanism.bearer is None else mechanism.bearer.remarks
-    if _is_loopback(listener.host):
+    if is_loopback(listener.host):
         return
     if protocol is SecurityProtocol.PLAINTEXT:
         yield f"{where} is PLAINTEXT at {report.address}: whoever reaches it reads and writes everything on the way"
@@ -256,7 +256,7 @@ def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[s
 
 
 def _of_delegation_tokens(listener: ListenerConfig) -> Iterator[str]:
-    if listener.security_protocol is SecurityProtocol.SASL_PLAINTEXT and not _is_loopback(listener.host):
+    if listener.security_protocol is SecurityProtocol.SASL_PLAINTEXT and not is_loopback(listener.host):
         yield f"listener {listener.name} is SASL_PLAINTEXT: delegation tokens that are made there can be read"
 
 
@@ -308,13 +308,6 @@ def _readable_by_others(key: str, path: Path) -> Iterator[str]:
         return
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         yield f"{key}: others may read {path}: chmod 600 {path}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _address(host: str, port: int) -> str:

@@ -7,7 +7,6 @@ looked at every `ssl.reload.interval.ms`, and upon SIGHUP. The file of tokens is
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
 import ssl
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ...network.loopback import is_loopback
 from ...protocol.config_key import ConfigError
 from ...protocol.config_keys import NODE_KEYS
 from ...protocol.node_secrets import Secrets, read_secrets
@@ -108,7 +108,7 @@ class EndpointSecurity:
         """What an operator should know of it."""
         if self.tls is not None:
             yield from self.tls.remarks
-        if _is_loopback(self._host):
+        if is_loopback(self._host):
             return
         if self.tokens is None:
             yield f"{_LISTENER} tells metrics to whoever reaches {self._host}: {TOKEN_FILE} bounds that"
@@ -127,10 +127,3 @@ def _bearer_token(head: bytes) -> bytes:
         if name.strip().lower() == b"authorization" and kind.lower() == b"bearer":
             return token.strip()
     return b""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host in ("", "localhost")

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import http.client
 import inspect
-import ipaddress
 import json
 import ssl
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from ...network.loopback import is_loopback
 from .options import Token, TokenProvider
 
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -95,7 +95,7 @@ class ClientCredentials:
         parts = urlsplit(url)
         if parts.scheme not in ("https", "http") or not parts.hostname:
             raise ValueError(f"sasl_oauthbearer_token_endpoint_url is https://HOST/PATH, not {url!r}")
-        if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        if parts.scheme == "http" and not is_loopback(parts.hostname):
             raise ValueError(
                 f"sasl_oauthbearer_token_endpoint_url is https://HOST/PATH, not {url!r}: the secret would go there "
                 "unencrypted"
@@ -164,10 +164,3 @@ def _refusal(body: bytes) -> str:
         )
     except (ValueError, AttributeError):
         return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

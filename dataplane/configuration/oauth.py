@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from ...network.loopback import is_loopback
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.settings import StoreSource, StoreType
 from ...protocol.config_keys import NODE_KEYS, ConfigError
@@ -153,7 +153,7 @@ class _Reader:
         allowed = self._allowed("sasl.oauthbearer.allowed.urls")
         if allowed is not None and url not in allowed:
             raise ConfigError(f"{key} is {url!r}, which sasl.oauthbearer.allowed.urls does not list")
-        if parts.scheme == "http" and not _is_here(parts.hostname):
+        if parts.scheme == "http" and not is_loopback(parts.hostname):
             return [f"{key} is {url}: whoever is on the way to there can make tokens; https would prevent it"]
         return []
 
@@ -220,10 +220,3 @@ class _Reader:
             return declared.parse(text or declared.default or "")
         except ConfigError as error:
             raise ConfigError(f"{found}: {error}") from None
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from ....protocol.acls import AclOperation
+from ....protocol.acls import IMPLYING, AclOperation
 
 EVERY_OPERATION = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 """All but ALL itself, which nobody asks for."""
-
-_DESCRIBED_BY = (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
 
 
 @cache
@@ -23,8 +21,7 @@ def allowed_by(operations: int) -> int:
     """What ALLOW of these operations allows: some imply DESCRIBE or DESCRIBE_CONFIGS."""
     if operations & 1 << AclOperation.ALL:
         return EVERY_OPERATION
-    if any(operations & 1 << one for one in _DESCRIBED_BY):
-        operations |= 1 << AclOperation.DESCRIBE
-    if operations & 1 << AclOperation.ALTER_CONFIGS:
-        operations |= 1 << AclOperation.DESCRIBE_CONFIGS
-    return operations
+    implied = sum(
+        1 << operation for operation, by in IMPLYING.items() if any(operations & 1 << one for one in by)
+    )
+    return operations | implied
