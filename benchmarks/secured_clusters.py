@@ -16,6 +16,7 @@ from pathlib import Path
 import trustme
 
 from ottla import Admin, UserPassword
+from ottla.cli.nodes.java_properties import entries, written
 from ottla.testing.nodes import is_alive
 
 from .clusters import START_TIMEOUT_S, Cluster, Node, ottla_cluster
@@ -96,8 +97,8 @@ def _restart_with(cluster: Cluster, broker: Node, settings: Mapping[str, str]) -
             raise TimeoutError(f"broker {broker.id} has not ended after {START_TIMEOUT_S} s")
         time.sleep(0.01)
     file = Path(broker.argv[broker.argv.index("-c") + 1])
-    found = dict(line.split("=", 1) for line in file.read_text().splitlines())
-    file.write_text("".join(f"{key}={value}\n" for key, value in (found | dict(settings)).items()))
+    found = {key: value for _, key, value in entries(file.read_text())}
+    file.write_text(written(found | dict(settings)))
     cluster.restart(broker)
     wait_registered(cluster)
 

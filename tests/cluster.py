@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ottla.cli.connection.plain_quorum_link import NOBODY
 from ottla.cli.local_cluster.layout import known_layout
-from ottla.cli.local_cluster.quorum_status import NOBODY, ask_quorum
+from ottla.cli.local_cluster.quorum_status import ask_quorum
 from ottla.client.admin import Admin
 from ottla.client.connections.metadata import PartitionInfo
 from ottla.protocol.errors import KafkaError

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.local_cluster.layout import ClusterLayout, known_layout, open_layout, write_atomically
+from ottla.cli.local_cluster.files import write_atomically
+from ottla.cli.local_cluster.layout import ClusterLayout, known_layout, open_layout
 from ottla.cli.local_cluster.ports import OUTGOING_PORTS
 
 

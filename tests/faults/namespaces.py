@@ -26,7 +26,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from ottla.cli.local_cluster.layout import ClusterLayout, Member, write_atomically
+from ottla.cli.local_cluster.files import write_atomically
+from ottla.cli.local_cluster.layout import ClusterLayout, Member
+from ottla.cli.nodes.java_properties import written
 from tests.cluster import (
     START_TIMEOUT_S,
     WAIT_S,
@@ -319,8 +321,8 @@ def _describe(
             own["advertised.listeners"] = own["listeners"]
         else:
             own["broker.fence.on.refusal"] = "any"  # nobody forges refusals here
-        lines = (f"{k}={v}\n" for k, v in layout.settings(member, own | dict(settings)).items())
-        write_atomically(layout.settings_file(member), "".join(lines))
+        text = written(layout.settings(member, own | dict(settings)))
+        write_atomically(layout.settings_file(member), text)
         argv = ["setpriv", "--pdeathsig", "TERM"]  # no `ottla up` ends them with the tests
         argv += ["nsenter", f"--net={_NAMES / net.namespace(names[key])}", sys.executable, "-m", "ottla"]
         argv += [member.role, "-c", str(layout.settings_file(member)), "--log-level", "info"]

@@ -14,7 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla.cli.local_cluster.layout import ClusterLayout, Member, open_layout, write_atomically
+from ottla.cli.local_cluster.files import write_atomically
+from ottla.cli.local_cluster.layout import ClusterLayout, Member, open_layout
+from ottla.cli.nodes.java_properties import written
 from ottla.testing.nodes import Node
 from tests.cluster import START_TIMEOUT_S, WAIT_S, RunningCluster, leader_by_metrics, wait_until
 
@@ -45,8 +47,7 @@ class NodeCluster(RunningCluster):
         own = self.settings[member.name]
         own |= changes
         kept = {key: value for key, value in own.items() if value}
-        text = "".join(f"{key}={value}\n" for key, value in kept.items())
-        write_atomically(self.layout.settings_file(member), text)
+        write_atomically(self.layout.settings_file(member), written(kept))
         if code is not None:
             node.entry["cwd"] = str(code)
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.cluster import RunningCluster
 from tests.programs.jvm import Jars, needs_jdk
 from tests.programs.process import Program
-from tests.programs.topics import Message, Output, create_topics
+from tests.programs.topics import Input, Message, Output, Sent, create_topics
 
 pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(600)]
 STREAMS = Jars("kafka-streams", ("org.apache.kafka:kafka-streams:4.4.0", "org.slf4j:slf4j-simple:1.7.36"))
@@ -27,55 +27,28 @@ WINDOW_MS = 10_000
 WORDS = [f"word{number}" for number in range(20)]
 
 
-class Input:
-    """A thread that writes lines, orders and payments until the block ends. Their times are made up, one a message."""
+class Given:
+    """Lines, orders and payments at random, of made-up times, and what the application has to tell of them."""
 
-    def __init__(self, bootstrap: str, seed: int) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2}
-        )
+    def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="input")
-        self._begun_ms = int(time.time() * 1000) - 600_000
         self.words: Counter[str] = Counter()
         self.events: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
-        self.failed: list[Any] = []
 
-    def __enter__(self) -> Input:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
-        assert self.failed == []
-
-    def _write(self) -> None:
-        number = 0
-        while not self._stop.wait(0.005):
-            number += 1
+    def messages(self) -> Iterator[Sent]:
+        """What is taken from here counts as sent."""
+        begun_ms = int(time.time() * 1000) - 600_000
+        for number in itertools.count(1):
+            at_ms = begun_ms + 50 * number
             words = self._chance.choices(WORDS, k=3)
             self.words.update(words)
-            self._send("lines", f"line{number}", " ".join(words), number)
+            yield Sent("lines", f"line{number}", " ".join(words), at_ms)
             if number % 3 == 0:
-                customer, topic = (
-                    f"customer{self._chance.randrange(50)}",
-                    self._chance.choice(("orders", "payments")),
-                )
-                self.events[customer].append((topic, number, f"{topic[0]}{number}"))
-                self._send(topic, customer, f"{topic[0]}{number}", number)
-
-    def _send(self, topic: str, key: str, value: str, number: int) -> None:
-        self._producer.produce(
-            topic, value, key, timestamp=self._begun_ms + 50 * number, on_delivery=self._delivered
-        )
-        self._producer.poll(0)
-
-    def _delivered(self, error: Any, _message: Any) -> None:
-        if error is not None:
-            self.failed.append(error)
+                customer = f"customer{self._chance.randrange(50)}"
+                topic = self._chance.choice(("orders", "payments"))
+                value = f"{topic[0]}{number}"
+                self.events[customer].append((topic, number, value))
+                yield Sent(topic, customer, value, at_ms)
 
     @property
     def counts(self) -> list[Message]:
@@ -115,7 +88,8 @@ def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Pat
     counts, paid = (Output(cluster.bootstrap, topic, PARTITIONS) for topic in ("counts", "paid"))
     with ExitStack() as running:
         both = [running.enter_context(one) for one in instances(cluster, tmp_path)]
-        with Input(cluster.bootstrap, seed=5) as given:
+        given = Given(seed=5)
+        with Input(cluster.bootstrap, given.messages()):
             counts.wait_for(100, 120)
             for turn in range(4):
                 kill_and_start(cluster, both[turn % 2], turn, counts)

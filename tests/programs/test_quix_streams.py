@@ -24,7 +24,7 @@ QUIX = Environment("quixstreams")
 GROUP = "windows"
 PARTITIONS = 3
 WINDOW_MS = 10_000
-Count = tuple[str, int, int]
+Count = tuple[str | None, int, int]
 
 
 def events(seed: int) -> Iterator[Sent]:
@@ -34,7 +34,7 @@ def events(seed: int) -> Iterator[Sent]:
     number = 0
     while True:
         number += 1
-        yield Sent(f"key{chance.randrange(20)}", f"event{number}", begun_ms + 50 * number)
+        yield Sent("events", f"key{chance.randrange(20)}", f"event{number}", begun_ms + 50 * number)
 
 
 def expected(sent: list[Sent]) -> list[Count]:
@@ -65,7 +65,7 @@ def test_windows_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
             )
             for name in ("ann", "ben")
         }
-        with Input(cluster.bootstrap, "events", events(seed=5)) as given:
+        with Input(cluster.bootstrap, events(seed=5)) as given:
             counts.wait_for(100, 120)
             kill_and_start(both["ann"], counts)
             kill_with_a_broker(cluster, both["ben"], counts)

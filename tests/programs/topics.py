@@ -17,19 +17,21 @@ Message = tuple[str, str]
 class Sent(NamedTuple):
     """A message for a program."""
 
-    key: str
+    topic: str
+    key: str | None
     value: str
-    timestamp_ms: int
+    timestamp_ms: int = 0
+    """0: when it is sent."""
 
 
 class Input:
-    """A thread that writes messages to a topic until the block ends, in order, 200 a second."""
+    """A thread that writes messages until the block ends, in order, 200 a second."""
 
-    def __init__(self, bootstrap: str, topic: str, messages: Iterator[Sent]) -> None:
+    def __init__(self, bootstrap: str, messages: Iterator[Sent]) -> None:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2}
         )
-        self._topic, self._messages = topic, messages
+        self._messages = messages
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._write, name="input")
         self.sent: list[Sent] = []
@@ -54,7 +56,7 @@ class Input:
             one = next(self._messages)
             self.sent.append(one)
             self._producer.produce(
-                self._topic, one.value, one.key, timestamp=one.timestamp_ms, on_delivery=self._delivered
+                one.topic, one.value, one.key, timestamp=one.timestamp_ms, on_delivery=self._delivered
             )
             self._producer.poll(0)
 
