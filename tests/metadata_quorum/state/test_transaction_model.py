@@ -154,7 +154,11 @@ class TransactionsMachine(RuleBasedStateMachine):
         error = ended.error_code
         repeated = model.outcome == commits and told == (model.former if bumps else model.who)
         was_aborted = model.offered and told == model.former
-        if repeated or (was_aborted and not commits):
+        is_of_an_earlier_life = commits and not bumps and model.outcome is True and told == model.former
+        if is_of_an_earlier_life:
+            assert error == (BUSY if model.phase == "decided" else OK)
+            assert error != OK or (ended.producer_id, ended.producer_epoch) == told
+        elif repeated or (was_aborted and not commits):
             assert error == OK
             assert (ended.producer_id, ended.producer_epoch) == model.who
         elif was_aborted:
