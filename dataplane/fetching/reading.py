@@ -91,6 +91,8 @@ class FetchReader:
         self._replicas = replicas
         self._selector = selector
         self._max_bytes = max_bytes
+        #: Held for a turn of the loop: however many long fetches there are, one of them reads a slice in it.
+        self._slice = asyncio.Lock()
 
     def read(self, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> Round:
         """Read each partition once. The caller owns the slices in the result."""
@@ -99,12 +101,13 @@ class FetchReader:
         return found
 
     async def read_in_time_slices(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
-        """The same in time slices."""
+        """The same in time slices, in turn with the other long fetches."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         try:
             for some in pieces(partitions, PARTITIONS_PER_TURN):
-                self._read_into(found, fetch, some)
-                await asyncio.sleep(0)
+                async with self._slice:
+                    self._read_into(found, fetch, some)
+                    await asyncio.sleep(0)
         except BaseException:
             found.release()
             raise

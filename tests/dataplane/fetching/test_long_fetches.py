@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,28 @@ async def test_it_is_answered_when_its_time_is_over(shelf: Shelf) -> None:
     parts = parts_of(await consumer.answered())
     assert len(parts) == PARTITIONS
     assert not any(offsets(part) for part in parts.values())
+
+
+async def test_many_at_once_share_the_turns_of_the_loop(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty sessions of 2,000 partitions held the loop for 250 ms: each read its slice in the same turn."""
+    reads = [0]
+    read = reading.FetchReader._read
+
+    def counted(*args: Any) -> reading.Outcome:
+        reads[-1] += 1
+        return read(*args)
+
+    monkeypatch.setattr(reading.FetchReader, "_read", counted)
+    consumers = [Consumer(shelf) for _ in range(6)]
+    for consumer in consumers:
+        consumer.send([wanted(TOPIC_ID, *EVERYTHING)])
+    while not all(consumer.wire.answers for consumer in consumers):
+        reads.append(0)
+        await asyncio.sleep(0)
+    assert sum(reads) == len(consumers) * PARTITIONS
+    assert max(reads) == 5
 
 
 async def test_a_client_that_leaves_leaves_nothing_behind(shelf: Shelf) -> None:
