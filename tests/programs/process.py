@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -46,13 +48,18 @@ class Program:
         with self.log.open("ab") as file:
             self._begun_at = file.tell()
             self._process = subprocess.Popen(
-                self._argv, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+                self._argv,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                process_group=0,
             )
 
     def kill9(self) -> None:
-        """SIGKILL; returns once it is gone."""
+        """SIGKILL, for the processes that it started as well; returns once it is gone."""
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(30)
 
     def stop(self, timeout_s: float = 60) -> None:
@@ -60,6 +67,11 @@ class Program:
         assert self._process is not None
         self.send(signal.SIGTERM)
         self._process.wait(timeout_s)
+
+    def wait(self, timeout_s: float) -> None:
+        """Return once it has ended by itself; fails with the end of what it said unless it ended well."""
+        assert self._process is not None
+        assert self._process.wait(timeout_s) == 0, self.said[-3000:]
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

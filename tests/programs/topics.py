@@ -25,13 +25,14 @@ class Sent(NamedTuple):
 
 
 class Input:
-    """A thread that writes messages until the block ends, in order, 200 a second."""
+    """A thread that writes messages until the block ends, in order."""
 
-    def __init__(self, bootstrap: str, messages: Iterator[Sent]) -> None:
+    def __init__(self, bootstrap: str, messages: Iterator[Sent], per_second: int = 200) -> None:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2}
         )
         self._messages = messages
+        self._pause_s = 1 / per_second
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._write, name="input")
         self.sent: list[Sent] = []
@@ -52,7 +53,7 @@ class Input:
         assert self.failed == []
 
     def _write(self) -> None:
-        while not self._stop.wait(0.005):
+        while not self._stop.wait(self._pause_s):
             one = next(self._messages)
             self.sent.append(one)
             self._producer.produce(
