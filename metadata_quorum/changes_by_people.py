@@ -1,8 +1,8 @@
 """What people change by way of brokers: who it was is told to the log, and changes of security are checked anew.
 
-Brokers check rights against their images, which may lag behind. Here the state that counts decides about ACLs and the
-passwords of users. A command that is refused goes into the log all the same, without what it would have changed: its
-broker's commands are numbered, and a number must not be missing.
+Brokers check rights against their images, which may lag behind. Here the state that counts decides about ACLs, the
+passwords of users, and new delegation tokens. A command that is refused goes into the log all the same, without what it
+would have changed: its broker's commands are numbered, and a number must not be missing.
 
 A broker tells who asked. So a broker that is taken over can name anybody.
 """
@@ -43,9 +43,9 @@ from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
 
 logger = logging.getLogger(__name__)
 
-_CHECKED: Final = (CreateAcls, DeleteAcls, AlterScramCredentials)
+_OF_ALTERING: Final = (CreateAcls, DeleteAcls, AlterScramCredentials)
 _TOLD: Final = (
-    *_CHECKED,
+    *_OF_ALTERING,
     CreateDelegationToken,
     RenewDelegationToken,
     ExpireDelegationToken,
@@ -66,31 +66,29 @@ class ChangesByPeople:
 
     def check(self, broker_id: int, message: SubmitCommand, command: Command[Any]) -> bool:
         """Whether the command may have an effect; if not, what it would change is taken out of it."""
-        if self._settings is None or _is_sealed_anew(command):
+        if self._settings is None or self._may(self._settings, message, command):
             return True
-        if not isinstance(command, _CHECKED) or is_allowed(
-            self._image().acls,
-            self._settings,
-            message.principal,
-            message.host,
-            AclOperation.ALTER,
-            AclResourceType.CLUSTER,
-            CLUSTER_NAME,
-        ):
-            return True
-        command.is_denied = True
-        if isinstance(command, CreateAcls):
-            command.acls = []
-        elif isinstance(command, DeleteAcls):
-            command.filters = []
-        else:
-            command.changes = []
+        _take_out(command)
         logger.warning(
             "%s is denied to Principal = %s from host = %s, whom broker %d lets do it: its ACLs, or the super.users of "
             "its file, are not those of the quorum",
             type(command).__name__, message.principal or "(none)", message.host, broker_id,
         )  # fmt: skip
         return False
+
+    def _may(self, settings: AuthorizerSettings, message: SubmitCommand, command: Command[Any]) -> bool:
+        def has(operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+            acls = self._image().acls
+            return is_allowed(acls, settings, message.principal, message.host, operation, resource_type, name)
+
+        if isinstance(command, CreateDelegationToken):
+            return command.requester == message.principal and (
+                command.owner == message.principal
+                or has(AclOperation.CREATE_TOKENS, AclResourceType.USER, command.owner)
+            )
+        if not isinstance(command, _OF_ALTERING) or _is_sealed_anew(command):
+            return True
+        return has(AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def applied(
         self, broker_id: int, message: SubmitCommand, command: Command[Any], records: Sequence[Record]
@@ -105,6 +103,20 @@ class ChangesByPeople:
                 "Principal = %s from host = %s, by way of broker %d: %s%s",
                 message.principal or "(none)", message.host, broker_id, "; ".join(told[:_NAMED_MAX]), more,
             )  # fmt: skip
+
+
+def _take_out(command: Command[Any]) -> None:
+    """Mark the command as denied, and leave nothing in it that a node of any version would apply."""
+    match command:
+        case CreateAcls():
+            command.is_denied, command.acls = True, []
+        case DeleteAcls():
+            command.is_denied, command.filters = True, []
+        case AlterScramCredentials():
+            command.is_denied, command.changes = True, []
+        case CreateDelegationToken():
+            # No token can be without an id: a node that does not know the mark refuses it for that.
+            command.is_denied, command.token_id = True, ""
 
 
 def _is_sealed_anew(command: Command[Any]) -> bool:

@@ -57,7 +57,7 @@ def read_secrets(key: str, path: str) -> Secrets:
     try:
         content = Path(path).read_bytes()
         if others_may_read(path):
-            logger.warning("%s: every user of this machine may read %s: chmod 600 %s", key, path, path)
+            logger.warning("%s: others may read %s: chmod 600 %s", key, path, path)
     except OSError as error:
         raise ConfigError(f"{key}: cannot read {path}: {error.strerror}") from None
     return checked_secrets(key, path, content)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...protocol.nearest import nearest
 from ..failures import CommandFailed, UsageError
+from ..files import write_atomically
 from ..terminal.text import note
 
 FILE = "profiles.json"
@@ -79,15 +80,5 @@ def load(path: Path) -> Profiles:
 def save(profiles: Profiles, path: Path) -> None:
     """Replace the file as a whole, readable by its owner alone."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"chosen": profiles.chosen, "profiles": profiles.settings}, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+    text = json.dumps({"chosen": profiles.chosen, "profiles": profiles.settings}, indent=2)
+    write_atomically(path, text + "\n", mode=0o600)

@@ -27,7 +27,7 @@ from ...network.tls import pem
 from ...network.tls.checks import alternative_names
 from ...network.tls.failures import TlsUnusable
 from ..failures import CommandFailed
-from .files import write_atomically
+from ..files import write_atomically
 
 CA_FILE: Final = "ca.pem"
 _KEY_FILE: Final = "ca.key"

@@ -27,8 +27,8 @@ from typing import Any
 
 from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
+from ..files import write_atomically
 from ..nodes.java_properties import written
-from .files import write_atomically
 from .ports import HOST, free_ports, reserve
 from .security import ClusterSecurity
 

@@ -23,8 +23,8 @@ from ...protocol.security_protocol import SecurityProtocol
 from ..connection.profiles import FILE as PROFILES_FILE
 from ..connection.profiles import Profiles, save
 from ..failures import CommandFailed
+from ..files import write_atomically
 from ..nodes.java_properties import written
-from .files import write_atomically
 
 ADMIN: Final = "admin"
 PROTOCOLS: Final = tuple(one.value for one in SecurityProtocol if one is not SecurityProtocol.PLAINTEXT)

@@ -16,11 +16,11 @@ from typing import Any
 
 from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
+from ..files import write_atomically
 from ..nodes.config_providers import resolve
 from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
 from ..terminal.text import note, say
-from .files import write_atomically
 from .layout import (
     OWN_KEYS,
     PORTS_FROM_BASE,

@@ -18,6 +18,7 @@ from ..quorum.image_gate import ImageGate
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..security.delegation_tokens import DelegationTokens
+from ..security.resealing import Resealer
 from ..security.tls_reloading import TlsReloads
 from ..server import Server
 from ..storage.folder_settings import cordoned_folders
@@ -47,6 +48,7 @@ class ImageChanges:
     groups: GroupCoordinator
     tls_reloads: TlsReloads
     tokens: DelegationTokens | None
+    resealer: Resealer
     _topic_names: dict[bytes, str] = field(default_factory=dict)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
@@ -59,6 +61,7 @@ class ImageChanges:
             self.server.authorization.authorizer.change(delta.acls.items())
         if delta.client_quotas:
             self.server.quotas.changed(image.client_quotas)
+        self.resealer.changed(image, delta)
         if delta.scram_credentials and self.config.credential_changes_close:
             end_changed_logins(delta, self.server.authentications)
         if delta.delegation_tokens and self.tokens is not None:

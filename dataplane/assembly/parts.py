@@ -166,6 +166,8 @@ class BrokerParts:
         )
         self.upkeep = Upkeep(config, self.settings, self.session, self.logs, self.replicas, self.groups)
         listed = ListedBrokers(config.fenced_linger_ms, monotonic_ms)
+        resealer = Resealer(self.logins.sealer)
+        self.resealing = Resealing(self.session, resealer)
         self.image_changes = ImageChanges(
             config,
             ImageGate(config.node_id, incarnation),
@@ -180,11 +182,11 @@ class BrokerParts:
             self.groups,
             self.tls_reloads,
             self.tokens,
+            resealer,
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
         self._register_handlers(credentials, secrets, listed, chance)
-        self.resealing = Resealing(self.session, Resealer(self.logins.sealer))
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...protocol.cluster_image import ClusterImage, ScramKey
+from ...protocol.cluster_image import ClusterImage, ImageDelta, ScramKey
 from ...protocol.messages.config_commands import ConfigChange, ConfigResource, ResourceType
 from ...protocol.messages.user_commands import ScramCredentialChange
 from ...protocol.sealed_text import as_text, sealed_bytes
@@ -22,14 +22,25 @@ class Resealer:
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
+        #: of users there may be very many: who is among them is kept from change to change, in the order of its coming
+        self._old_credentials: dict[ScramKey, None] = {}
+
+    def changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Take note of a change that the image already contains. Each has to be told."""
+        for key in delta.scram_credentials:
+            kept = image.scram_credentials.get(key)
+            if kept is None or self._sealer.is_under_first(kept.sealed_keys):
+                self._old_credentials.pop(key, None)
+            else:
+                self._old_credentials[key] = None
 
     def left(self, image: ClusterImage) -> int:
         """How many values are not under the first secret."""
-        return len(self._old_credentials(image)) + sum(1 for _ in self._old_settings(image))
+        return len(self._old_credentials) + sum(1 for _ in self._old_settings(image))
 
     def credentials(self, image: ClusterImage) -> Iterator[ScramCredentialChange]:
         """Of users who log in by SCRAM. What no present secret opens is left out."""
-        for key in self._old_credentials(image):
+        for key in list(self._old_credentials):
             kept = image.scram_credentials.get(key)
             sealed = None if kept is None else self._again(kept.sealed_keys, subject_of_credential(key))
             if kept is not None and sealed is not None:
@@ -52,13 +63,6 @@ class Resealer:
                 yield ConfigResource(
                     resource_type=ResourceType.BROKER, resource_name=broker, changes=[change]
                 )
-
-    def _old_credentials(self, image: ClusterImage) -> list[ScramKey]:
-        return [
-            key
-            for key, kept in image.scram_credentials.items()
-            if not self._sealer.is_under_first(kept.sealed_keys)
-        ]
 
     def _old_settings(self, image: ClusterImage) -> Iterator[tuple[str, str, str, bytes]]:
         """Broker, name, text and encrypted bytes of each."""

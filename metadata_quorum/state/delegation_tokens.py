@@ -26,11 +26,13 @@ from ...protocol.messages.token_commands import (
     TokenExpiryResult,
 )
 from .features import check_security
+from .refusal import check_allowed
 from .workspace import Workspace
 
 
 def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
     """Keep a new token. Raises KafkaError."""
+    check_allowed(command, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     check_security(work, "delegation tokens need", SECURITY_WITH_TOKENS)
     if not command.token_id or command.token_id in work.image.delegation_tokens:
         raise _invalid(f"a new token cannot have the id {command.token_id!r}")

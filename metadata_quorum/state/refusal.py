@@ -13,10 +13,10 @@ class _OfSomebody(Protocol):
     is_denied: bool
 
 
-def check_allowed(command: _OfSomebody) -> None:
-    """Raises CLUSTER_AUTHORIZATION_FAILED for a command that the leader has found to be nobody's right."""
+def check_allowed(command: _OfSomebody, denial: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> None:
+    """Raises KafkaError, with the code `denial`, for a command that the leader has found to be nobody's right."""
     if command.is_denied:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "The metadata quorum denies this change.")
+        raise KafkaError(denial, "The metadata quorum denies this change.")
 
 
 def message_of(error: KafkaError) -> str:

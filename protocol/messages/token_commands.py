@@ -5,7 +5,7 @@ Brokers tell the time, so that the same command does the same everywhere.
 
 from __future__ import annotations
 
-from ..schema import array, bytes_, data, int16, int64, string
+from ..schema import array, boolean, bytes_, data, int16, int64, string
 from .command import Command, CommandResult, PlainResult
 
 
@@ -21,6 +21,11 @@ class CreateDelegationToken(Command[PlainResult]):
     expires_at_ms: int = int64(about="When it ends unless it is renewed.")
     ends_at_ms: int = int64(about="When it ends at the latest.")
     key_id: bytes = bytes_(about="Which key its secret follows from.")
+    is_denied: bool = boolean(
+        "0+",
+        tag=0,
+        about="The leader has found that whoever asked may not do it, and left out its id.",
+    )
 
 
 @data()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
-from ottla.cli.local_cluster.files import write_atomically
+from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, known_layout, open_layout
 from ottla.cli.local_cluster.ports import OUTGOING_PORTS
 
@@ -150,7 +151,17 @@ def test_what_is_removed_is_the_cluster_alone(tmp_path: Path) -> None:
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "f"
     write_atomically(path, "one")
-    (tmp_path / "f.part").write_text("left over from a crash")
+    (tmp_path / f"f.{os.getpid()}.part").write_text("left over from a crash")
     write_atomically(path, "two", mode=0o600)
     assert path.read_text() == "two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_atomically(path, "one")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "\ud800")
+    assert path.read_text() == "one"
     assert list(tmp_path.iterdir()) == [path]

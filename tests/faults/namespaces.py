@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from ottla.cli.local_cluster.files import write_atomically
+from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, Member
 from ottla.cli.nodes.java_properties import written
 from tests.cluster import (

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla.cli.local_cluster.files import write_atomically
+from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, Member, open_layout
 from ottla.cli.nodes.java_properties import written
 from ottla.testing.nodes import Node

@@ -15,6 +15,7 @@ from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import USER, Principal
 from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.authorizer_settings import AuthorizerSettings
+from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.acl_commands import AclEntry, AclFilterEntry, CreateAcls, DeleteAcls
 from ottla.protocol.messages.command import Command
@@ -25,12 +26,27 @@ from ottla.protocol.messages.config_commands import (
     ConfigResource,
     ResourceType,
 )
+from ottla.protocol.messages.quorum_session import SubmitCommand
+from ottla.protocol.messages.token_commands import CreateDelegationToken
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
 
 from .cluster import QuorumAndSessions
 
 HOST = "192.0.2.7"
 SETTINGS = AuthorizerSettings(frozenset({"User:root"}))
+
+
+CONFIGURED = AlterConfigs(
+    resources=[
+        ConfigResource(
+            resource_type=ResourceType.BROKER,
+            changes=[
+                ConfigChange(name=name, operation=ConfigOperation.SET, value="424242")
+                for name in ("max.connections", "max.connections.per.ip")
+            ],
+        )
+    ]
+)
 
 
 def named(user: str, host: str = HOST) -> PeerSession:
@@ -68,6 +84,30 @@ def password_of(user: str) -> AlterScramCredentials:
     return AlterScramCredentials(changes=[change])
 
 
+def token_of(owner: str, requester: str) -> CreateDelegationToken:
+    return CreateDelegationToken(
+        token_id=f"token of {owner} for {requester}",
+        owner=f"User:{owner}",
+        requester=f"User:{requester}",
+        issued_at_ms=1,
+        expires_at_ms=2,
+        ends_at_ms=3,
+        key_id=b"key",
+    )
+
+
+def may_make_tokens_of(owner: str, principal: str) -> Acl:
+    return Acl(
+        AclResourceType.USER,
+        f"User:{owner}",
+        PatternType.LITERAL,
+        principal,
+        "*",
+        AclOperation.CREATE_TOKENS,
+        AclPermission.ALLOW,
+    )
+
+
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(20):
@@ -100,6 +140,73 @@ def test_what_a_broker_lets_pass_and_the_quorum_denies_changes_nothing(
         f"{name} is denied to Principal = User:ann from host = {HOST}, whom broker 1 lets do it"
         in caplog.text
     )
+
+
+def test_a_token_of_another_owner_takes_a_right_that_the_quorum_knows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    denied = [
+        (token_of("eve", "bob"), named("bob")),  # a right on tokens of another user
+        (token_of("ann", "carl"), named("carl")),  # nobody's right
+        (token_of("ann", "bob"), named("carl")),  # in another's name
+        (token_of("carl", "carl"), named("bob")),
+        (token_of("ann", "bob"), None),  # of a broker that does not say who asked
+    ]
+
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            await session.submit(creating(may_make_tokens_of("ann", "User:bob")), author=named("root"))
+            for command, author in denied:
+                with pytest.raises(KafkaError) as raised:
+                    await session.submit(command, author=author)
+                assert raised.value.code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            assert not session.image.delegation_tokens
+            for command, author in (
+                (token_of("ann", "bob"), named("bob")),
+                (token_of("carl", "carl"), named("carl")),
+                (token_of("eve", "root"), named("root")),
+            ):
+                await session.submit(command, author=author)
+                assert command.token_id in session.image.delegation_tokens
+
+    run(scenario())
+    assert "CreateDelegationToken is denied to Principal = User:carl" in caplog.text
+
+
+def test_a_broker_of_before_that_does_not_tell_who_asked_is_denied_what_is_nobodys_right(
+    tmp_path: Path,
+) -> None:
+    """What docs/COMPATIBILITY.md says of brokers without the tagged author, during an upgrade."""
+
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            for command, code in (
+                (creating(right("User:bob")), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+                (removing("User:bob"), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+                (password_of("ann"), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+                (token_of("bob", "bob"), ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
+            ):
+                with pytest.raises(KafkaError) as raised:
+                    await session.submit(command)
+                assert raised.value.code == code
+            # Whatever else it sends is taken.
+            await session.submit(CONFIGURED)
+            assert session.image.configs
+            await session.submit(creating(right("User:*")), author=named("root"))
+            await session.submit(password_of("ann"))
+            assert session.image.scram_credentials
+
+    run(scenario())
+
+
+def test_a_submission_without_an_author_is_what_brokers_of_before_have_sent() -> None:
+    before = encode(SubmitCommand(sequence=7, acknowledged_sequence=6, command=b"command"), 0)
+    assert before.endswith(b"command\0")  # no tagged field
+    assert decode(SubmitCommand, before, 0).principal == ""
 
 
 def test_brokers_encrypt_anew_for_nobody(tmp_path: Path) -> None:
@@ -145,18 +252,6 @@ def test_without_an_authorizer_everybody_may(tmp_path: Path) -> None:
 def test_the_log_of_the_leader_says_who_changed_what(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    configured = AlterConfigs(
-        resources=[
-            ConfigResource(
-                resource_type=ResourceType.BROKER,
-                changes=[
-                    ConfigChange(name=name, operation=ConfigOperation.SET, value="424242")
-                    for name in ("max.connections", "max.connections.per.ip")
-                ],
-            )
-        ]
-    )
-
     async def scenario() -> None:
         async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
             session = await cluster.broker(1)
@@ -164,7 +259,7 @@ def test_the_log_of_the_leader_says_who_changed_what(
             for command in (
                 creating(right("User:bob")),
                 password_of("eve"),
-                configured,
+                CONFIGURED,
                 removing("User:bob"),
             ):
                 await session.submit(command, author=named("root"))

@@ -14,7 +14,7 @@ from ottla.dataplane.security.sasl.scram import ScramCredentials, sealed_credent
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster_image import ClusterImage, ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
@@ -35,6 +35,7 @@ class QuorumOfOne:
     def __init__(self, fails: int = 0) -> None:
         self.controller = Controller()
         self.fails = fails
+        self._told: list[Resealer] = []
         features = [InitialFeature(feature=SECURITY, level=1)]
         self._apply(FormCluster(cluster_id="c", features=features))
 
@@ -48,9 +49,21 @@ class QuorumOfOne:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return self._apply(command)
 
+    def resealer(self, *secrets: bytes) -> Resealer:
+        """One that is told of the image as it is, and of every change, as a broker's is."""
+        resealer = Resealer(Sealer(secrets))
+        resealer.changed(self.image, ImageDelta.between(ClusterImage(), self.image))
+        self._told.append(resealer)
+        return resealer
+
     def _apply(self, command: Command[Any]) -> Any:
-        result = self.controller.apply(1, 1, encode_command(None, command)).result
-        return decode_result(command, result)
+        applied = self.controller.apply(1, 1, encode_command(None, command))
+        delta = ImageDelta()
+        for _, record in applied.records:
+            delta.note(record)
+        for resealer in self._told:
+            resealer.changed(self.image, delta)
+        return decode_result(command, applied.result)
 
     async def set_password(self, secret: bytes, user: str, password: bytes) -> None:
         credential = ScramCredential.of_salted_password(SHA_512, password * 64, b"salt", 4096)
@@ -75,7 +88,7 @@ class QuorumOfOne:
 
 
 async def reseal(quorum: QuorumOfOne, *secrets: bytes) -> Resealing:
-    running = Resealing(quorum, Resealer(Sealer(secrets)))
+    running = Resealing(quorum, quorum.resealer(*secrets))
     await asyncio.wait_for(running.start(), 10)
     return running
 
@@ -85,7 +98,7 @@ async def test_after_it_the_old_secret_is_not_needed() -> None:
     await quorum.set_password(OLD, "ann", b"a")
     await quorum.set_password(NEW, "bob", b"b")
     await quorum.set_setting(OLD, "hunter2")
-    assert Resealer(Sealer([NEW, OLD])).left(quorum.image) == 2
+    assert quorum.resealer(NEW, OLD).left(quorum.image) == 2
     running = await reseal(quorum, NEW, OLD)
     assert running.left() == 0
     assert quorum.password_is(NEW, "ann", b"a")
@@ -96,13 +109,26 @@ async def test_after_it_the_old_secret_is_not_needed() -> None:
     assert quorum.image.offset == before, "nothing is left to do"
 
 
+async def test_what_is_left_is_counted_as_it_changes() -> None:
+    """A scrape of metrics must not look at all users."""
+    quorum = QuorumOfOne()
+    resealer = quorum.resealer(NEW, OLD)
+    counts = []
+    for secret, user in ((OLD, "ann"), (OLD, "bob"), (NEW, "carl"), (OLD, "carl"), (NEW, "ann")):
+        await quorum.set_password(secret, user, b"a")
+        counts.append(resealer.left(quorum.image))
+    await quorum.submit(AlterScramCredentials(changes=[ScramCredentialChange(name="bob", mechanism=2)]))
+    counts.append(resealer.left(quorum.image))
+    assert counts == [1, 2, 2, 3, 2, 1]
+
+
 async def test_what_is_set_meanwhile_stays() -> None:
     """The change of another broker comes between the look at the image and the command."""
     quorum = QuorumOfOne()
     await quorum.set_password(OLD, "ann", b"a")
     await quorum.set_password(OLD, "gone", b"a")
     await quorum.set_setting(OLD, "old")
-    resealer = Resealer(Sealer([NEW, OLD]))
+    resealer = quorum.resealer(NEW, OLD)
     credentials, settings = list(resealer.credentials(quorum.image)), list(resealer.settings(quorum.image))
     await quorum.set_password(OLD, "ann", b"changed")
     await quorum.submit(AlterScramCredentials(changes=[ScramCredentialChange(name="gone", mechanism=2)]))
