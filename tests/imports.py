@@ -79,6 +79,7 @@ def siblings(graph: Graph, package: str) -> dict[str, set[str]]:
 
 def circles(graph: Graph) -> set[frozenset[str]]:
     """The largest groups of two or more nodes in which each one leads to every other one."""
+    graph = _without_ends(graph)
     leads_to: dict[str, set[str]] = {}
     for start in graph:
         reached: set[str] = set()
@@ -93,6 +94,15 @@ def circles(graph: Graph) -> set[frozenset[str]]:
         for start, reached in leads_to.items()
         if start in reached
     }
+
+
+def _without_ends(graph: Graph) -> Graph:
+    """The nodes that may be on a circle: neither they lead nowhere, nor to such nodes alone."""
+    left = dict(graph)
+    while ends := [node for node, others in left.items() if left.keys().isdisjoint(others)]:
+        for node in ends:
+            del left[node]
+    return left
 
 
 def _module_name(path: Path) -> str:

@@ -11,8 +11,6 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md"]
@@ -137,13 +135,34 @@ def known_tests() -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_tests_that_a_page_names_exist(page: Path) -> None:
-    named = set(TEST.findall(page.read_text()))
-    stems = {one[:-1] for one in named if one.endswith("*")}
-    missing = {one for one in named if not one.endswith("*") and one not in known_tests()}
-    missing |= {stem + "*" for stem in stems if not any(one.startswith(stem) for one in known_tests())}
-    assert not missing
+def lines(page: Path, text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a page, each with its place."""
+    for number, line in enumerate(text.splitlines(), 1):
+        yield f"{page.relative_to(ROOT)}:{number}", line
+
+
+def without_blocks(page: Path) -> str:
+    """The text of a page, whose blocks of code are empty lines."""
+    blocks = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+    return blocks.sub(lambda block: "\n" * block[0].count("\n"), page.read_text())
+
+
+def test_tests_that_pages_name_exist() -> None:
+    missing = [
+        f"{place}: {named}"
+        for page in PAGES
+        for place, line in lines(page, page.read_text())
+        for named in TEST.findall(line)
+        if not is_a_test(named)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def is_a_test(named: str) -> bool:
+    """`test_kip_*` stands for all that begin so."""
+    if named.endswith("*"):
+        return any(one.startswith(named[:-1]) for one in known_tests())
+    return named in known_tests()
 
 
 def expanded(pattern: str) -> Iterable[str]:
@@ -152,6 +171,7 @@ def expanded(pattern: str) -> Iterable[str]:
     return map("".join, product(*(part.split(",") if odd % 2 else [part] for odd, part in enumerate(parts))))
 
 
+@cache
 def exists(pattern: str) -> bool:
     """As a path from the root, or as the end of one."""
     as_regex = re.escape(pattern.removeprefix("../../").removesuffix("/")).replace(r"\*", "[^/]*")
@@ -163,18 +183,17 @@ WRITTEN_BY_READERS = {"conftest.py", "admin.conf", "admin.password", "admin.prop
 """Files of those who use Ottla, and in the folders of their clusters."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_files_that_a_page_names_exist(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    named = {*PATH.findall(text), *FOLDER.findall(text)}
+def test_files_that_pages_name_exist() -> None:
     missing = [
-        one
-        for pattern in named
+        f"{place}: {one}"
+        for page in PAGES
+        for place, line in lines(page, without_blocks(page))
+        for pattern in {*PATH.findall(line), *FOLDER.findall(line)}
         if Path(pattern).name not in WRITTEN_BY_READERS
         for one in expanded(pattern)
         if not exists(one)
     ]
-    assert not missing
+    assert not missing, "\n".join(missing)
 
 
 def test_pages_that_code_names_exist() -> None:
@@ -188,26 +207,32 @@ def test_pages_that_code_names_exist() -> None:
     assert not missing
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """Of its headings, as code hosts make them."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     found: set[str] = set()
-    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+    for heading in re.findall(r"^#+ (.*)$", without_blocks(page), re.MULTILINE):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
         anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
         found.add(anchor if anchor not in found else f"{anchor}-1")
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for link in LINK.findall(text):
-        target, _, anchor = link.partition("#")
-        there = (page.parent / target).resolve() if target else page
-        assert there.exists(), link
-        if anchor and there.suffix == ".md":
-            assert anchor in anchors(there), link
+def test_links_lead_somewhere() -> None:
+    astray = [
+        f"{place}: {link}"
+        for page in PAGES
+        for place, line in lines(page, without_blocks(page))
+        for link in LINK.findall(line)
+        if not leads_somewhere(page, link)
+    ]
+    assert not astray, "\n".join(astray)
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    target, _, anchor = link.partition("#")
+    there = (page.parent / target).resolve() if target else page
+    return there.exists() and (not anchor or there.suffix != ".md" or anchor in anchors(there))
 
 
 def test_numbers_of_a_citation() -> None:

@@ -10,9 +10,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
-
-from tests.imports import import_base, modules, tree
+from tests.imports import ROOT, import_base, modules, tree
 
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 """The standard library documents these: the underscore keeps them apart from fields."""
@@ -20,23 +18,28 @@ OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 IN_PYTHON = [module for module, path in modules().items() if path.suffix == ".py"]
 
 
-@pytest.mark.parametrize("module", IN_PYTHON)
-def test_no_private_name_of_another_module_is_used(module: str) -> None:
-    assert not {*_imported(module), *_attributes(module)}
+def test_no_private_name_of_another_module_is_used() -> None:
+    used = [
+        f"{modules()[module].relative_to(ROOT)}:{line}: {name}"
+        for module in IN_PYTHON
+        for line, name in (*_imported(module), *_attributes(module))
+    ]
+    assert not used, "\n".join(used)
 
 
-def _imported(module: str) -> Iterator[str]:
+def _imported(module: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.ImportFrom) and (base := import_base(module, node)) in modules():
             for alias in node.names:
                 if _is_private(alias.name) and f"{base}.{alias.name}" not in modules():
-                    yield alias.name
+                    yield node.lineno, alias.name
 
 
-def _attributes(module: str) -> Iterator[str]:
+def _attributes(module: str) -> Iterator[tuple[int, str]]:
+    of_others = _defined_anywhere() - _defined(module)
     for node in ast.walk(tree(module)):
-        if isinstance(node, ast.Attribute) and node.attr in _defined_anywhere() - _defined(module):
-            yield node.attr
+        if isinstance(node, ast.Attribute) and node.attr in of_others:
+            yield node.lineno, node.attr
 
 
 @cache

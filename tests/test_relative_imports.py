@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
-from tests.imports import ROOT, modules, tree
+from tests.imports import FOLDERS, ROOT, modules, tree
 
 OUTSIDE = "ottla.spark_integration.pyspark_ottla"
 """Spark finds it as a package of its own, beside `ottla`: from there nothing of `ottla` is relative."""
@@ -17,9 +15,13 @@ IN_PYTHON = [
 ]
 
 
-@pytest.mark.parametrize("module", IN_PYTHON)
-def test_a_package_imports_its_own_modules_relatively(module: str) -> None:
-    assert list(own_in_full(tree(module), package_of(module))) == []
+def test_a_package_imports_its_own_modules_relatively() -> None:
+    found = [
+        f"{modules()[module].relative_to(ROOT)}:{line}: {name}"
+        for module in IN_PYTHON
+        for line, name in own_in_full(tree(module), package_of(module))
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_an_import_in_full_is_found() -> None:
@@ -33,10 +35,10 @@ def test_an_import_in_full_is_found() -> None:
         "client",
     )
     assert list(found) == [
-        "ottla.client.records",
-        "ottla.client.failures",
-        "ottla.client",
-        "ottla.client.consumer.Consumer",
+        (1, "ottla.client.records"),
+        (2, "ottla.client.failures"),
+        (3, "ottla.client"),
+        (4, "ottla.client.consumer.Consumer"),
     ]
     others = ast.parse(
         "from ottla.protocol import errors\nfrom .records import Topic\nimport ottla.clients\n"
@@ -46,7 +48,7 @@ def test_an_import_in_full_is_found() -> None:
 
 def test_the_door_is_a_package_too() -> None:
     door = ast.parse("from ottla.version import __version__\nfrom ottla.client.consumer import Consumer\n")
-    assert list(own_in_full(door, "ottla")) == ["ottla.version.__version__"]
+    assert list(own_in_full(door, "ottla")) == [(1, "ottla.version.__version__")]
 
 
 def package_of(module: str) -> str:
@@ -54,8 +56,8 @@ def package_of(module: str) -> str:
     return modules()[module].relative_to(ROOT).parts[0]
 
 
-def own_in_full(parsed: ast.Module, package: str) -> Iterator[str]:
-    """What a module of the package imports of it by its full name."""
+def own_in_full(parsed: ast.Module, package: str) -> Iterator[tuple[int, str]]:
+    """What a module of the package imports of it by its full name, and on which line."""
     for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -63,11 +65,10 @@ def own_in_full(parsed: ast.Module, package: str) -> Iterator[str]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
-        yield from (name for name in names if _is_own(name, package))
+        yield from ((node.lineno, name) for name in names if _is_own(name, package))
 
 
 def _is_own(name: str, package: str) -> bool:
     if package != "ottla":
         return f"{name}.".startswith(f"ottla.{package}.")
-    others = {path.relative_to(ROOT).parts[0] for path in modules().values()} - {package}
-    return name.startswith("ottla.") and name.split(".")[1] not in others
+    return name.startswith("ottla.") and name.split(".")[1] not in {*FOLDERS} - {package}

@@ -7,10 +7,8 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = (
@@ -29,17 +27,24 @@ LINES_MAX = 600
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
-def sources() -> Iterator[Path]:
-    for floor in FLOORS:
-        yield from sorted((ROOT / floor).rglob("*.py"))
+@cache
+def sources() -> dict[Path, str]:
+    """The text of every file of the product in Python, by its path from the root."""
+    return {
+        path.relative_to(ROOT): path.read_text()
+        for floor in FLOORS
+        for path in sorted((ROOT / floor).rglob("*.py"))
+    }
 
 
-SOURCES = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in sources()]
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(text) for path, text in sources().items()}
 
 
 def test_every_folder_with_code_is_a_declared_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = {path.parent.relative_to(ROOT) for path in sources()} - set(map(Path, ELSEWHERE.values()))
+    folders = {path.parent for path in sources()} - set(map(Path, ELSEWHERE.values()))
     assert set(declared["packages"]) == {
         ".".join(folder.parts if folder.parts[0] == "ottla" else ("ottla", *folder.parts))
         for folder in folders
@@ -53,36 +58,47 @@ def test_type_checkers_see_every_floor() -> None:
     assert {path.name for path in (ROOT / ".typing/ottla").iterdir()} >= set(FLOORS) - {"ottla"}
 
 
-@pytest.mark.parametrize("path", SOURCES)
-def test_a_file_is_small_enough_to_read(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LINES_MAX
+def test_files_are_small_enough_to_read() -> None:
+    lines = {path: len(text.splitlines()) for path, text in sources().items()}
+    long = [f"{path} has {count} lines" for path, count in lines.items() if count > LINES_MAX]
+    assert not long, "\n".join(long)
 
 
-@pytest.mark.parametrize("path", SOURCES)
-def test_nothing_is_left_unfinished(path: Path) -> None:
-    assert not UNFINISHED.search(path.read_text())
+def test_nothing_is_left_unfinished() -> None:
+    unfinished = [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in sources().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if UNFINISHED.search(line)
+    ]
+    assert not unfinished, "\n".join(unfinished)
 
 
-@pytest.mark.parametrize("path", SOURCES)
-def test_modules_and_public_classes_say_what_they_are(path: Path) -> None:
-    module = ast.parse(path.read_text())
-    silent = [
-        node.name
+def test_modules_and_public_classes_say_what_they_are() -> None:
+    silent = [f"{path}:1: the module" for path, module in trees().items() if not ast.get_docstring(module)]
+    silent += [
+        f"{path}:{node.lineno}: {node.name}"
+        for path, module in trees().items()
         for node in module.body
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and not node.name.startswith("_")
         and ast.get_docstring(node) is None
     ]
-    assert ast.get_docstring(module), "the module has no docstring"
-    assert not silent
+    assert not silent, "\n".join(silent)
 
 
-@pytest.mark.parametrize("path", SOURCES)
-def test_failures_are_not_swallowed(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ExceptHandler):
-            broad = node.type is None or (
-                isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")
-            )
-            silent = len(node.body) == 1 and isinstance(node.body[0], ast.Pass)
-            assert not (broad and silent), f"line {node.lineno} swallows everything"
+def test_failures_are_not_swallowed() -> None:
+    swallowed = [
+        f"{path}:{node.lineno}"
+        for path, module in trees().items()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ExceptHandler) and _swallows_everything(node)
+    ]
+    assert not swallowed, "\n".join(swallowed)
+
+
+def _swallows_everything(handler: ast.ExceptHandler) -> bool:
+    broad = handler.type is None or (
+        isinstance(handler.type, ast.Name) and handler.type.id in ("Exception", "BaseException")
+    )
+    return broad and len(handler.body) == 1 and isinstance(handler.body[0], ast.Pass)
