@@ -19,6 +19,7 @@ from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
+from ..groups.consumer.subscriptions import TopicCatalog
 from ..groups.coordinator import GroupCoordinator
 from ..groups.dependencies import GroupDependencies
 from ..handlers.acls import AclHandlers
@@ -225,12 +226,14 @@ class BrokerParts:
             topic = self.session.image.topics.get(OFFSETS_TOPIC)
             return None if topic is None else len(topic.partitions)
 
+        authorization = self.server.authorization
         return GroupCoordinator(
             self._config.groups,
             _steady_wall_ms(),
             partitions,
             lambda: self.session.image.topics,
             GroupDependencies(
+                TopicCatalog(None if authorization is None else authorization.authorizer),
                 group_settings=lambda group: self.session.image.configs.get((ResourceType.GROUP, group), {}),
                 wall_ms=wall_ms,
             ),

@@ -61,7 +61,8 @@ class ConsumerGroupHandlers:
         ConsumerGroupHeartbeatRequest,
         0,
         1,
-        needs=group(AclOperation.READ) & handler_asks("DESCRIBE Topic for each that is named"),
+        needs=group(AclOperation.READ)
+        & handler_asks("DESCRIBE Topic for each that is named, or that a pattern is to match"),
     )
     def heartbeat(self, request: ClientRequest, message: ConsumerGroupHeartbeatRequest) -> None:
         """Answered once what it changed is committed; at once if nothing did."""
@@ -86,6 +87,7 @@ class ConsumerGroupHandlers:
             message.rack_id,
             request.client_id or "",
             f"/{request.client_host}",
+            str(request.session.principal),
             message.rebalance_timeout_ms,
             None if message.subscribed_topic_names is None else tuple(message.subscribed_topic_names),
             message.subscribed_topic_regex,

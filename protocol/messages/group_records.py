@@ -137,6 +137,9 @@ class ConsumerGroupMemberMetadataValue(Message):
         tag=0,
         about="Null for a member that speaks the consumer protocol.",
     )
+    principal: str = string(
+        tag=10000, about="Not in Kafka: who the member is, whose rights its pattern is resolved by."
+    )
 
 
 @data("0", flexible="0+")

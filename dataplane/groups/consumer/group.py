@@ -1,7 +1,7 @@
 """One consumer group as a pure state machine (KIP-848).
 
-Whenever the group changes (members, what they subscribe to, the topics meant), its epoch rises. The next
-heartbeat of any member then computes the target assignment of that epoch, and each heartbeat takes its member a
+Whenever the group changes (members, what they subscribe to, the topics meant, rights to those), its epoch rises. The
+next heartbeat of any member then computes the target assignment of that epoch, and each heartbeat takes its member a
 step towards it (`reconciliation`). The state is what these epochs say:
 
     EMPTY       -> RECONCILING   the first member joins: its target is computed with its heartbeat
@@ -338,11 +338,12 @@ class ConsumerGroup:
     def _describe(self, member: ConsumerMember, beat: MemberHeartbeat) -> bool:
         """Take over what the heartbeat says of its member; whether its subscription is another now."""
         before = (member.topics, member.regex, member.assignor)
+        client = (member.principal, member.client_host)
         rest = (
             member.rack_id,
             member.rebalance_timeout_ms,
             member.client_id,
-            member.client_host,
+            client,
             member.instance_id,
         )
         if beat.topics is not None:
@@ -355,13 +356,17 @@ class ConsumerGroup:
             member.rack_id = beat.rack_id
         if beat.rebalance_timeout_ms != -1:
             member.rebalance_timeout_ms = beat.rebalance_timeout_ms
-        member.client_id, member.client_host = beat.client_id, beat.client_host
+        member.client_id = beat.client_id
+        member.principal, member.client_host = beat.principal, beat.client_host
+        if client != (member.principal, member.client_host):
+            # Another client may have other rights: its pattern is resolved anew.
+            self.seen_version = -1
         subscribed = (member.topics, member.regex, member.assignor) != before
         if subscribed or rest != (
             member.rack_id,
             member.rebalance_timeout_ms,
             member.client_id,
-            member.client_host,
+            (member.principal, member.client_host),
             member.instance_id,
         ):
             self._note(RecordKind.MEMBER, member.member_id)
@@ -377,7 +382,7 @@ class ConsumerGroup:
         """Whether a member wants this topic: its offsets must not be deleted."""
         topic_id = self.topics.ids.get(topic)
         return any(
-            topic in m.topics or (topic_id is not None and topic_id in self.topics.resolve((), m.regex))
+            topic in m.topics or (topic_id is not None and topic_id in self._wanted(m))
             for m in self.members.values()
         )
 
@@ -388,7 +393,7 @@ class ConsumerGroup:
         if changed or self.seen_version != self.topics.version:
             self.seen_version = self.topics.version
             wanted = frozenset[bytes]().union(*(self._wanted(m) for m in self.members.values()))
-            fingerprint = self.topics.fingerprint(wanted)
+            fingerprint = self.topics.fingerprint(wanted, (m.pattern for m in self.members.values()))
             if fingerprint != self.metadata_hash:
                 self.metadata_hash, changed = fingerprint, True
         if changed or self.epoch == 0:
@@ -397,7 +402,11 @@ class ConsumerGroup:
             self._retarget()
 
     def _wanted(self, member: ConsumerMember) -> frozenset[bytes]:
-        return self.topics.resolve(member.topics, member.regex)
+        wanted = self.topics.resolve(member.topics, member.pattern)
+        if self.topics.awaits_client(member.pattern):
+            # Stored by a release that did not keep the principal: until it speaks, it keeps what it has.
+            wanted |= {t for t, _ in self.target.get(member.member_id, ()) if t in self.topics.counts}
+        return wanted
 
     def bump(self) -> None:
         """The group is another now."""

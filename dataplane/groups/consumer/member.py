@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from .subscriptions import PatternOf
+
 TopicPartition = tuple[bytes, int]
 """Topic id and partition index."""
 Partitions = frozenset[TopicPartition]
@@ -36,7 +38,8 @@ class ClassicSide:
 class ConsumerMember:
     """One member. Invariant: `assigned` and `revoking` are disjoint, and no other member holds any of them.
 
-    `regex` is "" without a pattern. `since` has the epoch at which it was given each partition that
+    `regex` is "" without a pattern. `principal` and `client_host` are of its latest heartbeat: its pattern is
+    resolved by their rights. `since` has the epoch at which it was given each partition that
     it holds. Times are milliseconds; deadlines are None where nothing is pending.
     """
 
@@ -45,6 +48,7 @@ class ConsumerMember:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    principal: str = ""
     rebalance_timeout_ms: int = -1
     topics: tuple[str, ...] = ()
     regex: str = ""
@@ -79,6 +83,11 @@ class ConsumerMember:
             raise AssertionError(f"{self.member_id} is away, and no static member")
 
     @property
+    def pattern(self) -> PatternOf:
+        """What it subscribes to by a pattern."""
+        return PatternOf(self.regex, self.principal, self.client_host.removeprefix("/"))
+
+    @property
     def held(self) -> Partitions:
         """Everything that nobody else may be given yet."""
         return self.assigned | self.revoking
@@ -100,6 +109,7 @@ class MemberHeartbeat:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    principal: str = ""
     rebalance_timeout_ms: int = -1
     topics: tuple[str, ...] | None = None
     regex: str | None = None

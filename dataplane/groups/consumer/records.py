@@ -2,7 +2,8 @@
 
 Keys begin with their version: 3 the group's epoch, 5 a member's metadata, 6 the epoch of the target assignment,
 7 a member's target, 8 where a member stands. Patterns (16) and the topics of old releases (4) are not needed:
-both follow from the members and the cluster's topics.
+both follow from the members, the cluster's topics and its ACLs. So a member's record has its principal, in a tagged
+field that Kafka skips.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ def _metadata(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
+        principal=member.principal,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
@@ -219,6 +221,7 @@ def _restored(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consum
         value.rack_id,
         value.client_id,
         value.client_host,
+        value.principal,
         value.rebalance_timeout_ms,
         tuple(value.subscribed_topic_names),
         value.subscribed_topic_regex or "",

@@ -64,6 +64,11 @@ class Authorizer:
         self._grants[key] = found
         return found
 
+    def describable(self, principal: str, host: str, topics: Iterable[str]) -> list[str]:
+        """Those of the topics that a principal may describe from a host. Nothing is logged."""
+        mask, bit = self.grants(principal, host).mask, 1 << AclOperation.DESCRIBE
+        return [topic for topic in topics if mask(AclResourceType.TOPIC, topic) & bit]
+
     def mask(self, resource_type: int, name: str, requester: Requester) -> int:
         """The operations that are allowed with a resource."""
         if requester.principal in self.super_users:

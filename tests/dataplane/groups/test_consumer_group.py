@@ -20,7 +20,7 @@ from ottla.dataplane.groups.consumer.records import (
     consumer_record,
     read_consumer_record,
 )
-from ottla.dataplane.groups.consumer.subscriptions import TopicCatalog
+from ottla.dataplane.groups.consumer.subscriptions import PatternOf, TopicCatalog, TopicRights
 from ottla.dataplane.groups.limits import ConsumerLimits
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -32,8 +32,8 @@ SESSION_MS, REBALANCE_MS = 45_000, 10_000
 class Topics:
     """A cluster's topics, and the catalog that follows them."""
 
-    def __init__(self, **counts: int) -> None:
-        self.image, self.catalog = ClusterImage(), TopicCatalog()
+    def __init__(self, rights: TopicRights | None = None, **counts: int) -> None:
+        self.image, self.catalog = ClusterImage(), TopicCatalog(rights)
         self._serial = itertools.count(1)
         for name, count in counts.items():
             self.create(name, count)
@@ -408,6 +408,7 @@ def essence(group: ConsumerGroup) -> object:
                     m.instance_id,
                     m.rack_id,
                     m.client_id,
+                    m.principal,
                     m.rebalance_timeout_ms,
                     m.topics,
                     m.regex,
@@ -432,6 +433,6 @@ def test_every_state_has_its_transitions() -> None:
 def test_patterns_do_not_fill_the_memory() -> None:
     topics = Topics(**{f"t{n}": 1 for n in range(2_000)})
     for number in range(600):
-        assert len(topics.catalog.resolve((), f"t.*|{number}")) == 2_000
+        assert len(topics.catalog.resolve((), PatternOf(f"t.*|{number}"))) == 2_000
     assert sum(map(len, topics.catalog._matches.values())) <= 1_000_000
-    assert len(topics.catalog.resolve((), "t.*|0")) == 2_000
+    assert len(topics.catalog.resolve((), PatternOf("t.*|0"))) == 2_000

@@ -25,6 +25,7 @@ def test_kafka_reads_our_consumer_groups(tmp_path: Path) -> None:
     first = group.heartbeat(join("m1", "a", "b"), 0)
     group.heartbeat(join("m2", regex="a.*"), 0)
     group.heartbeat(beat(first), 0)
+    group.members["m2"].principal = "User:ann"
     group.members["m2"].classic = ClassicSide(7_000, (("range", b"meta"),))
     group.note_all()
     records = [consumer_record(group, change) for change in group.take_changes()]
