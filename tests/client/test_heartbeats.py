@@ -22,7 +22,6 @@ def broker() -> ConsumerGroup:
     catalog = TopicCatalog()
     for topic_id, (name, count) in TOPICS.items():
         catalog.ids[name], catalog.names[topic_id], catalog.counts[topic_id] = topic_id, name, count
-    catalog.version = 1
     return ConsumerGroup("g", ConsumerLimits(), catalog)
 
 
