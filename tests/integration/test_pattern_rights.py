@@ -3,7 +3,8 @@ coordinator has died, and a topic goes away from whoever loses the right to it."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewPartitions,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -25,7 +24,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from ottla.dataplane.groups.coordinator import OFFSETS_TOPIC
+from ottla import Admin
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.protocol.acls import AclFilter, AclResourceType
 from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
 
@@ -103,7 +104,7 @@ class Readers:
                 assert found <= self.allowed[user], f"{user} is assigned {found}"
             return condition()
 
-        wait_until(polled, f"{what}: {self.owned('ann')}, {self.owned('bob')}", SETTLES_S)
+        wait_until(polled, what, SETTLES_S)
 
     def share(self) -> bool:
         """Whether each has its own topic, and half of the other one."""
@@ -112,7 +113,7 @@ class Readers:
         return own and len(ann) == len(bob) == 4 and not ann & bob
 
 
-def prepare(cluster: RunningCluster) -> AdminClient:
+def prepare(cluster: RunningCluster) -> None:
     root = AdminClient(options(cluster, "root"))
     sizes = {SHARED: 4, ANNS: 2, BOBS: 2, NOBODYS: 2}
     for done in root.create_topics([NewTopic(name, count, 3) for name, count in sizes.items()]).values():
@@ -129,17 +130,13 @@ def prepare(cluster: RunningCluster) -> AdminClient:
     ]
     for done in root.create_acls(acls).values():
         done.result(30)
-    return root
 
 
-def revoke(root: AdminClient, user: str, topic: str) -> None:
-    one = may_read(user, ResourceType.TOPIC, topic)
-    found = AclBindingFilter(
-        one.restype, one.name, one.resource_pattern_type, one.principal, one.host, one.operation,
-        one.permission_type,
-    )  # fmt: skip
-    for done in root.delete_acls([found]).values():
-        assert done.result(30)
+async def with_admin(cluster: RunningCluster, act: Callable[[Admin], Awaitable[object]]) -> None:
+    """By a client that asks only brokers which are up."""
+    awake = [broker.address for broker in cluster.brokers if broker.alive]
+    async with Admin(bootstrap_servers=awake, **cluster.reached_by) as admin:
+        await act(admin)
 
 
 def test_two_users_of_one_pattern_are_assigned_what_they_may_describe(tmp_path: Path) -> None:
@@ -150,7 +147,7 @@ def test_two_users_of_one_pattern_are_assigned_what_they_may_describe(tmp_path: 
             "sasl_plain_username": "root",
             "sasl_plain_password": "root-secret",
         }
-        root = prepare(cluster)
+        prepare(cluster)
         readers = Readers(*(open_members.enter_context(reader(cluster, user)) for user in ("ann", "bob")))
         readers.settle(readers.share, "two users share")
 
@@ -160,12 +157,13 @@ def test_two_users_of_one_pattern_are_assigned_what_they_may_describe(tmp_path: 
         cluster.broker(coordinator).kill9()
         wait_until(lambda: cluster.leader(OFFSETS_TOPIC, 0) not in (None, coordinator), "another coordinator")
         # What comes next shows that the new coordinator has heard both of them.
-        root.create_partitions([NewPartitions(SHARED, 6)])[SHARED].result(30)
+        asyncio.run(with_admin(cluster, lambda admin: admin.create_partitions(SHARED, 6)))
         readers.settle(lambda: len(readers.owned("ann") | readers.owned("bob")) == 10, "two more partitions")
         assert before[0] <= readers.owned("ann")
         assert before[1] <= readers.owned("bob")
 
-        revoke(root, "ann", SHARED)
+        lost = AclFilter(resource_type=AclResourceType.TOPIC, resource_name=SHARED, principal="User:ann")
+        asyncio.run(with_admin(cluster, lambda admin: admin.delete_acls([lost])))
         everything = {(SHARED, n) for n in range(6)} | {(BOBS, 0), (BOBS, 1)}
         readers.settle(
             lambda: readers.owned("ann") == {(ANNS, 0), (ANNS, 1)} and readers.owned("bob") == everything,
