@@ -232,7 +232,7 @@ class ConsumerGroup:
                 self.check_static(beat.instance_id, beat.member_id)
         if known is not None:
             if beat.epoch != JOIN_EPOCH:
-                _check_current(known, beat)
+                known.check_epoch(beat)
             return known, False
         if beat.epoch != JOIN_EPOCH:
             raise KafkaError(
@@ -337,40 +337,13 @@ class ConsumerGroup:
 
     def _describe(self, member: ConsumerMember, beat: MemberHeartbeat) -> bool:
         """Take over what the heartbeat says of its member; whether its subscription is another now."""
-        before = (member.topics, member.regex, member.assignor)
-        client = (member.principal, member.client_host)
-        rest = (
-            member.rack_id,
-            member.rebalance_timeout_ms,
-            member.client_id,
-            client,
-            member.instance_id,
-        )
-        if beat.topics is not None:
-            member.topics = tuple(sorted(set(beat.topics)))
-        if beat.regex is not None:
-            member.regex = beat.regex
-        if beat.assignor is not None:
-            member.assignor = beat.assignor
-        if beat.rack_id is not None:
-            member.rack_id = beat.rack_id
-        if beat.rebalance_timeout_ms != -1:
-            member.rebalance_timeout_ms = beat.rebalance_timeout_ms
-        member.client_id = beat.client_id
-        member.principal, member.client_host = beat.principal, beat.client_host
-        if client != (member.principal, member.client_host):
-            # Another client may have other rights: its pattern is resolved anew.
+        said = member.take_over(beat)
+        if said.is_news:
+            self.note_member(member)
+        if said.is_another_client:
+            # It may have other rights: its pattern is resolved anew.
             self.seen_version = -1
-        subscribed = (member.topics, member.regex, member.assignor) != before
-        if subscribed or rest != (
-            member.rack_id,
-            member.rebalance_timeout_ms,
-            member.client_id,
-            (member.principal, member.client_host),
-            member.instance_id,
-        ):
-            self._note(RecordKind.MEMBER, member.member_id)
-        return subscribed
+        return said.subscribes_otherwise
 
     @property
     def assignor(self) -> str:
@@ -504,21 +477,3 @@ class ConsumerGroup:
         """What is to be written now; it is the caller's from here on."""
         changes, self.changes = list(self.changes), {}
         return changes
-
-
-def _check_current(member: ConsumerMember, beat: MemberHeartbeat) -> None:
-    """Raises KafkaError FENCED_MEMBER_EPOCH for an epoch that is not the member's.
-
-    The one before is accepted when nothing is claimed that is not the member's: the answer that told of the new
-    one was lost.
-    """
-    if beat.epoch == member.epoch:
-        return
-    lost = beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
-    if beat.epoch > member.epoch or not lost:
-        relation = "greater" if beat.epoch > member.epoch else "smaller"
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a {relation} member epoch ({beat.epoch}) than the one known by the "
-            f"group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
-        )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
+from ....protocol.errors import ErrorCode, KafkaError
 from .subscriptions import PatternOf
 
 TopicPartition = tuple[bytes, int]
@@ -32,6 +34,15 @@ class ClassicSide:
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
+
+
+class Said(NamedTuple):
+    """What a heartbeat changed about its member."""
+
+    is_news: bool
+    """Anything at all."""
+    subscribes_otherwise: bool
+    is_another_client: bool
 
 
 @dataclass(slots=True)
@@ -81,6 +92,52 @@ class ConsumerMember:
             )
         if self.epoch < LEAVE_EPOCH and self.instance_id is None:
             raise AssertionError(f"{self.member_id} is away, and no static member")
+
+    def check_epoch(self, beat: MemberHeartbeat) -> None:
+        """Raises KafkaError FENCED_MEMBER_EPOCH for an epoch that is not the member's.
+
+        The one before is accepted when nothing is claimed that is not the member's: the answer that told of the new
+        one was lost.
+        """
+        if beat.epoch == self.epoch:
+            return
+        lost = beat.epoch == self.previous_epoch and beat.owned is not None and beat.owned <= self.assigned
+        if beat.epoch > self.epoch or not lost:
+            relation = "greater" if beat.epoch > self.epoch else "smaller"
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"The consumer group member has a {relation} member epoch ({beat.epoch}) than the one known by the "
+                f"group coordinator ({self.epoch}). The member must abandon all its partitions and rejoin.",
+            )
+
+    def take_over(self, beat: MemberHeartbeat) -> Said:
+        """Be what the heartbeat says; what it does not say stays."""
+        subscription, client, rest = self._subscription, self._client, self._rest
+        if beat.topics is not None:
+            self.topics = tuple(sorted(set(beat.topics)))
+        if beat.regex is not None:
+            self.regex = beat.regex
+        if beat.assignor is not None:
+            self.assignor = beat.assignor
+        if beat.rack_id is not None:
+            self.rack_id = beat.rack_id
+        if beat.rebalance_timeout_ms != -1:
+            self.rebalance_timeout_ms = beat.rebalance_timeout_ms
+        self.client_id, self.client_host, self.principal = beat.client_id, beat.client_host, beat.principal
+        otherwise, another = self._subscription != subscription, self._client != client
+        return Said(otherwise or another or self._rest != rest, otherwise, another)
+
+    @property
+    def _subscription(self) -> tuple[object, ...]:
+        return (self.topics, self.regex, self.assignor)
+
+    @property
+    def _client(self) -> tuple[object, ...]:
+        return (self.principal, self.client_host)
+
+    @property
+    def _rest(self) -> tuple[object, ...]:
+        return (self.rack_id, self.rebalance_timeout_ms, self.client_id)
 
     @property
     def pattern(self) -> PatternOf:
