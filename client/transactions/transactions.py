@@ -9,7 +9,6 @@ other over one connection: the cluster must never see them in another order.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,14 +23,7 @@ from ...protocol.messages.shared_transactions import (
 )
 from ...protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
 )
 from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
@@ -43,13 +35,13 @@ from ..failures import (
     RequestTimedOut,
     TransactionAborted,
     TransactionFailed,
-    cluster_error,
 )
 from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
-from ..producing.transaction_state import PartitionName, ProducerPhase, TransactionState
+from ..producing.transaction_state import ProducerPhase, TransactionState
 from ..records import OffsetAndMetadata, TopicPartition
+from .additions import FATAL, addition, addition_failure, offset_commit, offsets_failure
 from .questions import Failure, ProducerQuestions, failure_of
 
 LANE: Final = "transactions"
@@ -57,15 +49,6 @@ VERSION_FEATURE: Final = "transaction.version"
 CLOSE_S: Final = 5.0
 """So long a producer that is closed waits for the abort of what it left open. The cluster aborts it sooner or later."""
 
-_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_FATAL: Final = _FENCED | {
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.UNSUPPORTED_VERSION,
-}
-"""What a coordinator answers that aborting does not repair, but for `Transactions._ends_it`."""
 _LAST_FOR_ONE_PRODUCER: Final = 3
 _FIRST_OFFSETS_THAT_ADD: Final = 5
 _FIRST_THAT_BUMPS: Final = 5
@@ -238,8 +221,8 @@ class Transactions:
                 )
             await self._in_transaction(
                 self._group_coordinator(group.group_id),
-                self._offset_commit(offsets, group),
-                _offsets_failure,
+                offset_commit(self._state.transactional_id, self._identity, offsets, group),
+                offsets_failure,
                 f"offsets of group {group.group_id!r}",
                 _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
             )
@@ -386,12 +369,12 @@ class Transactions:
             while self._state.wanted and self._state.is_open:
                 places = list(self._state.wanted)
                 self._state.reached_cluster = True
-                request = self._addition(places)
+                request = addition(self._state.transactional_id, self._identity, places)
                 with suppress(TransactionAborted, TransactionFailed):
                     await self._in_transaction(
                         self._coordinator,
                         request,
-                        _addition_failure,
+                        addition_failure,
                         "adding partitions",
                         _LAST_FOR_ONE_PRODUCER,
                     )
@@ -400,45 +383,10 @@ class Transactions:
         finally:
             self._adding = False
 
-    def _addition(self, places: list[PartitionName]) -> AddPartitionsToTxnRequest:
-        topics: defaultdict[str, list[int]] = defaultdict(list)
-        for topic, partition in places:
-            topics[topic].append(partition)
-        return AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._state.transactional_id,
-            v3_and_below_producer_id=self._identity.id,
-            v3_and_below_producer_epoch=self._identity.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
-        )
-
     def _group_coordinator(self, group_id: str) -> Coordinator:
         if group_id not in self._groups:
             self._groups[group_id] = Coordinator(self._cluster, group_id, OF_GROUP, LANE)
         return self._groups[group_id]
-
-    def _offset_commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
-    ) -> TxnOffsetCommitRequest:
-        topics: defaultdict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
-        for (topic, partition), (offset, metadata) in offsets.items():
-            topics[topic].append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=offset, committed_metadata=metadata
-                )
-            )
-        return TxnOffsetCommitRequest(
-            transactional_id=self._state.transactional_id,
-            group_id=group.group_id,
-            producer_id=self._identity.id,
-            producer_epoch=self._identity.epoch,
-            generation_id_or_member_epoch=group.generation,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=some) for name, some in topics.items()],
-        )
 
     # ------------------------------------------------------------ asking
 
@@ -475,7 +423,7 @@ class Transactions:
             if self._state.adds_by_writing
             else ErrorCode.INVALID_PRODUCER_ID_MAPPING
         )
-        return error.code in _FATAL and error.code is not sign
+        return error.code in FATAL and error.code is not sign
 
     def _failed(self, error: KafkaError, *, fatal: bool) -> KafkaError:
         """The transaction, or the producer, cannot go on. What the caller is to be told."""
@@ -485,40 +433,3 @@ class Transactions:
             self._state.fail(error)
         self._sender.abandon(TransactionAborted(f"the transaction failed: {error}"))
         return self._state.in_the_way()
-
-
-def _worst(operation: str, codes: Iterable[tuple[int, PartitionName]]) -> KafkaError | None:
-    """What an operation on topics has failed with. Of many answers the one that decides: what is final comes before
-    what helps itself."""
-    failures = [
-        cluster_error(ErrorCode.of(code), f"{place[0]}-{place[1]}", operation=operation, name=place[0])
-        for code, place in codes
-        if code
-    ]
-    return min(failures, key=_weight, default=None)
-
-
-def _weight(error: KafkaError) -> tuple[bool, bool, bool]:
-    return error.code is ErrorCode.OPERATION_NOT_ATTEMPTED, error.code.retriable, error.code not in _FATAL
-
-
-def _addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
-    return _worst(
-        "WRITE",
-        (
-            (one.partition_error_code, (topic.name, one.partition_index))
-            for topic in answer.results_by_topic_v3_and_below
-            for one in topic.results_by_partition
-        ),
-    )
-
-
-def _offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
-    return _worst(
-        "READ",
-        (
-            (one.error_code, (topic.name, one.partition_index))
-            for topic in answer.topics
-            for one in topic.partitions
-        ),
-    )
