@@ -36,7 +36,7 @@ class ClassicSide:
     protocols: tuple[tuple[str, bytes], ...]
 
 
-class Said(NamedTuple):
+class HeartbeatNews(NamedTuple):
     """What a heartbeat changed about its member."""
 
     is_news: bool
@@ -110,7 +110,7 @@ class ConsumerMember:
                 f"group coordinator ({self.epoch}). The member must abandon all its partitions and rejoin.",
             )
 
-    def take_over(self, beat: MemberHeartbeat) -> Said:
+    def take_over(self, beat: MemberHeartbeat) -> HeartbeatNews:
         """Be what the heartbeat says; what it does not say stays."""
         subscription, client, rest = self._subscription, self._client, self._rest
         if beat.topics is not None:
@@ -125,7 +125,7 @@ class ConsumerMember:
             self.rebalance_timeout_ms = beat.rebalance_timeout_ms
         self.client_id, self.client_host, self.principal = beat.client_id, beat.client_host, beat.principal
         otherwise, another = self._subscription != subscription, self._client != client
-        return Said(otherwise or another or self._rest != rest, otherwise, another)
+        return HeartbeatNews(otherwise or another or self._rest != rest, otherwise, another)
 
     @property
     def _subscription(self) -> tuple[object, ...]:
