@@ -13,6 +13,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -143,6 +144,13 @@ class Tools:
             found, said = answer["status"], answer["out"] + answer["err"]
         assert found == status, f"{argv} ended with {found}:\n{said[-3000:]}"
         return str(said)
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Tools]:
+    """For the tests of a module that need some; a folder's conftest.py imports it."""
+    with Tools() as started:
+        yield started
 
 
 def _compiled(source: Path) -> Path:

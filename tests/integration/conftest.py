@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster import running_cluster
 from tests.integration.secured_cells import secured_cluster
 from tests.integration.tls_cluster import TlsCluster
+from tests.java import tools as tools
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups

@@ -441,12 +441,12 @@ def test_the_command_line_says_what_is_wrong(broker: Broker, capsys: pytest.Capt
 
 @pytest.mark.java
 @java.needs_java
-def test_kafkas_tool_adds_lists_and_removes(broker: Broker) -> None:
+def test_kafkas_tool_adds_lists_and_removes(broker: Broker, tools: java.Tools) -> None:
     broker.rights(cluster(Op.ALTER), cluster(Op.DESCRIBE))
     tool = ("org.apache.kafka.tools.AclCommand", "--bootstrap-server", f"127.0.0.1:{broker.port}")
     principal = ("--allow-principal", "User:java")
-    java.run(*tool, "--add", *principal, "--producer", "--idempotent", "--topic", "made-by-java")
-    java.run(
+    tools.run(*tool, "--add", *principal, "--producer", "--idempotent", "--topic", "made-by-java")
+    tools.run(
         *tool,
         "--add",
         *principal,
@@ -458,13 +458,13 @@ def test_kafkas_tool_adds_lists_and_removes(broker: Broker) -> None:
         "--resource-pattern-type",
         "prefixed",
     )
-    listed = java.run(*tool, "--list", "--principal", "User:java")
+    listed = tools.run(*tool, "--list", "--principal", "User:java")
     assert "IDEMPOTENT_WRITE" in listed
     assert "patternType=PREFIXED" in listed
-    java.run(
+    tools.run(
         *tool, "--remove", "--force", *principal, "--producer", "--idempotent", "--topic", "made-by-java"
     )
-    assert "made-by-java" not in java.run(*tool, "--list", "--principal", "User:java")
+    assert "made-by-java" not in tools.run(*tool, "--list", "--principal", "User:java")
 
 
 def test_brokers_follow_each_other_without_any_acl(tmp_path: Path) -> None:

@@ -45,12 +45,6 @@ class Shell:
         return self._tools.run(tool, command, "--bootstrap-server", self._bootstrap, *arguments)
 
 
-@pytest.fixture(scope="module")
-def tools() -> Iterator[java.Tools]:
-    with java.Tools() as started:
-        yield started
-
-
 @pytest.fixture
 def shell(tools: java.Tools, bootstrap: str) -> Iterator[Shell]:
     with within_table(bootstrap, "Java") as captured:

@@ -229,7 +229,9 @@ async def test_aiokafka_logs_in_again(cluster: LocalCluster, issuer: Issuer, top
     assert set(read) == {b"%d" % number for number in range(sent)}
 
 
-def test_kafka_python_renews_its_login(cluster: LocalCluster, issuer: Issuer, topic: str) -> None:
+def test_kafka_python_renews_its_login(
+    cluster: LocalCluster, issuer: Issuer, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     class Tokens(KafkaPythonProvider):  # type: ignore[misc]
         def token(self) -> str:
             return issuer.token(USER)
@@ -260,8 +262,10 @@ def test_kafka_python_renews_its_login(cluster: LocalCluster, issuer: Issuer, to
         def token(self) -> str:
             return signed(claims_of(USER), new_key("first"))
 
+    caplog.clear()
     with pytest.raises(KafkaError):
-        KafkaProducer(**options | {"sasl_oauth_token_provider": Wrong()})
+        KafkaProducer(**options | {"sasl_oauth_token_provider": Wrong()}, bootstrap_timeout_ms=5_000)
+    assert "[Error 58]" in caplog.text  # SASL_AUTHENTICATION_FAILED: it tries again until that time is over
 
 
 def test_tokens_are_in_no_file_and_no_log(cluster: LocalCluster, issuer: Issuer) -> None:

@@ -197,10 +197,10 @@ def test_a_setting_of_all_brokers_acts_at_once(
 
 @pytest.mark.java
 @java.needs_java
-def test_kafkas_tool_shows_and_changes_features(bootstrap: str) -> None:
+def test_kafkas_tool_shows_and_changes_features(bootstrap: str, tools: java.Tools) -> None:
     def features(*arguments: str) -> str:
         tool = "org.apache.kafka.tools.FeatureCommand"
-        return java.run(tool, "--bootstrap-server", bootstrap, *arguments)
+        return tools.run(tool, "--bootstrap-server", bootstrap, *arguments)
 
     def levels() -> dict[str, str]:
         return dict(LEVEL.findall(features("describe")))
@@ -222,11 +222,11 @@ def test_kafkas_tool_shows_and_changes_features(bootstrap: str) -> None:
 @pytest.mark.java
 @java.needs_java
 @pytest.mark.timeout(240)
-def test_kafkas_tool_shows_and_changes_quotas_and_settings(bootstrap: str) -> None:
+def test_kafkas_tool_shows_and_changes_quotas_and_settings(bootstrap: str, tools: java.Tools) -> None:
     name = f"q-{uuid.uuid4().hex[:8]}"
 
     def configs(*arguments: str) -> str:
-        return java.run("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
+        return tools.run("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
 
     who = ("--entity-type", "users", "--entity-name", name, "--entity-type", "clients", "--entity-default")
     configs("--alter", *who, "--add-config", "producer_byte_rate=1000,request_percentage=50.5")

@@ -205,23 +205,23 @@ def check_removal(cluster: RunningCluster) -> None:
 
 @pytest.mark.java
 @java.needs_java
-def test_kafkas_own_tools_move_replicas_and_elect_leaders(tmp_path: Path) -> None:
+def test_kafkas_own_tools_move_replicas_and_elect_leaders(tmp_path: Path, tools: java.Tools) -> None:
     with running_cluster(tmp_path, quorum=1, brokers=4, settings=SMALL_CLUSTER) as cluster:
         wanted = NewTopic(TOPIC, assignments={index: [1, 2, 3] for index in range(PARTITIONS)})
         ask(cluster, lambda admin: admin.create_topics([wanted]))
         with Load(cluster.bootstrap, TOPIC, 2_000, padding=1_000) as load:
             load.wait_acknowledged(3_000)
-            run_tools(cluster, tmp_path)
+            run_tools(cluster, tools, tmp_path)
         assert not load.failed
 
 
-def run_tools(cluster: RunningCluster, folder: Path) -> None:
+def run_tools(cluster: RunningCluster, tools: java.Tools, folder: Path) -> None:
     described = folder / "moves.json"
     moves = [{"topic": TOPIC, "partition": index, "replicas": [4, 2, 3]} for index in range(PARTITIONS)]
     described.write_text(json.dumps({"version": 1, "partitions": moves}))
 
     def reassign(*arguments: str) -> str:
-        return java.run(
+        return tools.run(
             "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
             *("--bootstrap-server", cluster.bootstrap, *arguments),
         )
@@ -243,8 +243,8 @@ def run_tools(cluster: RunningCluster, folder: Path) -> None:
         "org.apache.kafka.tools.LeaderElectionCommand",
         *("--bootstrap-server", cluster.bootstrap, "--election-type", "PREFERRED", "--all-topic-partitions"),
     )
-    java.run(*elect)
+    tools.run(*elect)
     assert {found.leader for found in cluster.partitions(TOPIC).values()} == {4}
     assert (
-        "No partitions" in (said := java.run(*elect)) or "Valid replica already" in said or not said.strip()
+        "No partitions" in (said := tools.run(*elect)) or "Valid replica already" in said or not said.strip()
     )

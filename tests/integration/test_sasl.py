@@ -27,6 +27,8 @@ pytestmark = pytest.mark.cluster
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 RENEWED_AFTER_MS = 3_000
+REFUSED_MS = 5_000
+"""So long kafka-python tries again, though a password was refused."""
 USERS = {
     "PLAIN": ("admin", 'admin\'s = "secret"'),
     "SCRAM-SHA-256": ("ann", "ann's secret"),
@@ -126,7 +128,9 @@ async def test_aiokafka(cluster: LocalCluster, topic: str, mechanism: str) -> No
 
 
 @pytest.mark.parametrize("mechanism", USERS)
-def test_kafka_python(cluster: LocalCluster, topic: str, mechanism: str) -> None:
+def test_kafka_python(
+    cluster: LocalCluster, topic: str, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
     options = python_options(cluster, mechanism)
     producer = KafkaProducer(**options)
     producer.send(topic, b"value").get(30)
@@ -137,7 +141,8 @@ def test_kafka_python(cluster: LocalCluster, topic: str, mechanism: str) -> None
     assert next(iter(consumer)).value == b"value"
     consumer.close()
     with pytest.raises(KafkaError):
-        KafkaProducer(**python_options(cluster, mechanism, "wrong"))
+        KafkaProducer(**python_options(cluster, mechanism, "wrong"), bootstrap_timeout_ms=REFUSED_MS)
+    assert "[Error 58]" in caplog.text  # SASL_AUTHENTICATION_FAILED: it tries again until that time is over
 
 
 @pytest.mark.parametrize("mechanism", USERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,6 @@ from tests.integration.tls_cluster import TlsCluster, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.java, java.needs_java, pytest.mark.timeout(240)]
 COUNT = 500
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[java.Tools]:
-    with java.Tools() as started:
-        yield started
 
 
 @pytest.fixture

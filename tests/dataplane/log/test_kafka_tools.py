@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,12 @@ from tests import java
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 BATCHES, RECORDS = 60, 3
 
-pytestmark = [pytest.mark.java, java.needs_java, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.java,
+    java.needs_java,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("test_kafka_tools"),
+]
 
 
 @pytest.fixture
@@ -42,14 +48,23 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def _dump(folder: Path, pattern: str, *flags: str) -> str:
-    files = ",".join(str(path) for path in sorted(folder.glob(pattern)))
-    return java.run(DUMP, "--files", files, *flags)
+Dump = Callable[..., str]
 
 
-def test_records(folder: Path) -> None:
+@pytest.fixture
+def dump(tools: java.Tools) -> Dump:
+    """What it says of the files in a folder that a pattern names."""
+
+    def run(folder: Path, pattern: str, *flags: str) -> str:
+        files = ",".join(str(path) for path in sorted(folder.glob(pattern)))
+        return tools.run(DUMP, "--files", files, *flags)
+
+    return run
+
+
+def test_records(folder: Path, dump: Dump) -> None:
     assert len(list(folder.glob("*.log"))) > 2
-    text = _dump(folder, "*.log", "--deep-iteration", "--print-data-log")
+    text = dump(folder, "*.log", "--deep-iteration", "--print-data-log")
     assert [int(offset) for offset in re.findall(r"^\| offset: (\d+)", text, re.M)] == list(
         range(BATCHES * RECORDS)
     )
@@ -59,22 +74,20 @@ def test_records(folder: Path) -> None:
     assert "payload: 7-27-2" in text
 
 
-def test_indexes(folder: Path) -> None:
+def test_indexes(folder: Path, dump: Dump) -> None:
     for flag in ("--index-sanity-check", "--verify-index-only"):
-        text = _dump(folder, "*.index", flag)
+        text = dump(folder, "*.index", flag)
         assert not re.search("mismatch|corrupt|exception|Mismatches", text, re.I), text
-    text = _dump(folder, "*.index", "--verify-index-only") + _dump(
-        folder, "*.timeindex", "--verify-index-only"
-    )
+    text = dump(folder, "*.index", "--verify-index-only") + dump(folder, "*.timeindex", "--verify-index-only")
     assert not re.search("mismatch|out of order|larger timestamp|exception", text, re.I), text
-    assert _dump(folder, "*.index").count("position:") > 20
-    assert _dump(folder, "*.timeindex").count("timestamp:") > 20
+    assert dump(folder, "*.index").count("position:") > 20
+    assert dump(folder, "*.timeindex").count("timestamp:") > 20
 
 
-def test_producer_snapshots(folder: Path) -> None:
+def test_producer_snapshots(folder: Path, dump: Dump) -> None:
     newest = sorted(folder.glob("*.snapshot"))[-1]
     assert newest.name == f"{BATCHES * RECORDS:020d}.snapshot"
-    text = _dump(folder, newest.name)
+    text = dump(folder, newest.name)
     rows = re.findall(r"producerId: (\d+) producerEpoch: (\d+).*lastSequence: (\d+)|", text)
     found = {row for row in rows if row[0]}
     last = BATCHES // 2 * RECORDS - 1
@@ -82,7 +95,7 @@ def test_producer_snapshots(folder: Path) -> None:
     assert f"lastSequence: {last}" in text, text
 
 
-def test_transactions(tmp_path: Path) -> None:
+def test_transactions(tmp_path: Path, dump: Dump) -> None:
     """Markers, the index of aborted transactions, and an open one in the snapshot."""
     folder = tmp_path / "payments-0"
     log = PartitionLog.open(folder, LogConfig(), clean_shutdown=False, recovery_point=0, now_ms=0)
@@ -97,14 +110,14 @@ def test_transactions(tmp_path: Path) -> None:
                 producer, 1, commit=commit, number=9, commit_index=producer, leader_epoch=3, now_ms=20_000
             )
     log.close(clean=True)
-    text = _dump(folder, "*.log", "--deep-iteration")
+    text = dump(folder, "*.log", "--deep-iteration")
     assert re.findall(r"endTxnMarker: (\w+) coordinatorEpoch: (\d+)", text) == [
         ("COMMIT", "9"),
         ("ABORT", "9"),
     ]
     assert "isvalid: false" not in text
-    text = _dump(folder, "*.txnindex")
+    text = dump(folder, "*.txnindex")
     assert "producerId: 71 firstOffset: 2 lastOffset: 3 lastStableOffset: 4" in text, text
     newest = sorted(folder.glob("*.snapshot"))[-1]
-    text = _dump(folder, newest.name)
+    text = dump(folder, newest.name)
     assert re.search(r"producerId: 72 .*currentTxnFirstOffset: (Optional\[4\]|OptionalLong\[4\])", text), text

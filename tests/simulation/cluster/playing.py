@@ -29,9 +29,10 @@ ResultT = TypeVar("ResultT")
 
 
 def warm_up() -> None:
-    """Make what every run would make for itself: the codecs, and the list of names that are replaced."""
+    """Make what every run would make for itself: codecs, initializers, and the list of names that are replaced."""
     bound_names()
     for message in _messages(Message):
+        message()
         first, last = message.schema.versions
         for version in range(first, (first if last == _OPEN else last) + 1):
             prepare_decoding(message, version)

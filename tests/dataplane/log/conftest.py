@@ -1,0 +1,5 @@
+"""Kafka's tools read what the log writes."""
+
+from __future__ import annotations
+
+from tests.java import tools as tools
