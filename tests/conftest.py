@@ -3,26 +3,55 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.shared_fixtures import SharedFixtures, group_of
+
+HERE = Path(__file__).parent
+SECONDS_MAX = 120
+"""Of a test without a mark: `timeout` in pyproject.toml."""
 
 # How long an example takes depends on what else the machine does. No test asserts it.
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ottla")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the tests that share nothing, those that may take long begin first: short ones end the run.
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SharedFixtures())
 
-    So all processes end at about one time. Groups, with which pytest-xdist begins, keep their order.
+
+@pytest.hookimpl(
+    tryfirst=True
+)  # before pytest-xdist looks for groups, and after the folders have named theirs
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share something stand together. Of the others those that may take long begin first.
+
+    So all processes end at about one time, with short tests. Pytest-xdist begins with groups, too, the largest first.
     """
-    items.sort(key=_begins_early, reverse=True)
+    for item in items:
+        if group_of(item) is None and (name := _shares(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(name))
+    places: dict[str | None, int] = {}
+    for place, item in enumerate(items):
+        places.setdefault(group_of(item), place)
+    items.sort(key=lambda item: (-_begins_early(item), places[group_of(item)]))
+
+
+def _shares(item: pytest.Item) -> str | None:
+    """The name of what it shares with others: the cluster of its module, or what was read of all files."""
+    if item.path.parent == HERE:
+        return "all files"
+    return item.path.stem if "cluster" in getattr(item, "fixturenames", ()) else None
 
 
 def _begins_early(item: pytest.Item) -> float:
-    """The seconds that its own mark allows it; 0 if it has none."""
-    if item.get_closest_marker("xdist_group") is not None:
+    """The seconds that it may take by its own mark, or as one that starts processes; 0 if it has neither."""
+    if group_of(item) is not None:
         return math.inf
-    mark = item.get_closest_marker("timeout")
-    return 0 if mark is None else mark.args[0]
+    if (mark := item.get_closest_marker("timeout")) is not None:
+        return float(mark.args[0])
+    starts = any(item.get_closest_marker(name) is not None for name in ("cluster", "java", "programs"))
+    return SECONDS_MAX if starts else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -198,25 +198,25 @@ async def test_others_may_not_end_what_another_task_has_open() -> None:
 
 
 @pytest.fixture(scope="module")
-def local() -> Any:
+def cluster() -> Iterator[LocalCluster]:
     with LocalCluster() as cluster:
         yield cluster
 
 
 @pytest.mark.cluster
 @seeds
-async def test_reads_and_commits_that_are_cancelled_skip_nothing(local: LocalCluster, seed: int) -> None:
+async def test_reads_and_commits_that_are_cancelled_skip_nothing(cluster: LocalCluster, seed: int) -> None:
     chance = random.Random(seed)
     print("seed", seed)
     topic, count = f"reads-{seed}", 600
-    local.create_topic(topic, partitions=2)
-    async with Producer(bootstrap_servers=local.bootstrap_servers) as producer:
+    cluster.create_topic(topic, partitions=2)
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for number in range(count):
             await producer.send(topic, b"%d" % number, partition=number % 2)
     read: list[int] = []
     async with Consumer(
         topic,
-        bootstrap_servers=local.bootstrap_servers,
+        bootstrap_servers=cluster.bootstrap_servers,
         group_id=topic,
         auto_offset_reset="earliest",
         heartbeat_interval_ms=20,
@@ -243,18 +243,18 @@ async def test_reads_and_commits_that_are_cancelled_skip_nothing(local: LocalClu
 
 @pytest.mark.cluster
 @seeds
-async def test_members_that_start_or_stop_halfway_hold_up_nobody(local: LocalCluster, seed: int) -> None:
+async def test_members_that_start_or_stop_halfway_hold_up_nobody(cluster: LocalCluster, seed: int) -> None:
     chance = random.Random(seed)
     print("seed", seed)
     topic = f"members-{seed}"
-    local.create_topic(topic, partitions=2)
+    cluster.create_topic(topic, partitions=2)
     options: dict[str, Any] = {
-        "bootstrap_servers": local.bootstrap_servers,
+        "bootstrap_servers": cluster.bootstrap_servers,
         "group_id": chance.choice([topic, None]),
         "auto_offset_reset": "earliest",
         "heartbeat_interval_ms": 20,
     }
-    async with Producer(bootstrap_servers=local.bootstrap_servers) as producer:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         await producer.send_and_wait(topic, b"v", partition=0)
     for _ in range(10):
         consumer = Consumer(topic, **options)

@@ -31,7 +31,7 @@ from ottla import (
 from ottla.client.large_messages.segments import SEGMENT_HEADER, Splitter, read_segment
 from ottla.testing import LocalCluster
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("test_large_messages_with_cluster")]
 DEADLINE_S = 60
 SPLITTER = Splitter(100, 1 << 20, 1 << 20)
 

@@ -19,7 +19,7 @@ from tests.certificates import Authority
 from tests.cluster import wait_until
 from tests.faults.secured import HOST, LISTENER, UNIT, Access, Loads, SecuredCluster, replace_file
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.xdist_group("secured")]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.xdist_group("secured-faults")]
 
 EXPIRES_S = 20.0
 KEPT = f"listener {LISTENER} goes on with its old keys and certificates"

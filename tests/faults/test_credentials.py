@@ -32,7 +32,7 @@ from tests.faults.own_load import OwnLoad
 from tests.faults.secured import Access, Loads, SecuredCluster, may_do_all
 from tests.integration.test_secret_rotation import gets_in
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.xdist_group("secured")]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.xdist_group("secured-faults")]
 
 OUT_S = 10.0
 """Nobody acts for longer on what was taken from him: brokers follow the quorum's changes so soon, or stop serving."""

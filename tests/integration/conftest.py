@@ -3,8 +3,8 @@
 `OTTLA_TEST_CLUSTER=/path/to/cluster.json` runs them against a cluster that is already up, be it Ottla or
 Apache Kafka: that is how a doubt about what Kafka does is settled.
 
-Everything that uses it is one group, so that `pytest -n 2 --dist loadgroup` starts it once; tests that kill
-processes have clusters of their own.
+Everything that uses it is one group, so that `pytest -n 2 --dist loadgroup` starts it once, and it ends with the last
+of them. Tests that kill processes have clusters of their own.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ from tests.integration.secured_cells import secured_cluster
 from tests.integration.tls_cluster import TlsCluster
 from tests.java import tools as tools
 
+HERE = Path(__file__).parent
+
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares the cluster runs in one process, and so does what shares the cluster of its module."""
+    """What shares a cluster runs in one process."""
     for item in items:
+        if HERE not in item.path.parents:
+            continue
         names = getattr(item, "fixturenames", ())
         if "description" in names:
             item.add_marker(pytest.mark.xdist_group("shared"))
         elif "secured" in names:
             item.add_marker(pytest.mark.xdist_group("secured"))
-        elif "cluster" in names:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")

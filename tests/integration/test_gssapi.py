@@ -22,7 +22,7 @@ from ottla.testing import LocalCluster
 from tests import java
 from tests.kerberos import REALM, Kdc, kdc, needs_kerberos
 
-pytestmark = [pytest.mark.cluster, needs_kerberos]
+pytestmark = [pytest.mark.cluster, needs_kerberos, pytest.mark.xdist_group("test_gssapi")]
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 HOST = socket.gethostbyaddr("127.0.0.1")[0]

@@ -20,7 +20,7 @@ from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUnd
 from ottla.protocol.config_key import ConfigError
 from tests.kerberos import OTHER_REALM, REALM, Kdc, kdc, needs_kerberos
 
-pytestmark = needs_kerberos
+pytestmark = [needs_kerberos, pytest.mark.xdist_group("test_kerberos_logins")]
 
 HOST = "broker.test"
 SERVICE = f"kafka/{HOST}"

@@ -36,7 +36,7 @@ from tests.network.tls.certificates import pkcs12_file
 from .planted_secrets import Planted
 from .tls_cluster import HOST, TlsBroker, TlsCluster, tls_cluster, wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.xdist_group("test_planted_secrets")]
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
