@@ -43,17 +43,26 @@ needs_node = pytest.mark.skipif(
 
 def franz() -> str:
     """The program in go/, which drives franz-go."""
-    return str(_once("go", (HERE / "go", HERE / "go_shared"), partial(_build, "franz")) / "franz")
+    return _go_program("franz", HERE / "go", HERE / "go_shared")
 
 
 def sarama() -> str:
     """The program in sarama/, which drives Sarama."""
-    return str(_once("sarama", (HERE / "sarama", HERE / "go_shared"), partial(_build, "sarama")) / "sarama")
+    return _go_program("sarama", HERE / "sarama", HERE / "go_shared")
+
+
+def kafka_go() -> str:
+    """The program in kafka_go/, which drives segmentio/kafka-go."""
+    return _go_program("kafka_go", HERE / "kafka_go")
 
 
 def node_folder() -> Path:
     """A folder with client.js and the packages it needs."""
     return _once("node", (HERE / "node",), _install)
+
+
+def _go_program(name: str, *folders: Path) -> str:
+    return str(_once(name, folders, partial(_build, name)) / name)
 
 
 def _once(kind: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:

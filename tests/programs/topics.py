@@ -81,6 +81,8 @@ class Output:
         self._topic = topic
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         self.messages: list[Message] = []
+        self.values: list[list[str]] = [[] for _ in range(partitions)]
+        """Those of each partition, in its order."""
 
     def read(self) -> int:
         """Read on; how many there are."""
@@ -89,6 +91,7 @@ class Output:
             key, value = message.key() or b"", message.value()
             assert value is not None
             self.messages.append((key.decode(), value.decode()))
+            self.values[message.partition() or 0].append(value.decode())
         return len(self.messages)
 
     def wait_for(self, count: int, timeout_s: float) -> None:
