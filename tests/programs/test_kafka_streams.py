@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
-import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,56 +10,15 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.cluster import RunningCluster
+from tests.programs.given import Given
 from tests.programs.jvm import Jars, needs_jdk
 from tests.programs.process import Program
-from tests.programs.topics import Input, Message, Output, Sent, create_topics
+from tests.programs.topics import Input, Output, create_topics
 
 pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(600)]
 STREAMS = Jars("kafka-streams", ("org.apache.kafka:kafka-streams:4.4.0", "org.slf4j:slf4j-simple:1.7.36"))
 APPLICATION = "words"
 PARTITIONS = 3
-WINDOW_MS = 10_000
-WORDS = [f"word{number}" for number in range(20)]
-
-
-class Given:
-    """Lines, orders and payments at random, of made-up times, and what the application has to tell of them."""
-
-    def __init__(self, seed: int) -> None:
-        self._chance = random.Random(seed)
-        self.words: Counter[str] = Counter()
-        self.events: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
-
-    def messages(self) -> Iterator[Sent]:
-        """What is taken from here counts as sent."""
-        begun_ms = int(time.time() * 1000) - 600_000
-        for number in itertools.count(1):
-            at_ms = begun_ms + 50 * number
-            words = self._chance.choices(WORDS, k=3)
-            self.words.update(words)
-            yield Sent("lines", f"line{number}", " ".join(words), at_ms)
-            if number % 3 == 0:
-                customer = f"customer{self._chance.randrange(50)}"
-                topic = self._chance.choice(("orders", "payments"))
-                value = f"{topic[0]}{number}"
-                self.events[customer].append((topic, number, value))
-                yield Sent(topic, customer, value, at_ms)
-
-    @property
-    def counts(self) -> list[Message]:
-        """What the application has to tell: every word with each number up to its own."""
-        return sorted((word, str(n)) for word, total in self.words.items() for n in range(1, total + 1))
-
-    @property
-    def paid(self) -> list[Message]:
-        """Every order of a customer with every payment within the window."""
-        return sorted(
-            (customer, f"{one[2]}+{other[2]}")
-            for customer, events in self.events.items()
-            for one in events
-            for other in events
-            if one[0] == "orders" and other[0] == "payments" and abs(one[1] - other[1]) * 50 <= WINDOW_MS
-        )
 
 
 def instances(cluster: RunningCluster, folder: Path) -> list[Program]:
