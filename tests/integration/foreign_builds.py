@@ -51,6 +51,11 @@ def sarama() -> str:
     return _go_program("sarama", HERE / "sarama", HERE / "go_shared")
 
 
+def sarama_1_45() -> str:
+    """The same with an older Sarama, whose batches have no greatest timestamp."""
+    return _go_program("sarama", HERE / "sarama", HERE / "go_shared", HERE / "sarama_1_45")
+
+
 def kafka_go() -> str:
     """The program in kafka_go/, which drives segmentio/kafka-go."""
     return _go_program("kafka_go", HERE / "kafka_go")
@@ -68,9 +73,11 @@ def _go_program(name: str, *folders: Path) -> str:
 def _once(kind: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:
     """The folder that `make` fills, when there is none for the present content of the sources.
 
-    It holds a copy of all files of the source folders, side by side.
+    It holds a copy of all files of the source folders, side by side. A file of a later folder takes the place of one
+    with its name.
     """
-    files = sorted(path for folder in sources for path in folder.iterdir() if path.is_file())
+    named = {path.name: path for folder in sources for path in folder.iterdir() if path.is_file()}
+    files = sorted(named.values())
     digest = hashlib.sha256()
     for path in files:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -134,8 +134,7 @@ func (c *copier) copy(
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
-	member := sarama.NewConsumerGroupMetadataFromSession(session, c.group, nil)
-	if err := producer.AddMessageToTxnWithGroupMetadata(messages[len(messages)-1], member, nil); err != nil {
+	if err := addOffset(producer, session, c.group, messages[len(messages)-1]); err != nil {
 		return err
 	}
 	var err error

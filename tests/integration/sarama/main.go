@@ -1,53 +1,48 @@
-// Sarama drives the Go client of that name through what the tests of the faults suite ask for.
+// Sarama drives the Go client of that name through what the tests of the faults suite and of tests/programs ask for.
 //
-//	sarama outlive <bootstrap> <topic> <target> <group> <partitions>
+//	sarama [-version V] outlive <bootstrap> <topic> <target> <group> <partitions>
+//	sarama [-version V] load    <bootstrap> <topic> <codec>...
+//	sarama [-version V] read    <bootstrap> <topic> <count>
+//	sarama [-version V] member  <bootstrap> <topic> <group> <name>
+//	sarama [-version V] copy    <bootstrap> <topic> <target> <group> <name>
+//	sarama [-version V] admin   <bootstrap> <topic> <group>
 //
-// It feeds a topic with numbers, through an idempotent producer, and copies it exactly once into another one, in a
-// group of transactional members. When its standard input ends it feeds no more, tells when every number has its
-// outcome, and goes on copying until it is killed. It prints how far it is as lines of JSON.
+// V is the version of the brokers for which the client takes them. What each prints stands beside it.
 package main
 
 import (
-	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
 )
 
-const (
-	copiers   = 2
-	tellEvery = 200 * time.Millisecond
-	patience  = 1000 // attempts, which are 100 ms apart
-)
+const patience = 1000 // attempts, which are 100 ms apart
+
+// protocol is the version of the brokers for which the client takes them.
+var protocol = sarama.MaxVersion
 
 func main() {
-	if len(os.Args) != 7 || os.Args[1] != "outlive" {
-		fmt.Fprintln(os.Stderr, "usage: sarama outlive <bootstrap> <topic> <target> <group> <partitions>")
+	verbs := map[string]func(bootstrap []string, arguments []string){
+		"outlive": outlive, "load": load, "read": read, "member": join, "copy": copyForEver, "admin": administer,
+	}
+	version := flag.String("version", protocol.String(), "that of the brokers, as the client takes them")
+	flag.Parse()
+	if flag.NArg() < 4 || verbs[flag.Arg(0)] == nil {
+		fmt.Fprintln(os.Stderr, "usage: sarama [-version V] outlive|load|read|member|copy|admin <bootstrap> <topic> ...")
 		os.Exit(2)
 	}
-	bootstrap, topic, target, group := strings.Split(os.Args[2], ","), os.Args[3], os.Args[4], os.Args[5]
-	partitions := must(strconv.Atoi(os.Args[6]))
-	progress := newProgress()
-	for n := range copiers {
-		one := &copier{bootstrap, topic, target, group, fmt.Sprintf("%s-%d", group, n), progress}
-		go one.run()
-	}
-	go feed(bootstrap, topic, partitions, progress)
-	printed := json.NewEncoder(os.Stdout)
-	for {
-		check(printed.Encode(progress.told()))
-		time.Sleep(tellEvery)
-	}
+	protocol = must(sarama.ParseKafkaVersion(*version))
+	verbs[flag.Arg(0)](strings.Split(flag.Arg(1), ","), flag.Args()[2:])
 }
 
 // settings are those of every client here.
 func settings() *sarama.Config {
 	config := sarama.NewConfig()
-	config.Version = sarama.MaxVersion
+	config.Version = protocol
 	config.Metadata.Retry.Max = 10
 	config.Metadata.Retry.Backoff = 100 * time.Millisecond
 	return config
