@@ -11,7 +11,6 @@ from ottla.protocol.config_keys import (
     NOT_IN_EFFECT,
     TOPIC_KEYS,
     ConfigError,
-    ConfigKey,
     Scope,
     check_dynamic_broker_config,
     check_properties,
@@ -56,11 +55,18 @@ def test_topics_have_kafkas_defaults() -> None:
     assert {name: key.default for name, key in TOPIC_KEYS.items()} == KAFKA_TOPIC_DEFAULTS
 
 
-@pytest.mark.parametrize("key", [*TOPIC_KEYS.values(), *NODE_KEYS.values()], ids=lambda key: key.name)
-def test_every_key_accepts_its_own_default_and_says_what_it_means(key: ConfigKey) -> None:
-    assert key.doc.endswith(".")
-    if key.default is not None:
-        assert key.normal(key.default) == key.default
+def test_every_key_says_what_it_means() -> None:
+    silent = [key.name for key in (*TOPIC_KEYS.values(), *NODE_KEYS.values()) if not key.doc.endswith(".")]
+    assert not silent, "\n".join(silent)
+
+
+def test_every_key_accepts_its_own_default() -> None:
+    defaults = [
+        (key, key.default) for key in (*TOPIC_KEYS.values(), *NODE_KEYS.values()) if key.default is not None
+    ]
+    assert len(defaults) > 100
+    other = [f"{key.name}: {default!r}" for key, default in defaults if key.normal(default) != default]
+    assert not other, "\n".join(other)
 
 
 def test_a_topic_key_names_broker_keys_that_exist() -> None:
