@@ -193,7 +193,7 @@ def test_reading_over_gaps(tmp_path: Path) -> None:
 @pytest.mark.java
 @java.needs_java
 @pytest.mark.timeout(300)
-def test_kafka_reads_what_is_left(tmp_path: Path, tools: java.Tools) -> None:
+def test_kafka_reads_what_is_left(tmp_path: Path) -> None:
     history = _with_gaps(tmp_path / "t-0")
     log = history.log
     clean(log, job_for(log, 0))
@@ -201,7 +201,7 @@ def test_kafka_reads_what_is_left(tmp_path: Path, tools: java.Tools) -> None:
     log.close(clean=True)
     logs = ",".join(str(path) for path in sorted(log.directory.glob("*.log")))
     dump = "org.apache.kafka.tools.DumpLogSegments"
-    text = tools.run(dump, "--files", logs, "--deep-iteration", "--print-data-log")
+    text = java.run(dump, "--files", logs, "--deep-iteration", "--print-data-log")
     lines = [line for line in text.splitlines() if line.startswith("| offset:")]
     offsets = [int(line.split()[2]) for line in lines]
     assert sorted(seen.records.keys() | seen.markers.keys()) == offsets
@@ -209,8 +209,8 @@ def test_kafka_reads_what_is_left(tmp_path: Path, tools: java.Tools) -> None:
     horizons = [line for line in text.splitlines() if str(NOW_MS + RETENTION_MS) in line]
     assert len(horizons) == 1, "the batch with the tombstone"
     indexes = ",".join(str(path) for path in sorted(log.directory.glob("*index")))
-    text = tools.run(dump, "--files", indexes, "--index-sanity-check")
+    text = java.run(dump, "--files", indexes, "--index-sanity-check")
     assert "mismatch" not in text.lower()
-    text = tools.run(dump, "--files", indexes, "--verify-index-only")
+    text = java.run(dump, "--files", indexes, "--verify-index-only")
     assert "mismatch" not in text.lower()
     assert "out of order" not in text
