@@ -17,25 +17,30 @@ from tests.programs.jvm import Jars
 from tests.programs.process import Program
 
 VERSION = "4.3.1"  # connect-file is not on Maven Central as 4.4.0
-_MODULES = ("connect-runtime", "connect-json", "connect-transforms", "connect-file")
-CONNECT = Jars(
-    "kafka-connect",
-    (*(f"org.apache.kafka:{one}:{VERSION}" for one in _MODULES), "org.slf4j:slf4j-simple:1.7.36"),
-)
+_MODULES = ("connect-runtime", "connect-json", "connect-transforms")
 WAIT_S = 240.0  # two workers and a cluster share the cores with other tests
 _BUSY = (0, 404, 409, 500, 503)  # it starts, does not know yet, rebalances, waits for another worker, begins
+
+
+def connect_with(connector: str) -> Jars:
+    """The jars of Connect, and beside them those of a connector, as Maven names it."""
+    modules = (f"org.apache.kafka:{one}:{VERSION}" for one in _MODULES)
+    return Jars("kafka-connect", (*modules, connector, "org.slf4j:slf4j-simple:1.7.36"))
+
+
+FILES = connect_with(f"org.apache.kafka:connect-file:{VERSION}")
 
 
 class Worker(Program):
     """One worker of a Connect cluster; its port stays its own when it is killed and started again."""
 
-    def __init__(self, folder: Path, name: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, str], jars: Jars) -> None:
         (port,) = free_ports(1)
         self.id = f"{HOST}:{port}"
         properties = folder / f"{name}.properties"
         given = dict(settings) | {"listeners": f"http://{self.id}"}
         properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-        argv = CONNECT.run_class("org.apache.kafka.connect.cli.ConnectDistributed", str(properties))
+        argv = jars.run_class("org.apache.kafka.connect.cli.ConnectDistributed", str(properties))
         super().__init__(argv, folder / f"{name}.log")
 
     def ask(self, method: str, path: str, body: object = None, timeout_s: float = WAIT_S) -> Any:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.history import SMALL_CLUSTER
-from tests.programs.connect import WAIT_S, Worker, worker_of
+from tests.programs.connect import FILES, WAIT_S, Worker, worker_of
 from tests.programs.jvm import needs_jdk
 from tests.programs.topics import Output
 
@@ -77,7 +77,7 @@ def workers(cluster: RunningCluster, tmp_path: Path) -> Iterator[list[Worker]]:
         settings[f"{name}.storage.topic"] = topic
         settings |= {f"{name}.storage.{key}": value for key, value in COMPACTED_SOON.items()}
     with ExitStack() as running:
-        both = [running.enter_context(Worker(tmp_path, name, settings)) for name in ("ann", "ben")]
+        both = [running.enter_context(Worker(tmp_path, name, settings, FILES)) for name in ("ann", "ben")]
         yield both
 
 

@@ -19,9 +19,10 @@ class Sent(NamedTuple):
 
     topic: str
     key: str | None
-    value: str
+    value: str | None
     timestamp_ms: int = 0
     """0: when it is sent."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Input:
@@ -57,7 +58,12 @@ class Input:
             one = next(self._messages)
             self.sent.append(one)
             self._producer.produce(
-                one.topic, one.value, one.key, timestamp=one.timestamp_ms, on_delivery=self._delivered
+                one.topic,
+                one.value,
+                one.key,
+                timestamp=one.timestamp_ms,
+                headers=list(one.headers),
+                on_delivery=self._delivered,
             )
             self._producer.poll(0)
 
@@ -83,15 +89,19 @@ class Output:
         self.messages: list[Message] = []
         self.values: list[list[str]] = [[] for _ in range(partitions)]
         """Those of each partition, in its order."""
+        self.tombstones: list[str] = []
+        """Keys of the messages without a value, which are not among the others."""
 
     def read(self) -> int:
         """Read on; how many there are."""
         for message in self._consumer.consume(10_000, 0.2):
             assert message.error() is None, message.error()
-            key, value = message.key() or b"", message.value()
-            assert value is not None
-            self.messages.append((key.decode(), value.decode()))
-            self.values[message.partition() or 0].append(value.decode())
+            key, value = (message.key() or b"").decode(), message.value()
+            if value is None:
+                self.tombstones.append(key)
+            else:
+                self.messages.append((key, value.decode()))
+                self.values[message.partition() or 0].append(value.decode())
         return len(self.messages)
 
     def wait_for(self, count: int, timeout_s: float) -> None:

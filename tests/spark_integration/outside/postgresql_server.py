@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -42,7 +42,7 @@ def need_server() -> Path:
 class Server:
     """Runs as `postgres` if the test is root, since it refuses to run as root."""
 
-    def __init__(self, folder: Path, found: Path) -> None:
+    def __init__(self, folder: Path, found: Path, settings: Sequence[str] = ()) -> None:
         self._folder = folder
         self._binaries = found
         self._as = (
@@ -50,6 +50,13 @@ class Server:
         )
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = int(free.getsockname()[1])
+        given = (
+            "listen_addresses=127.0.0.1",
+            "fsync=off",
+            "max_connections=40",
+            *settings,
+        )
+        self._settings = f"-p {self.port} -k {folder} " + " ".join(f"-c {one}" for one in given)
 
     def create(self) -> None:
         """Its files."""
@@ -69,8 +76,7 @@ class Server:
 
     def start(self) -> None:
         """Returns once it takes connections."""
-        settings = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=40"
-        self._control("start", "-o", settings, "-l", str(self._folder / "log"))
+        self._control("start", "-o", self._settings, "-l", str(self._folder / "log"))
 
     def crash(self) -> None:
         """At once, without a checkpoint: on its next start it recovers, and unlogged tables are empty."""
@@ -113,14 +119,14 @@ class Server:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
-    """In a folder that its user can enter."""
+def running_server(*settings: str) -> Iterator[Server]:
+    """In a folder that its user can enter. `settings`: more of them, such as `wal_level=logical`."""
     found = need_server()
     with tempfile.TemporaryDirectory(prefix="ottla-postgresql-", dir="/tmp") as name:
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        server = Server(folder, found)
+        server = Server(folder, found, settings)
         server.create()
         server.start()
         try:
