@@ -108,7 +108,9 @@ class Broker:
     @property
     def has_tls(self) -> bool:
         """Whether a listener has keys and certificates."""
-        return any(listener.tls is not None for listener in self.config.listeners)
+        return self.config.quorum.tls is not None or any(
+            listener.tls is not None for listener in self.config.listeners
+        )
 
     def look_at_keys(self) -> None:
         """Read the keys and certificates of all listeners anew. What cannot be used changes nothing."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from ..network.tls.nodes import RenewedNodeTls
 from ..protocol.authorizer_settings import AuthorizerSettings
 from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
 from ..protocol.handshake import LinkSecurity
@@ -50,6 +51,8 @@ class QuorumNodeConfig:
     first_users: tuple[ScramCredentialChange, ...] = ()
     #: whether a refused heartbeat port proves the death of a broker on another machine, too
     believes_any_refusal: bool = False
+    #: under the links of this node; None: they have no TLS
+    tls: RenewedNodeTls | None = None
     #: who may change ACLs and users; None: everybody
     authorizer: AuthorizerSettings | None = None
 

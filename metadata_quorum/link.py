@@ -10,12 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ..network.dialing import connected_socket
 from ..network.tcp_timeout import set_tcp_timeout
+from ..network.tls.nodes import (
+    CLOSED_EARLY,
+    NodeRefused,
+    NodeTls,
+    check_certificate,
+    tls_problem,
+)
 from ..protocol.frames import Buffer, Channel, FrameError
 from ..protocol.handshake import (
     CHANCE_BYTES,
@@ -26,6 +35,7 @@ from ..protocol.handshake import (
     Peer,
     Role,
     ServerHandshake,
+    refusal,
 )
 from ..protocol.liveness_datagrams import DatagramSeal
 
@@ -64,9 +74,15 @@ class Link(asyncio.Protocol):
         choose_handler: Callable[[Link], LinkHandler | None],
         limits: LinkLimits = LinkLimits(),
         on_connected: Callable[[Link], None] | None = None,
+        tls: NodeTls | None = None,
+        is_dialled: bool = False,
     ) -> None:
         """`on_connected` hears of the connection before the other end has said anything."""
         self._on_connected = on_connected
+        self._tls = tls
+        self._is_dialled = is_dialled
+        #: of an accepted connection: TLS, before which there is no transport
+        self._beginning: asyncio.Task[None] | None = None
         self._handshake = handshake
         self._choose_handler = choose_handler
         self._limits = limits
@@ -181,6 +197,30 @@ class Link(asyncio.Protocol):
             else:
                 self._let_go()
                 self._transport.close()
+        elif self._beginning is not None:
+            self._beginning.cancel()
+
+    def accept_tls(self, sock: socket.socket, tls: NodeTls) -> None:
+        """Have TLS begin on a connection that was accepted."""
+        self._name(sock.getpeername())
+        self._beginning = self._loop.create_task(self._accept_tls(sock, tls))
+        if self._on_connected is not None:
+            self._on_connected(self)
+
+    async def _accept_tls(self, sock: socket.socket, tls: NodeTls) -> None:
+        timeout_s = self._limits.handshake_timeout_ms / 1000
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self, sock, ssl=tls.accepting, ssl_handshake_timeout=timeout_s
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            sock.close()
+            self._lost(tls_problem(error))
+
+    def _name(self, address: tuple[str, int] | None) -> None:
+        if address:
+            self.remote_host = address[0]
+            self.remote_address = f"{address[0]}:{address[1]}"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
@@ -190,14 +230,25 @@ class Link(asyncio.Protocol):
             self._limits.handshake_timeout_ms / 1000,
             lambda: self.close("the handshake took too long", abort=True),
         )
-        name = self._transport.get_extra_info("peername")
-        if name:
-            self.remote_host = name[0]
-            self.remote_address = f"{name[0]}:{name[1]}"
-        if self._on_connected is not None:
+        self._name(self._transport.get_extra_info("peername"))
+        if self._on_connected is not None and self._beginning is None:
             self._on_connected(self)
+        if self._tls is not None and not self._has_certificate(self._transport, self._tls):
+            return
         if isinstance(self._handshake, ServerHandshake):
             self._transport.write(self._handshake.hello())
+
+    def _has_certificate(self, transport: asyncio.Transport, tls: NodeTls) -> bool:
+        """Whether the other end may act as a node by its certificate. If not, the link is closed."""
+        try:
+            check_certificate(transport, tls)
+        except NodeRefused as error:
+            logger.warning("a connection with %s is refused: %s", self.remote_address, error)
+            if isinstance(self._handshake, ServerHandshake):
+                transport.write(refusal(str(error)))
+            self.close(str(error))
+            return False
+        return True
 
     def data_received(self, data: bytes) -> None:
         if self._close_reason is not None:
@@ -269,16 +320,31 @@ class Link(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._close_reason is None:
+            # TLS does not tell of the other end's FIN by itself, and nobody else ends a connection without an error.
+            self.closed_by_peer = (self._tls is not None and error is None) or isinstance(
+                error, ConnectionResetError | BrokenPipeError
+            )
+        is_early = self._tls is not None and self._is_dialled and not self._handshake.has_heard
+        self._lost(CLOSED_EARLY if is_early and not isinstance(error, ssl.SSLError) else _reason(error))
+
+    def _lost(self, reason: str) -> None:
+        if self.closed.done():
+            return
         if self._deadline is not None:
             self._deadline.cancel()
         if self._close_reason is None:
-            self.closed_by_peer = isinstance(error, ConnectionResetError | BrokenPipeError)
-            self._close_reason = str(error) if error else "the connection was closed"
+            self._close_reason = reason
         handler, self._handler = self._handler, None
-        if not self.closed.done():
-            self.closed.set_result(self._close_reason)
+        self.closed.set_result(self._close_reason)
         if handler is not None:
             handler.link_closed(self, self._close_reason)
+
+
+def _reason(error: Exception | None) -> str:
+    if error is None:
+        return "the connection was closed"
+    return tls_problem(error) if isinstance(error, ssl.SSLError) else str(error)
 
 
 def server_link(
@@ -287,10 +353,11 @@ def server_link(
     choose_handler: Callable[[Link], LinkHandler | None],
     limits: LinkLimits = LinkLimits(),
     on_connected: Callable[[Link], None] | None = None,
+    tls: NodeTls | None = None,
 ) -> Link:
     """An accepting link: a protocol factory for `loop.create_server`."""
     handshake = ServerHandshake(security, identity, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
-    return Link(handshake, choose_handler, limits, on_connected)
+    return Link(handshake, choose_handler, limits, on_connected, tls)
 
 
 async def dial(
@@ -302,6 +369,7 @@ async def dial(
     role: Role,
     choose_handler: Callable[[Link], LinkHandler | None],
     limits: LinkLimits = LinkLimits(),
+    tls: NodeTls | None = None,
 ) -> Link:
     """Connect and shake hands. Raises OSError when either fails, with the reason.
 
@@ -318,7 +386,16 @@ async def dial(
 
     handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
     sock = await connected_socket(host, port)
-    _, link = await loop.create_connection(lambda: Link(handshake, choose, limits), sock=sock)
+    context, name = (None, None) if tls is None else (tls.dialling, host)
+    try:
+        _, link = await loop.create_connection(
+            lambda: Link(handshake, choose, limits, tls=tls, is_dialled=True),
+            sock=sock,
+            ssl=context,
+            server_hostname=name,
+        )
+    except OSError as error:
+        raise error if tls is None else ConnectionError(f"{host}:{port}: {tls_problem(error)}") from None
     try:
         await asyncio.wait((ready, link.closed), return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:

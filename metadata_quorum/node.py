@@ -95,6 +95,7 @@ class QuorumNode:
             self.raft.identity,
             {Role.RAFT: self.raft.adopt, Role.BROKER: self.sessions.accept, Role.ADMIN: operators.accept},
             signs_of_life.datagram,
+            tls=config.tls,
         )
         # What follows from all that.
         self._publication = Publication(
@@ -122,6 +123,16 @@ class QuorumNode:
         """Whether this node is the active Raft leader; advisory until a barrier."""
         return self.raft.is_leader
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether its links have keys and certificates."""
+        return self.config.tls is not None
+
+    def look_at_keys(self) -> None:
+        """Read its keys and certificates anew. What cannot be used changes nothing."""
+        if self.config.tls is not None:
+            self.config.tls.look_again()
+
     def families(self) -> Iterator[Family]:
         """Its metrics; none before `start`."""
         return quorum_families(self.raft, self.image()) if self._started else iter(())
@@ -148,6 +159,8 @@ class QuorumNode:
         await self.raft.start()
         self._publication.publish()
         await self.server.start()
+        if self.config.tls is not None:
+            self.config.tls.start()
         logger.info("quorum node %d listens on port %d", self.config.node_id, self.server.port)
 
     async def stop(self) -> None:
@@ -159,6 +172,8 @@ class QuorumNode:
         self.probes.stop()
         self.sessions.close_all("this quorum node is stopping")
         await self.server.stop()
+        if self.config.tls is not None:
+            await self.config.tls.close()
         self._reports.flush()
         await self.raft.stop()
 
@@ -222,6 +237,7 @@ def _raft_config(config: QuorumNodeConfig) -> RaftConfig:
         machine_factory=MACHINE_FACTORY,
         replace_empty=config.replace_empty,
         restored=config.restored,
+        tls=config.tls,
         settings=Settings.with_snapshots_every(config.snapshot_bytes),
     )
 

@@ -17,6 +17,7 @@ import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
 from ..network.strangers import Strangers
+from ..network.tls.nodes import NodeTls
 from ..protocol.handshake import Identity, LinkSecurity, Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, HeartbeatAnswer, InvalidDatagram, key_id_of
 from .link import Link, LinkHandler, LinkLimits, server_link
@@ -27,6 +28,7 @@ STRANGERS_MAX = 256
 STRANGERS_PER_ADDRESS_MAX = 50
 _BACKLOG = 512
 _PORTS_TRIED = 16
+_ACCEPT_AGAIN_S = 0.1
 
 
 class AddressInUse(Exception):
@@ -46,6 +48,7 @@ class QuorumServer:
         on_heartbeat: Callable[[DatagramHeartbeat], bool],
         *,
         limits: LinkLimits | None = None,
+        tls: NodeTls | None = None,
         strangers_max: int = STRANGERS_MAX,
         strangers_per_address_max: int = STRANGERS_PER_ADDRESS_MAX,
     ) -> None:
@@ -57,12 +60,14 @@ class QuorumServer:
         self._handlers = handlers
         self._on_heartbeat = on_heartbeat
         self._limits = limits or LinkLimits()
+        self._tls = tls
         self._strangers: Strangers[Link] = Strangers(strangers_max, strangers_per_address_max)
         self._links: dict[Link, None] = {}
         #: the links of brokers, by the id of the key of their datagrams
         self._by_key_id: dict[bytes, Link] = {}
         self._server: asyncio.Server | None = None
         self._datagrams: DatagramServer | None = None
+        self._acceptor: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
 
     @property
@@ -81,13 +86,21 @@ class QuorumServer:
         self._port = listening.getsockname()[1]
         self._datagrams = cast(DatagramServer, await asyncio_dgram.from_socket(heard))
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=listening, backlog=_BACKLOG)
+        if self._tls is None:
+            self._server = await loop.create_server(self._accept, sock=listening, backlog=_BACKLOG)
+        else:
+            self._acceptor = asyncio.create_task(
+                self._keep_accepting(listening, self._tls), name="connections with TLS"
+            )
         self._reader = asyncio.create_task(self._read_datagrams(self._datagrams), name="heartbeats")
 
     async def stop(self) -> None:
         """Stops listening and closes every connection."""
         if self._server is not None:
             self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.cancel()
+            await asyncio.gather(self._acceptor, return_exceptions=True)
         if self._reader is not None:
             self._reader.cancel()
         if self._datagrams is not None:
@@ -98,10 +111,28 @@ class QuorumServer:
         if links:
             await asyncio.wait([link.closed for link in links], timeout=1.0)
 
-    def _accept(self) -> asyncio.Protocol:
-        link = server_link(self._security, self._identity, self._welcome, self._limits, self._connected)
+    def _accept(self) -> Link:
+        link = server_link(
+            self._security, self._identity, self._welcome, self._limits, self._connected, self._tls
+        )
         link.closed.add_done_callback(lambda closed: self._forget(link, closed.result()))
         return link
+
+    async def _keep_accepting(self, listening: socket.socket, tls: NodeTls) -> None:
+        """Whoever connects counts as a stranger from its first moment, before TLS begins."""
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    sock, _ = await loop.sock_accept(listening)
+                except OSError as error:
+                    logger.warning("a connection could not be accepted: %s", error)
+                    await asyncio.sleep(_ACCEPT_AGAIN_S)
+                    continue
+                try:
+                    self._accept().accept_tls(sock, tls)
+                except OSError:  # it is gone already
+                    sock.close()
 
     def _connected(self, link: Link) -> None:
         oldest = self._strangers.admit(link, link.remote_host)

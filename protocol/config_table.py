@@ -140,6 +140,9 @@ _NODE_TABLE = (
               "Links of quorum nodes with each other and with brokers: encrypted unless the other node has an older "
               "version (preferred), or always, which refuses such nodes (required).", _NODE,
               allowed=("preferred", "required")),
+    _node("ottla.node.principals", _NODE, _S, None,
+          "Whose certificates are of nodes, where the quorum's listener has TLS, with ; between: "
+          "User:CN=quorum-1;User:CN=broker-1."),
     _node("authorizer.class.name", _NODE, _S, "",
           "org.apache.kafka.metadata.authorizer.StandardAuthorizer: ACLs say who may do what; without it everybody may "
           "do everything."),

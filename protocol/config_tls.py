@@ -10,6 +10,7 @@ Each key of a listener may also be given for one listener, as `listener.name.NAM
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from .config_key import ConfigKey, ConfigType, Scope
@@ -79,7 +80,11 @@ _OF_NODES = (
 )
 # fmt: on
 
-TLS_TABLE: Final = (*_OF_LISTENERS, *_OF_NODES)
+_OF_QUORUM: Final = frozenset({*(key.name for key in _OF_LISTENERS), "ssl.reload.interval.ms"})
+TLS_TABLE: Final = tuple(
+    replace(key, scope=Scope.BROKER | Scope.QUORUM) if key.name in _OF_QUORUM else key
+    for key in (*_OF_LISTENERS, *_OF_NODES)
+)
 TLS_KEYS_OF_LISTENERS: Final = frozenset(key.name for key in _OF_LISTENERS)
 """Those that may be given for one listener."""
 

@@ -37,6 +37,8 @@ from .frames import MAX_PAYLOAD_BYTES, Buffer, Channel, EncryptedChannel, Tagged
 from .node_secrets import MIN_SECRET_BYTES, Secrets
 
 MAGIC = b"OTTL"
+REFUSAL = b"DENY"
+"""In the place of the magic, where TLS lies under the connection: a text follows."""
 VERSION = 1
 NONCE_BYTES = 32
 KEY_BYTES = 32
@@ -167,6 +169,11 @@ class _Handshake:
         if self._channel is None:
             raise RuntimeError("the handshake is not done")
         return self._channel
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether the other end has said anything."""
+        return bool(self._transcript or self._buffer)
 
     @property
     def encrypted(self) -> bool:
@@ -370,6 +377,8 @@ class ClientHandshake(_Handshake):
         return b""
 
     def _answer_hello(self, body: bytes) -> bytes:
+        if body.startswith(REFUSAL):
+            raise HandshakeError(f"it refuses this node: {body[len(REFUSAL) :].decode('utf-8', 'replace')}")
         if len(body) != _HELLO.size:
             raise HandshakeError(f"hello of {len(body)} bytes, expected {_HELLO.size}")
         magic, version, nonce = _HELLO.unpack(body)
@@ -399,6 +408,11 @@ class _Asked:
     identity: Identity
     nonce: bytes
     key: bytes
+
+
+def refusal(reason: str) -> bytes:
+    """What a server says in the place of its hello to whom it does not let in."""
+    return _message((REFUSAL + reason.encode())[:MAX_MESSAGE_BYTES])
 
 
 def _message(body: bytes) -> bytes:

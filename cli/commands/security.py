@@ -18,6 +18,7 @@ from .acl import acls_of, add_resource, filter_of, print_acls
 from .user import DEFAULT_ITERATIONS, DEFAULT_MECHANISM, MECHANISMS, NEW_PASSWORD_VARIABLE
 
 if TYPE_CHECKING:
+    from ...network.tls.nodes import NodeTls
     from ...protocol.messages.command import Command, CommandResult
     from ...protocol.messages.quorum_session import CommandReply
     from ...protocol.node_secrets import Secrets
@@ -148,7 +149,14 @@ def _check(*outcomes: tuple[int, str]) -> None:
 class _Quorum:
     """The quorum of a cluster, asked with the cluster's secret."""
 
-    def __init__(self, voters: Mapping[int, tuple[str, int]], cluster_id: str, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        voters: Mapping[int, tuple[str, int]],
+        cluster_id: str,
+        secrets: Secrets,
+        tls: NodeTls | None = None,
+    ) -> None:
+        self._tls = tls
         self._voters = voters
         self._cluster_id = cluster_id
         self.secrets = secrets
@@ -160,6 +168,7 @@ class _Quorum:
         from ...protocol.config_key import ConfigError
         from ...protocol.node_secrets import read_secrets
         from ..nodes.node import node_settings
+        from ..nodes.quorum_tls import quorum_tls
 
         values = node_settings(file, ()).values
         keys = ("controller.quorum.voters", "cluster.id", "cluster.secret.file")
@@ -168,7 +177,8 @@ class _Quorum:
                 raise CommandFailed(f"{file}: {key} is missing")
         try:
             voters = parse_voters(values[keys[0]])
-            return cls(voters, values[keys[1]].strip(), read_secrets(keys[2], values[keys[2]].strip()))
+            secrets = read_secrets(keys[2], values[keys[2]].strip())
+            return cls(voters, values[keys[1]].strip(), secrets, quorum_tls(values, "localhost"))
         except ConfigError as error:
             raise CommandFailed(str(error)) from None
 
@@ -220,7 +230,9 @@ class _Quorum:
         security = LinkSecurity(self.secrets, requires_encryption=True)
         address = self._voters[node_id]
         try:
-            with PlainQuorumLink(address, security, self._cluster_id, Role.ADMIN, _LINK_TIMEOUT_S) as link:
+            with PlainQuorumLink(
+                address, security, self._cluster_id, Role.ADMIN, _LINK_TIMEOUT_S, self._tls
+            ) as link:
                 link.send(SubmitCommand(sequence=0, command=encode_command(None, command)))
                 reply = link.receive()
         except (OSError, FrameError, MalformedMessage) as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from types import TracebackType
 from typing import Self
 
+from ...network.tls.nodes import NodeRefused, NodeTls, tls_problem
 from ...protocol.handshake import (
     CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
@@ -30,13 +32,21 @@ class PlainQuorumLink:
     """Raises OSError, HandshakeError and FrameError; MalformedMessage for what it does not understand."""
 
     def __init__(
-        self, address: tuple[str, int], security: LinkSecurity, cluster_id: str, role: Role, timeout_s: float
+        self,
+        address: tuple[str, int],
+        security: LinkSecurity,
+        cluster_id: str,
+        role: Role,
+        timeout_s: float,
+        tls: NodeTls | None = None,
     ) -> None:
         """Connects and shakes hands."""
         identity = Identity(NOBODY, os.urandom(DIRECTORY_ID_BYTES), cluster_id)
         handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES))
         self._socket = socket.create_connection(address, timeout_s)
         try:
+            if tls is not None:
+                self._begin_tls(address[0], tls)
             while not handshake.done:
                 self._socket.sendall(handshake.receive(self._in_handshake()))
         except BaseException:
@@ -63,6 +73,18 @@ class PlainQuorumLink:
             self._received = self._channel.feed(self._some())
         return decode_session_message(self._received.pop(0))
 
+    def _begin_tls(self, host: str, tls: NodeTls) -> None:
+        """Raises ConnectionError and HandshakeError."""
+        try:
+            wrapped = tls.dialling.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:
+            raise ConnectionError(tls_problem(error)) from None
+        self._socket = wrapped
+        try:
+            tls.check_peer(wrapped.getpeercert(binary_form=True))
+        except NodeRefused as error:
+            raise HandshakeError(f"it is refused: {error}") from None
+
     def _in_handshake(self) -> bytes:
         try:
             return self._some()
@@ -72,7 +94,10 @@ class PlainQuorumLink:
             ) from None
 
     def _some(self) -> bytes:
-        data = self._socket.recv(65536)
+        try:
+            data = self._socket.recv(65536)
+        except ssl.SSLError as error:
+            raise HandshakeError(tls_problem(error)) from None
         if not data:
             raise ConnectionError("the quorum node closed the connection")
         return data

@@ -97,7 +97,7 @@ def report_of(role: str, settings: ResolvedSettings, now: datetime) -> Configura
             remarks += check_properties(values, Scope.QUORUM if role == "quorum" else Scope.BROKER)
             with_endpoint(values, [])
             if role == "quorum":
-                node_id, listeners = _quorum(values)
+                node_id, listeners = _quorum(values, remarks)
             else:
                 node_id, listeners = _broker(values, now, remarks)
             authorizer = AuthorizerSettings.from_properties(values)
@@ -136,17 +136,21 @@ def _warnings_into(remarks: list[str]) -> Iterator[None]:
         logger.propagate = propagates
 
 
-def _quorum(values: Mapping[str, str]) -> tuple[int, list[ListenerReport]]:
+def _quorum(values: Mapping[str, str], remarks: list[str]) -> tuple[int, list[ListenerReport]]:
     from ...metadata_quorum.config import QuorumNodeConfig
+    from .quorum_tls import quorum_tls
 
     config = QuorumNodeConfig.from_properties(values)
     host, port = config.voters[config.node_id]
+    tls = quorum_tls(values, host)
+    if tls is not None:
+        remarks += tls.remarks
     listener = ListenerReport(
         name="CONTROLLER",
         address=_address(config.listen_host, config.listen_port),
         advertised=_address(host, port),
-        protocol="proof of the secret",
-        client_certificates="",
+        protocol="proof of the secret" if tls is None else "proof of the secret, under TLS",
+        client_certificates="" if tls is None else "required",
         between_brokers=False,
         certificate=None,
         mechanisms=[],

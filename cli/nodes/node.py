@@ -24,6 +24,7 @@ from .settings import environment_settings, parse_overrides, read_settings, vari
 
 if TYPE_CHECKING:
     from ...protocol.exposition import Family
+    from .quorum_tls import QuorumTls
 
 logger = logging.getLogger(__name__)
 
@@ -211,6 +212,7 @@ def build(
             from ...metadata_quorum.node import QuorumNode
 
             quorum = QuorumNodeConfig.from_properties(values)
+            quorum = replace(quorum, tls=_quorum_tls(values, quorum.voters[quorum.node_id][0]))
             if add_scram:
                 from .first_users import first_users
 
@@ -223,6 +225,16 @@ def build(
         return Broker(replace(broker, references=settings.references, restored=restored))
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
+
+
+def _quorum_tls(values: Mapping[str, str], host: str) -> QuorumTls | None:
+    """Raises ConfigError."""
+    from .quorum_tls import quorum_tls
+
+    tls = quorum_tls(values, host)
+    for remark in () if tls is None else tls.remarks:
+        logger.warning("%s", remark)
+    return tls
 
 
 def run_nodes(nodes: Sequence[Runnable], *, last: Runnable | None = None) -> None:

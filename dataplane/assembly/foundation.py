@@ -39,6 +39,8 @@ class Foundation:
     logs: LogStore
     tls: Mapping[str, ListenerTls]
     """Of the listeners that have it, by name."""
+    quorum_tls: ListenerTls | None
+    """Under the links with the quorum, if they have TLS."""
     acceptors: Mapping[KerberosSettings, KerberosAcceptor]
     """For the listeners that offer GSSAPI."""
     reached: MetadataPosition | None
@@ -56,6 +58,8 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
         for listener in config.listeners
         if listener.tls is not None
     }
+    quorum = config.quorum.tls
+    quorum_tls = None if quorum is None else _open_tls(config.listeners[0], quorum.tls)
     acceptors = {settings: KerberosAcceptor(settings) for settings in _kerberos(config)}
     table = HandlerTable()
     server = Server(table, config.server, authorization=_authorization(config, table))
@@ -73,7 +77,7 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     except BaseException:
         server.close()
         raise
-    return Foundation(table, server, logs, tls, acceptors, reached)
+    return Foundation(table, server, logs, tls, quorum_tls, acceptors, reached)
 
 
 def _kerberos(config: BrokerConfig) -> set[KerberosSettings]:

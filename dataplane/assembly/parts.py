@@ -66,6 +66,7 @@ from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
 from ..security.listener_tls import ReloadedListener
+from ..security.node_tls import NodeCertificates
 from ..security.resealing import Resealer
 from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
@@ -142,7 +143,8 @@ class BrokerParts:
                 )
                 for listener in config.listeners
                 if listener.name in self.tls
-            },
+            }
+            | _quorum_listener(config, foundation),
             self.settings.of_listeners,
             config.tls_reload_interval_ms,
         )
@@ -327,12 +329,24 @@ class BrokerParts:
         )
 
 
+def _quorum_listener(config: BrokerConfig, foundation: Foundation) -> dict[str, ReloadedListener]:
+    """What this broker shows to the quorum, as if it were a listener of its own."""
+    if foundation.quorum_tls is None:
+        return {}
+    host = config.listeners[0].advertised_host
+    own = ReloadedListener(foundation.quorum_tls, host, is_between_brokers=True)
+    return {foundation.quorum_tls.loaded.settings.listener: own}
+
+
 def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: bytes) -> QuorumSessionConfig:
     bound = {listener.name: listener.port for listener in foundation.server.listeners}
     return QuorumSessionConfig(
         broker_id=config.node_id,
         cluster_id=config.cluster_id,
         security=config.quorum.security,
+        tls=None
+        if foundation.quorum_tls is None or config.quorum.tls is None
+        else NodeCertificates(foundation.quorum_tls, config.quorum.tls.principals),
         voters=config.quorum.voters,
         incarnation=incarnation,
         listeners=tuple(

@@ -22,6 +22,7 @@ from ..groups.limits import GroupLimits
 from ..groups.settings import consumer_limits
 from ..quotas import QuotaWindows
 from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
+from ..security.node_tls import NodeTlsSettings, node_tls_settings
 from ..security.tls_settings import TlsSettings, tls_settings
 from ..server import ConnectionLimits, ServerConfig
 from ..storage.folder_settings import CORDONED, check_cordoned
@@ -67,6 +68,7 @@ class QuorumConfig:
 
     voters: Mapping[int, tuple[str, int]]
     security: LinkSecurity
+    tls: NodeTlsSettings | None = None
     session_timeout_ms: int = 3000
     heartbeat_interval_ms: int = 500
     controlled_shutdown_timeout_ms: int = 30_000
@@ -358,6 +360,7 @@ def _quorum(read: _Reader) -> QuorumConfig:
     return QuorumConfig(
         voters=MappingProxyType(voters),
         security=LinkSecurity(secrets, requires_encryption=requires_encryption),
+        tls=node_tls_settings(read.properties),
         session_timeout_ms=read.number("broker.session.timeout.ms"),
         heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms"),
         controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...network.tls.nodes import NodeTls
 from ...protocol.handshake import LinkSecurity
 from ...protocol.messages.metadata_records import BrokerListener
 
@@ -29,6 +30,8 @@ class QuorumSessionConfig:
     listeners: tuple[BrokerListener, ...]
     #: from the clean-shutdown file; -1 if the last stop was not a clean one
     previous_broker_epoch: int = -1
+    #: under the links with the quorum; None: they have no TLS
+    tls: NodeTls | None = None
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
     #: how far this broker, in an earlier process, has followed the metadata: the quorum must have that still

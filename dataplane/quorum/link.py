@@ -7,17 +7,20 @@ import asyncio
 import logging
 import os
 import random
+import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from ...network.dialing import connected_socket
 from ...network.tcp_timeout import set_tcp_timeout
+from ...network.tls.nodes import CLOSED_EARLY, NodeRefused, NodeTls, check_certificate, tls_problem
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import CHANCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
 from .config import QuorumSessionConfig
 
 logger = logging.getLogger(__name__)
 
+_NO_ANSWER = "no answer: is its machine gone, or does it expect TLS?"
 _SEND_BUFFER_BYTES_MAX = 64 << 20
 _UNACKNOWLEDGED_MS_LEAST = 1000
 """TCP sends a lost segment again after 200 ms or more: it has to have a few attempts."""
@@ -91,7 +94,8 @@ class QuorumLink:
                 # Ours say that it is reached and does not want this broker, or is not what the settings say.
                 level = logging.WARNING if type(error) is ConnectionError else logging.INFO
                 self._note_problem(
-                    level, f"quorum node {self.node_id} at {host}:{port}: {error or 'no answer'}"
+                    level,
+                    f"quorum node {self.node_id} at {host}:{port}: {str(error) or _NO_ANSWER}",
                 )
             await asyncio.sleep(random.uniform(low, high) / 1000)
 
@@ -107,11 +111,19 @@ class QuorumLink:
             ),
             lambda payload: self._user.payload_received(self, payload),
             max(config.session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
+            config.tls,
         )
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(config.connect_timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, sock=await connected_socket(host, port))
+                sock = await connected_socket(host, port)
+                context, name = (None, None) if config.tls is None else (config.tls.dialling, host)
+                try:
+                    await loop.create_connection(
+                        lambda: connection, sock=sock, ssl=context, server_hostname=name
+                    )
+                except OSError as error:
+                    raise error if context is None else ConnectionError(tls_problem(error)) from None
                 await connection.opened
             if connection.peer_id != self.node_id:
                 raise ConnectionError(f"it is node {connection.peer_id}: check controller.quorum.voters")
@@ -139,8 +151,12 @@ class QuorumLink:
             logger.log(level, "%s", problem)
 
 
-def _closed(error: Exception | None) -> Exception:
+def _closed(error: Exception | None, *, is_early: bool) -> Exception:
     """Why there was no handshake; a node says nothing to whoever does not know the secret."""
+    if isinstance(error, ssl.SSLError):
+        return ConnectionError(tls_problem(error))
+    if is_early:
+        return ConnectionError(CLOSED_EARLY)
     return error or ConnectionError(
         "it closed the connection unanswered: is its cluster.secret.file the same as here?"
     )
@@ -148,7 +164,11 @@ def _closed(error: Exception | None) -> Exception:
 
 class _Connection(asyncio.Protocol):
     def __init__(
-        self, handshake: ClientHandshake, deliver: Callable[[bytes], None], unacknowledged_ms_max: int
+        self,
+        handshake: ClientHandshake,
+        deliver: Callable[[bytes], None],
+        unacknowledged_ms_max: int,
+        tls: NodeTls | None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
@@ -160,6 +180,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._delivering = False
         self._waiting: list[bytes] = []
+        self._tls = tls
+        self._heard = False
 
     @property
     def peer_id(self) -> int:
@@ -182,11 +204,17 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
         set_tcp_timeout(transport.get_extra_info("socket"), self._unacknowledged_ms_max)
+        if self._tls is not None:
+            try:
+                check_certificate(self._transport, self._tls)
+            except NodeRefused as error:
+                self.cut(f"it is refused: {error}")
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
         if self._transport.is_closing():
             return
+        self._heard = True
         try:
             if self._channel is None:
                 self._transport.write(self._handshake.receive(data))
@@ -238,6 +266,6 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.opened.done():
-            self.opened.set_exception(_closed(error))
+            self.opened.set_exception(_closed(error, is_early=self._tls is not None and not self._heard))
             self.opened.exception()
         self.closed.set()

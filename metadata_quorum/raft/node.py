@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from ...network.tls.nodes import NodeTls
 from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity, LinkSecurity
 from ..link import Link, LinkLimits
 from . import failstop, syncobj
@@ -53,6 +54,8 @@ class RaftConfig:
     """`module:callable` that makes an empty machine: another process makes snapshots with it."""
     replace_empty: bool = False
     """An operator says: this folder is empty because its node was lost. Never while that node may still run."""
+    tls: NodeTls | None = None
+    """Under the links, if it is wanted."""
     restored: bool = False
     """An operator says: this folder was put back from an older copy on purpose, and votes with what it has."""
     settings: Settings = field(default_factory=Settings)
@@ -102,7 +105,9 @@ class RaftNode:
         """What this node says about itself in handshakes."""
         others = {peer: address for peer, address in config.peers.items() if peer != config.node_id}
         listener = Listener(self._connected, self._disconnected, self._received, self._wake)
-        self._links = PeerLinks(self.identity, config.security, others, listener, config.times, config.limits)
+        self._links = PeerLinks(
+            self.identity, config.security, others, listener, config.times, config.limits, config.tls
+        )
         self._recovery: asyncio.Future[Any] | None = None
         self._core: Core | None = None
         self._shell: _Shell | None = None

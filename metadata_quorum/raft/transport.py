@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...network.tls.nodes import NodeTls
 from ...protocol.handshake import Identity, LinkSecurity, Role
 from ..link import Link, LinkLimits, dial
 from .messages import MalformedRaftMessage
@@ -52,8 +53,10 @@ class PeerLinks:
         listener: Listener,
         times: TransportTimes,
         limits: LinkLimits,
+        tls: NodeTls | None = None,
     ) -> None:
         """`addresses` of the other nodes."""
+        self._tls = tls
         self._identity = identity
         self._security = security
         self._addresses = addresses
@@ -157,6 +160,7 @@ class PeerLinks:
                         self if link.peer.node_id == peer and self.adopt(link) else None
                     ),
                     limits=self._limits,
+                    tls=self._tls,
                 )
         except TimeoutError:
             raise ConnectionError(

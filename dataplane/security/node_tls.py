@@ -1,0 +1,134 @@
+"""The TLS of the quorum's listener, which quorum nodes accept on and every node dials.
+
+`listener.security.protocol.map` asks for it: `CONTROLLER:SSL`. Keys and certificates are given as for any listener, and
+`ottla.node.principals` says whose certificates are of nodes. Clients' certificates are always required.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...network.tls.nodes import NodeRefused
+from ...network.tls.settings import ClientAuth
+from ...protocol.acls import check_principal
+from ...protocol.config_key import ConfigError
+from ...protocol.config_listeners import LISTENER_PREFIX
+from ...protocol.errors import KafkaError
+from .listener_tls import ListenerTls
+from .principal_mapping import NoMatchingRule
+from .tls_settings import CLIENT_AUTH, TlsSettings, tls_settings
+
+PRINCIPALS: Final = "ottla.node.principals"
+_MAP: Final = "listener.security.protocol.map"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTlsSettings:
+    """As the file of a node gives them."""
+
+    tls: TlsSettings
+    principals: frozenset[str]
+
+
+def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
+    """None where the quorum's listener has no TLS. Raises ConfigError that names the key."""
+    name = quorum_listener(properties)
+    protocol = _protocol_of(properties, name)
+    named = properties.get(PRINCIPALS, "").strip()
+    if protocol in ("", "PLAINTEXT"):
+        if named:
+            raise ConfigError(
+                f"{PRINCIPALS} is given, and the quorum's listener has no TLS: {_MAP} must have {name}:SSL"
+            )
+        return None
+    if protocol != "SSL":
+        raise ConfigError(
+            f"{_MAP}: the quorum's listener {name} is {protocol}: it must be SSL or PLAINTEXT, as nodes log in by the "
+            "cluster secret"
+        )
+    client_auth = _own_client_auth(name)
+    asked = properties.get(client_auth, "").strip() or ClientAuth.REQUIRED.value
+    if asked != ClientAuth.REQUIRED.value:
+        raise ConfigError(f"{client_auth} is {asked!r}: it must be required, as all nodes show certificates")
+    settings = tls_settings(properties, name)
+    if settings.trusted is None:
+        raise ConfigError(
+            f"the quorum's listener {name} speaks TLS and believes no certificate: give "
+            f"{LISTENER_PREFIX}{name.lower()}.ssl.truststore.location, or ssl.truststore.location for all listeners"
+        )
+    return NodeTlsSettings(settings, _principals(named, name))
+
+
+def with_client_auth(properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings by which the quorum's listener is loaded: the key for all listeners is that of clients."""
+    return {**properties, _own_client_auth(quorum_listener(properties)): ClientAuth.REQUIRED.value}
+
+
+def quorum_listener(properties: Mapping[str, str]) -> str:
+    """The name of the listener of quorum nodes."""
+    return properties.get("controller.listener.names", "").split(",")[0].strip() or "CONTROLLER"
+
+
+class NodeCertificates:
+    """Contexts for the links of one node, and whose certificates the other ends may show."""
+
+    def __init__(self, tls: ListenerTls, principals: frozenset[str]) -> None:
+        """`tls` may be given other keys and certificates while it is used."""
+        self._tls = tls
+        self._principals = principals
+
+    @property
+    def accepting(self) -> ssl.SSLContext:
+        """For connections that come in."""
+        return self._tls.accepting
+
+    @property
+    def dialling(self) -> ssl.SSLContext:
+        """For connections to other nodes."""
+        return self._tls.dialling
+
+    def check_peer(self, certificate: bytes | None) -> None:
+        """Raises NodeRefused for the owner of a certificate that may not act as a node."""
+        if certificate is None:
+            raise NodeRefused("the other end shows no certificate")
+        try:
+            principal = str(self._tls.principal_of(certificate))
+        except NoMatchingRule as error:
+            raise NodeRefused(f"the certificate names no principal: {error}") from None
+        except ValueError as error:
+            raise NodeRefused(f"the subject of the certificate cannot be read: {error}") from None
+        if principal not in self._principals:
+            raise NodeRefused(f"{principal} may not act as a node: it is not among {PRINCIPALS}")
+
+
+def _own_client_auth(name: str) -> str:
+    return f"{LISTENER_PREFIX}{name.lower()}.{CLIENT_AUTH}"
+
+
+def _protocol_of(properties: Mapping[str, str], name: str) -> str:
+    for entry in properties.get(_MAP, "").split(","):
+        listener, _, protocol = entry.strip().partition(":")
+        if listener == name:
+            return protocol.strip()
+    return name if name in ("SSL", "SASL_SSL", "SASL_PLAINTEXT") else ""
+
+
+def _principals(text: str, name: str) -> frozenset[str]:
+    found = frozenset(entry.strip() for entry in text.split(";") if entry.strip())
+    if not found:
+        raise ConfigError(
+            f"the quorum's listener {name} speaks TLS: {PRINCIPALS} has to name whose certificates are of nodes, like "
+            "User:CN=quorum-1,O=Example;User:CN=broker-1,O=Example"
+        )
+    for principal in sorted(found):
+        try:
+            check_principal(principal)
+        except KafkaError:
+            raise ConfigError(
+                f"{PRINCIPALS}: {principal!r} is no principal: it has to be of the form User:name, with ; between "
+                "several"
+            ) from None
+    return found
