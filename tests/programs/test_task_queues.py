@@ -1,0 +1,104 @@
+"""Tasks by Celery and messages by Kombu, through Kombu's confluentkafka transport: each creates its topic.
+
+Without kills each task runs once, and none is missing after kills. The worker is idle when it is killed: both
+commit what they have fetched and not what they have done, so a worker may take the task at hand with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.cluster import RunningCluster, wait_until
+from tests.programs.environments import Environment
+from tests.programs.process import Program
+from tests.programs.topics import committed
+
+pytestmark = pytest.mark.timeout(600)
+TASKS = Environment("tasks")
+GROUPS = {"kombu": "tasks-consumer-group", "celery": "tasks-consumer-group"}
+BATCH = 50
+PARTITIONS = 3
+
+
+class Queue:
+    """The program of a framework that sends and works, and what its workers have done."""
+
+    def __init__(self, cluster: RunningCluster, folder: Path, framework: str) -> None:
+        self._cluster, self._folder, self._framework = cluster, folder, framework
+        self._sent = 0
+        self._done = folder / "done"
+
+    def worker(self) -> Program:
+        return self._program("worker", "work")
+
+    def send(self) -> None:
+        """Send the next tasks; returns once the program has ended well."""
+        first, self._sent = self._sent + 1, self._sent + BATCH
+        with self._program(f"sender{first}", "send", str(first), str(self._sent)) as sender:
+            sender.wait(120)
+
+    @property
+    def done(self) -> Counter[int]:
+        return Counter(map(int, self._done.read_text().split())) if self._done.exists() else Counter()
+
+    @property
+    def sent(self) -> set[int]:
+        return set(range(1, self._sent + 1))
+
+    def wait_until_done(self) -> None:
+        wait_until(lambda: set(self.done) == self.sent, f"{self._sent} tasks done", 120)
+
+    def wait_until_committed(self) -> None:
+        group = GROUPS[self._framework]
+        wait_until(
+            lambda: committed(self._cluster.bootstrap, group, "tasks", PARTITIONS) == self._sent,
+            f"{self._sent} tasks committed",
+            60,
+        )
+
+    def _program(self, name: str, *arguments: str) -> Program:
+        return TASKS.program(
+            f"{self._framework}_tasks.py",
+            self._folder / f"{name}.log",
+            self._cluster.bootstrap,
+            str(self._done),
+            *arguments,
+        )
+
+
+@pytest.mark.parametrize("framework", list(GROUPS))
+def test_tasks_through_kills(cluster: RunningCluster, tmp_path: Path, framework: str) -> None:
+    queue = Queue(cluster, tmp_path, framework)
+    queue.send()
+    check_topic(cluster)
+    with queue.worker() as worker:
+        queue.send()
+        queue.wait_until_done()
+        queue.wait_until_committed()
+        assert queue.done == Counter(queue.sent), "without a kill each runs once"
+        worker.kill9()
+        queue.send()
+        worker.start()
+        queue.wait_until_done()
+        leader = cluster.leader("tasks", 0)
+        assert leader is not None
+        cluster.broker(leader).kill9()
+        queue.send()
+        queue.wait_until_done()
+        cluster.broker(leader).restart()
+        cluster.wait_until_in_sync("tasks", 60)
+        queue.send()
+        queue.wait_until_done()
+        queue.wait_until_committed()
+
+
+def check_topic(cluster: RunningCluster) -> None:
+    """It is as the program asked for."""
+    found = (
+        AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("tasks", timeout=30).topics["tasks"]
+    )
+    assert [len(one.replicas) for one in found.partitions.values()] == [3] * PARTITIONS
