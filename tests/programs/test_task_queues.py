@@ -1,6 +1,6 @@
-"""Tasks by Celery and messages by Kombu, through Kombu's confluentkafka transport: each creates its topic.
+"""Tasks by taskiq-aio-kafka, by Celery, and messages by Kombu's confluentkafka transport: each creates its topic.
 
-Without kills each task runs once, and none is missing after kills. The worker is idle when it is killed: both
+Without kills each task runs once, and none is missing after kills. The worker is idle when it is killed: all three
 commit what they have fetched and not what they have done, so a worker may take the task at hand with it.
 """
 
@@ -19,7 +19,7 @@ from tests.programs.topics import committed
 
 pytestmark = pytest.mark.timeout(600)
 TASKS = Environment("tasks")
-GROUPS = {"kombu": "tasks-consumer-group", "celery": "tasks-consumer-group"}
+GROUPS = {"taskiq": "workers", "kombu": "tasks-consumer-group", "celery": "tasks-consumer-group"}
 BATCH = 50
 PARTITIONS = 3
 
