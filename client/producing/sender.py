@@ -17,11 +17,8 @@ from math import inf
 from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from ...protocol.messages.producers import InitProducerIdRequest
 from ...protocol.record import EncodedRecords
@@ -34,23 +31,18 @@ from ..failures import (
     NoBrokerReachable,
     RequestTimedOut,
     TransactionAborted,
-    VersionUnsupported,
 )
 from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity
 from .appending import Appender
 from .batch_limit import BatchLimit
-from .batches import encode_records
 from .busy_poll import BusyPoll
 from .deliveries import BatchResult, RecordDelivery
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
 from .pending import PendingRecord
+from .requests import produce_request, produce_version
 from .transaction_state import TransactionState
 
-BY_NAME = 12
-"""The last Produce version that names topics; later ones go by topic id."""
-FIRST_THAT_ADDS = 12
-"""The first Produce version that makes a partition part of the transaction by being written to (KIP-890)."""
 MAX_EPOCH = 32_767
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -343,25 +335,11 @@ class Sender:
         sent = [(queue, batch) for queue, batch in sent if not batch.abandoned]
         if not sent:
             return
-        topics: dict[str, list[PartitionProduceData]] = {}
-        for queue, batch in sent:
-            if batch.encoded is None:
-                batch.encoded = encode_records(
-                    batch, options.compression, transactional=transaction is not None
-                )
-            data = PartitionProduceData(
-                index=queue.partition,
-                records=batch.encoded,  # type: ignore[arg-type]  # the codec leaves it out, as it does slices of files
-            )
-            topics.setdefault(queue.topic, []).append(data)
-        request = ProduceRequest(
-            transactional_id=None if transaction is None else transaction.transactional_id,
-            acks=options.acks,
-            timeout_ms=options.request_timeout_ms,
-            topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
+        request = produce_request(
+            sent, options.compression, options.acks, options.request_timeout_ms, transaction
         )
         try:
-            version = self._produce_version(connection)
+            version = produce_version(connection, transaction)
             if options.acks == 0:
                 connection.send_unanswered(request, version=version)
                 for queue, batch in sent:
@@ -377,20 +355,6 @@ class Sender:
                 self._failed(queue, batch, error)
             return
         self._in_flight.add(connection, sent)
-
-    def _produce_version(self, connection: Connection) -> int:
-        """It says who adds partitions to the transaction. Raises VersionUnsupported."""
-        if self._transaction is None:
-            return connection.version_for(ProduceRequest, at_most=BY_NAME)
-        if not self._transaction.adds_by_writing:
-            return connection.version_for(ProduceRequest, at_most=FIRST_THAT_ADDS - 1)
-        version = connection.version_for(ProduceRequest, at_most=BY_NAME)
-        if version < FIRST_THAT_ADDS:
-            raise VersionUnsupported(
-                f"{connection.address} speaks Produce up to version {version}; transactions of this kind need "
-                f"{FIRST_THAT_ADDS}"
-            )
-        return version
 
     # answers
 
