@@ -126,24 +126,27 @@ class Tools:
 
     def run(self, main_class: str, *arguments: str, status: int = 0) -> str:
         """Run a tool to its end; what it printed, errors behind the rest. Fails on another exit status."""
+        found, said = self.ended(main_class, *arguments)
+        assert found == status, f"{[main_class, *arguments]} ended with {found}:\n{said[-3000:]}"
+        return said
+
+    def ended(self, main_class: str, *arguments: str) -> tuple[int, str]:
+        """Run a tool to its end; its exit status, and what it printed, errors behind the rest."""
         argv = [main_class, *arguments]
         if self._server is None:
             done = subprocess.run(command(*argv), capture_output=True, text=True, timeout=90, check=False)
-            found, said = done.returncode, done.stdout + done.stderr
-        else:
-            assert self._server.stdin is not None
-            assert self._server.stdout is not None
-            self._server.stdin.write(json.dumps(argv) + "\n")
-            self._server.stdin.flush()
-            line = self._server.stdout.readline()
-            if not line:
-                self._complaints.seek(0)
-                code = self._server.wait(10)
-                raise AssertionError(f"the JVM ended with {code} in {argv}: {self._complaints.read()}")
-            answer = json.loads(line)
-            found, said = answer["status"], answer["out"] + answer["err"]
-        assert found == status, f"{argv} ended with {found}:\n{said[-3000:]}"
-        return str(said)
+            return done.returncode, done.stdout + done.stderr
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(argv) + "\n")
+        self._server.stdin.flush()
+        line = self._server.stdout.readline()
+        if not line:
+            self._complaints.seek(0)
+            code = self._server.wait(10)
+            raise AssertionError(f"the JVM ended with {code} in {argv}: {self._complaints.read()}")
+        answer = json.loads(line)
+        return int(answer["status"]), str(answer["out"] + answer["err"])
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.history import SMALL_CLUSTER
+from tests.java import tools as tools
 
 HERE = Path(__file__).parent
 
