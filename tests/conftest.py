@@ -13,6 +13,8 @@ from tests.shared_fixtures import SharedFixtures, group_of
 HERE = Path(__file__).parent
 SECONDS_MAX = 120
 """Of a test without a mark: `timeout` in pyproject.toml."""
+LONG = {HERE / "simulation", HERE / "testing"}
+"""Folders whose tests take seconds, with a cluster or without."""
 
 # How long an example takes depends on what else the machine does. No test asserts it.
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,9 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SharedFixtures())
 
 
-@pytest.hookimpl(
-    tryfirst=True
-)  # before pytest-xdist looks for groups, and after the folders have named theirs
+# After the folders have named their groups, and before pytest-xdist looks for them.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share something stand together. Of the others those that may take long begin first.
 
@@ -48,10 +49,10 @@ def _shares(item: pytest.Item) -> str | None:
 
 
 def _begins_early(item: pytest.Item) -> float:
-    """The seconds that it may take by its own mark, or as one that starts processes; 0 if it has neither."""
+    """The seconds that it may take by its own mark, or as one that is known to be long; 0 for all others."""
     if group_of(item) is not None:
         return math.inf
     if (mark := item.get_closest_marker("timeout")) is not None:
         return float(mark.args[0])
     starts = any(item.get_closest_marker(name) is not None for name in ("cluster", "java", "programs"))
-    return SECONDS_MAX if starts else 0
+    return SECONDS_MAX if starts or not LONG.isdisjoint(item.path.parents) else 0

@@ -26,7 +26,7 @@ MOMENT = datetime(2024, 5, 6, 7, 8, 9, 123000, UTC)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     directory = tmp_path_factory.mktemp("columns")
-    settings = {"log.segment.bytes": str(1 << 26)}
+    settings = {"log.segment.bytes": str(1 << 26), "group.initial.rebalance.delay.ms": "0"}
     with running_cluster(
         directory, quorum=1, brokers=1, arguments=("--combined",), settings=settings
     ) as running:

@@ -24,7 +24,10 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     directory = tmp_path_factory.mktemp("examples")
-    with running_cluster(directory, quorum=1, brokers=1, arguments=("--combined",)) as running:
+    settings = {"group.initial.rebalance.delay.ms": "0"}  # members of the examples wait for nobody
+    with running_cluster(
+        directory, quorum=1, brokers=1, arguments=("--combined",), settings=settings
+    ) as running:
         yield running
 
 
