@@ -8,7 +8,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// member is one of a group that commits each message once it has printed it.
+const commitsEach = 5
+
+// member is one of a group that prints messages, and commits what it has printed: all, or five of a partition.
 type member struct{ topic string }
 
 // join prints "holds [PARTITIONS]" as often as the group is balanced, and "PARTITION VALUE" for each record, until it is
@@ -44,7 +46,7 @@ func (m *member) Setup(session sarama.ConsumerGroupSession) error {
 func (m *member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
 func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	for {
+	for printed := 1; ; printed++ {
 		select {
 		case <-session.Context().Done():
 			return nil
@@ -54,7 +56,9 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 			}
 			fmt.Println(message.Partition, string(message.Value))
 			session.MarkMessage(message, "")
-			session.Commit()
+			if len(claim.Messages()) == 0 || printed%commitsEach == 0 {
+				session.Commit()
+			}
 		}
 	}
 }
