@@ -38,9 +38,7 @@ def names(cluster: RunningCluster, tmp_path: Path) -> dict[str, str]:
     """A topic with records, a group with offsets in it, names of what there is not yet, and files."""
     topic, group = f"t{uuid.uuid4().hex[:10]}", f"g{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    internal = f"{group}-counts-changelog"  # as Kafka Streams names them
-    for created in admin.create_topics([NewTopic(topic, 2, 3), NewTopic(internal, 1, 3)]).values():
-        created.result(30)
+    admin.create_topics([NewTopic(topic, 2, 3)])[topic].result(30)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(2 * RECORDS):
         producer.produce(topic, f"value {number}", f"key {number}", number // RECORDS)
@@ -55,7 +53,6 @@ def names(cluster: RunningCluster, tmp_path: Path) -> dict[str, str]:
         "topic": topic,
         "topic_id": str(described.result(30).topic_id).translate(str.maketrans("+/", "-_")).rstrip("="),
         "group": group,
-        "internal": internal,
         "member": f"member-of-{group}",
         "transaction": f"transaction-{group}",
         "begun": str(RECORDS),

@@ -484,9 +484,8 @@ RESETTER = Tool(
         ),
         Step("{at} --application-id {group} --input-topics {topic} --from-file {offsets}", "{topic}"),
         Step("{at} --application-id {group} --intermediate-topics {topic}", "{topic}"),
-        Step("{at} --application-id {group} --internal-topics {internal}", "{internal}"),
     ),
-    left_out=("--config-file",),
+    left_out=("--config-file", "--internal-topics"),  # topics of a real application
 )
 
 CONSOLE_PRODUCER = Tool(
