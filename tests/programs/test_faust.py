@@ -1,0 +1,108 @@
+"""Faust: a table in a changelog topic, moved between workers that come and go; workers and a broker are killed.
+
+Without kills every count is exact. After a kill Faust reads what it had not committed once more, and counts that again:
+it promises each message at least once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from tests.cluster import RunningCluster
+from tests.programs.environments import Environment
+from tests.programs.process import Program
+from tests.programs.topics import Input, Output, Sent, create_topics
+
+pytestmark = pytest.mark.timeout(600)
+FAUST = Environment("faust")
+PARTITIONS = 3
+
+
+def events(prefix: str) -> Iterator[Sent]:
+    for number in itertools.count(1):
+        yield Sent("events", f"key{number % 20}", f"{prefix}{number}")
+
+
+def worker(cluster: RunningCluster, folder: Path, name: str) -> Program:
+    return FAUST.program("faust_counts.py", folder / f"{name}.log", cluster.bootstrap, str(folder / name))
+
+
+def numbers(output: Output) -> dict[str | None, list[int]]:
+    """The counts of each key, as they came."""
+    found = defaultdict(list)
+    for key, value in output.messages:
+        found[key].append(int(value.split()[1]))
+    return dict(found)
+
+
+def go_on(totals: Output) -> None:
+    totals.wait_for(totals.read() + 300, 120)
+
+
+def test_a_table_moves_between_workers(cluster: RunningCluster, tmp_path: Path) -> None:
+    admin = create_topics(cluster, "events", "totals", partitions=PARTITIONS)
+    totals = Output(cluster.bootstrap, "totals", PARTITIONS)
+    with worker(cluster, tmp_path, "ann") as ann:
+        with Input(cluster.bootstrap, events("first"), 100) as given:
+            go_on(totals)
+        totals.wait_for(len(given.sent), 120)
+        once = Counter(one.key for one in given.sent)
+        assert numbers(totals) == {key: list(range(1, n + 1)) for key, n in once.items()}
+        check_changelog(admin)
+        with worker(cluster, tmp_path, "ben") as ben:
+            with Input(cluster.bootstrap, events("second"), 100) as second:
+                go_on(totals)
+                ann.kill9()
+                go_on(totals)
+                ann.start()
+                go_on(totals)
+                kill_with_a_broker(cluster, ben, totals)
+            for one in (
+                ann,
+                ben,
+            ):  # at a rebalance Faust may pass over messages, and it does not commit those
+                one.kill9()
+                one.start()
+            sent = [*given.sent, *second.sent]
+            totals.wait_until(lambda: told(totals) >= {one.value for one in sent}, "all", 120)
+            assert told(totals) == {one.value for one in sent}
+            check_counts(sent, totals)
+
+
+def told(totals: Output) -> set[str]:
+    """The events of which there is a count."""
+    return {value.split()[0] for _, value in totals.messages}
+
+
+def check_counts(sent: list[Sent], totals: Output) -> None:
+    """No count is lost with a worker: the last one of a key is that of all its messages, or more."""
+    of_key = Counter(one.key for one in sent)
+    assert all(of_key[key] <= found[-1] for key, found in numbers(totals).items())
+
+
+def kill_with_a_broker(cluster: RunningCluster, running: Program, totals: Output) -> None:
+    """Kill a worker and a leader of what it reads; results go on while the broker is away."""
+    leader = cluster.leader("events", 0)
+    assert leader is not None
+    cluster.broker(leader).kill9()
+    go_on(totals)
+    running.kill9()
+    running.start()
+    running.wait_until_said("Worker ready")
+    go_on(totals)
+    cluster.broker(leader).restart()
+    cluster.wait_until_in_sync("events", 60)
+
+
+def check_changelog(admin: AdminClient) -> None:
+    """It has the partitions and the settings that Faust asks for."""
+    name = "counter-table-changelog"
+    assert len(admin.list_topics(name, timeout=30).topics[name].partitions) == PARTITIONS
+    (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+    assert answer.result(30)["cleanup.policy"].value == "compact"
