@@ -16,6 +16,7 @@ import pytest
 
 HERE = Path(__file__).parent
 CACHE = Path("~/.cache/ottla-tests").expanduser()
+RUST_PROGRAM = "rdkafka_program"
 GO_OLDEST = (1, 21)
 """Since then `go` fetches the toolchain that a module asks for."""
 
@@ -39,6 +40,11 @@ needs_go = pytest.mark.skipif(bool(_why_no_go()), reason=_why_no_go())
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None or shutil.which("npm") is None, reason="node or npm is not installed"
 )
+CARGO = shutil.which("cargo") or shutil.which("cargo", path=str(Path("~/.cargo/bin").expanduser()))
+needs_cargo = pytest.mark.skipif(
+    CARGO is None or shutil.which("make") is None or shutil.which("c++") is None,
+    reason="cargo, make or c++ is not installed (librdkafka is built)",
+)
 
 
 def franz() -> str:
@@ -59,6 +65,11 @@ def sarama_1_45() -> str:
 def kafka_go() -> str:
     """The program in kafka_go/, which drives segmentio/kafka-go."""
     return _go_program("kafka_go", HERE / "kafka_go")
+
+
+def rdkafka() -> str:
+    """The program in rust/, which drives the crate rdkafka."""
+    return str(_once("rust", (HERE / "rust",), _cargo_build) / RUST_PROGRAM)
 
 
 def node_folder() -> Path:
@@ -97,6 +108,13 @@ def _once(kind: str, sources: Iterable[Path], make: Callable[[Path], None]) -> P
 
 def _build(program: str, folder: Path) -> None:
     _run(["go", "build", "-mod=readonly", "-buildvcs=false", "-o", program, "."], folder)
+
+
+def _cargo_build(folder: Path) -> None:
+    assert CARGO is not None
+    target = CACHE / "rust-target"  # librdkafka is built once, and not with each change of the program
+    _run([CARGO, "build", "--release", "--locked", "--quiet", "--target-dir", str(target)], folder)
+    shutil.copy(target / "release" / RUST_PROGRAM, folder)
 
 
 def _install(folder: Path) -> None:
