@@ -69,7 +69,7 @@ def test_exactly_once_copies_through_kills(cluster: RunningCluster, tmp_path: Pa
 
 
 def expected_of_admin() -> dict[str, Any]:
-    """What Apache Kafka 4.4 tells Sarama as well."""
+    """Of a cluster without security, for a topic and a group that are there."""
     unknown = "kafka server: Request was for a topic or partition that does not exist on this broker"
     disabled = "kafka server: Security features are disabled"
     return {
