@@ -11,7 +11,7 @@ import pytest
 
 from ottla.client.failures import ClientError, SerializationFailed
 from ottla.client.producer import Producer
-from ottla.client.producing import sender
+from ottla.client.producing import requests
 from ottla.client.producing.partitioner import murmur2_partition
 from ottla.protocol.errors import ErrorCode
 from tests.client.fake_cluster import fake_cluster
@@ -113,7 +113,7 @@ async def test_nobody_waits_for_ever_after_a_fault_of_the_producer_itself() -> N
         await producer.start()
         told: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
-        with mock.patch.object(sender, "encode_records", side_effect=OverflowError("too far")):
+        with mock.patch.object(requests, "encode_records", side_effect=OverflowError("too far")):
             delivery = await producer.send("t", b"")
             with pytest.raises(ClientError, match=r"fault of its own: OverflowError\('too far'\)"):
                 await delivery

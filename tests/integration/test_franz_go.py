@@ -93,7 +93,6 @@ def test_the_admin_client_finds_its_way(addresses: str) -> None:
         "lag": 30,
         "offsets_left": 2,
         "quotas": [{"Key": "producer_byte_rate", "Value": 1_000_000}],
-        "quotas_left": 0,
         "log_dirs": {str(broker): True for broker in brokers},
     }
 

@@ -197,8 +197,10 @@ func quotas(ctx context.Context, admin *kadm.Client, name string, told map[strin
 		}
 		return values
 	}
+	// Whichever broker is asked: others follow the one that answered within milliseconds.
 	change(false)
+	until(ctx, "the quota to be told", func() bool { return len(found()) > 0 })
 	told["quotas"] = found()
 	change(true)
-	told["quotas_left"] = len(found())
+	until(ctx, "no quota to be told", func() bool { return len(found()) == 0 })
 }
