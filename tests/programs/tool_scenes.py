@@ -529,7 +529,7 @@ CONSOLE_CONSUMER = Tool(
             "Processed a total of 20 messages",
         ),
         Step(
-            "{at} --topic __consumer_offsets --from-beginning --max-messages 1 "
+            "{at} --topic __consumer_offsets --from-beginning --timeout-ms 5000 "
             f"--formatter {_TOOLS}.consumer.OffsetsMessageFormatter",
             '"group":"',
         ),
