@@ -35,18 +35,21 @@ class AuthorizerSettings:
         name = properties.get(_CLASS, "").strip()
         if name not in ("", STANDARD_AUTHORIZER):
             raise ConfigError(f"{_CLASS} is {name!r}: it must be {STANDARD_AUTHORIZER}, or empty for none")
-        super_users = frozenset(
-            user for entry in properties.get(_SUPER_USERS, "").split(";") if (user := entry.strip())
-        )
-        for user in sorted(super_users):
-            try:
-                check_principal(user)
-            except KafkaError:
-                raise ConfigError(
-                    f"{_SUPER_USERS}: {user!r} is no principal: it has to be of the form User:name, with ; between "
-                    "several"
-                ) from None
+        super_users = listed_principals(properties, _SUPER_USERS)
         is_open = properties.get(_OPEN, "").strip().lower() or "false"
         if is_open not in ("true", "false"):
             raise ConfigError(f"{_OPEN} is {is_open!r}: it must be true or false")
         return cls(super_users, is_open == "true") if name else None
+
+
+def listed_principals(properties: Mapping[str, str], key: str) -> frozenset[str]:
+    """Those that a key names, with ; between. Raises ConfigError."""
+    found = frozenset(text for entry in properties.get(key, "").split(";") if (text := entry.strip()))
+    for principal in sorted(found):
+        try:
+            check_principal(principal)
+        except KafkaError:
+            raise ConfigError(
+                f"{key}: {principal!r} is no principal: it has to be of the form User:name, with ; between several"
+            ) from None
+    return found

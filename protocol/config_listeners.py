@@ -1,4 +1,4 @@
-"""Keys that are given for one listener, or for one of its mechanisms.
+"""Keys that are given for one listener, or for one of its mechanisms, and the security protocol of each.
 
 `listener.name.NAME.KEY` is for the listener NAME, and `listener.name.NAME.MECHANISM.KEY` for one of the mechanisms by
 which clients log in there. Both stand there in lower case.
@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from .config_key import ConfigKey, Scope
+from .config_key import ConfigError, ConfigKey, Scope
 from .config_sasl import KEYS_OF_MECHANISMS, MECHANISM_NAMES, ONLY_OF_MECHANISMS, SASL_KEYS_OF_LISTENERS
 from .config_tls import RELOADED_KEYS, TLS_KEYS_OF_LISTENERS
+from .security_protocol import SecurityProtocol
 
 LISTENER_PREFIX: Final = "listener.name."
+PROTOCOL_MAP: Final = "listener.security.protocol.map"
 
 _MECHANISM = "|".join(MECHANISM_NAMES)
 _FORM = re.compile(
@@ -64,3 +66,20 @@ def without_prefix(name: str) -> str:
 def is_tls_of_listener(name: str) -> bool:
     """Whether this is a key of TLS for one listener."""
     return listener_of(name) is not None and without_prefix(name) in TLS_KEYS_OF_LISTENERS
+
+
+def mapped_protocols(properties: Mapping[str, str]) -> dict[str, SecurityProtocol]:
+    """By listener, as the map gives them. A listener that it does not have may be named like its protocol. Raises
+    ConfigError.
+    """
+    protocols, told = tuple(SecurityProtocol), dict[str, SecurityProtocol]()
+    for entry in filter(None, map(str.strip, properties.get(PROTOCOL_MAP, "").split(","))):
+        name, colon, protocol = entry.partition(":")
+        if not (name and colon) or protocol not in protocols:
+            raise ConfigError(
+                f"{PROTOCOL_MAP}: {entry!r} is not of the form NAME:protocol, with {', '.join(protocols)}"
+            )
+        if name in told:
+            raise ConfigError(f"{PROTOCOL_MAP}: the listener {name} stands there twice")
+        told[name] = SecurityProtocol(protocol)
+    return told

@@ -378,7 +378,10 @@ class ClientHandshake(_Handshake):
 
     def _answer_hello(self, body: bytes) -> bytes:
         if body.startswith(REFUSAL):
-            raise HandshakeError(f"it refuses this node: {body[len(REFUSAL) :].decode('utf-8', 'replace')}")
+            said = body[len(REFUSAL) :].decode("utf-8", "replace")
+            # Whoever answers can say so, and this goes to logs and terminals.
+            said = "".join(one if one.isprintable() else "?" for one in said)
+            raise HandshakeError(f"it refuses this node: {said}")
         if len(body) != _HELLO.size:
             raise HandshakeError(f"hello of {len(body)} bytes, expected {_HELLO.size}")
         magic, version, nonce = _HELLO.unpack(body)

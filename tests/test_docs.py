@@ -40,6 +40,7 @@ COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 CONFIG_FILES = (
+    "protocol/config_listeners.py",
     "dataplane/configuration/config.py",
     "metadata_quorum/config.py",
     "cli/nodes/endpoint_security.py",

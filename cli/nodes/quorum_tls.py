@@ -5,7 +5,6 @@ Files are looked at every `ssl.reload.interval.ms`, and upon SIGHUP, as those of
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -22,7 +21,7 @@ from ...protocol.config_keys import NODE_KEYS
 _RELOAD_INTERVAL = "ssl.reload.interval.ms"
 
 
-class QuorumTls:
+class QuorumTls(NodeCertificates):
     """Of one node. The certificates are other ones after they were renewed."""
 
     def __init__(self, properties: Mapping[str, str], settings: NodeTlsSettings, host: str) -> None:
@@ -32,26 +31,12 @@ class QuorumTls:
         loaded = load_tls(settings.tls, host, datetime.now(UTC))
         self.remarks = loaded.remarks
         tls = ListenerTls(loaded)
-        self._certificates = NodeCertificates(tls, settings.principals)
+        super().__init__(tls, settings.principals)
         interval = NODE_KEYS[_RELOAD_INTERVAL]
         interval_ms = interval.parse(properties.get(_RELOAD_INTERVAL, "") or interval.default or "")
         assert isinstance(interval_ms, int), "its type says so"
         listener = ReloadedListener(tls, host, is_between_brokers=True)
         self._reloads = TlsReloads({settings.tls.listener: listener}, lambda: properties, interval_ms)
-
-    @property
-    def accepting(self) -> ssl.SSLContext:
-        """For connections that come in."""
-        return self._certificates.accepting
-
-    @property
-    def dialling(self) -> ssl.SSLContext:
-        """For connections to other nodes."""
-        return self._certificates.dialling
-
-    def check_peer(self, certificate: bytes | None) -> None:
-        """Raises NodeRefused for the owner of a certificate that may not act as a node."""
-        self._certificates.check_peer(certificate)
 
     def start(self) -> None:
         """Look at files from now on."""
@@ -69,8 +54,5 @@ class QuorumTls:
 def quorum_tls(properties: Mapping[str, str], host: str) -> QuorumTls | None:
     """Of a node that others dial at `host`, by its settings; None where the quorum's listener has no TLS. Raises
     ConfigError for what cannot be used."""
-    if node_tls_settings(properties) is None:
-        return None
-    own = with_client_auth(properties)
-    settings = node_tls_settings(own)
-    return None if settings is None else QuorumTls(own, settings, host)
+    settings = node_tls_settings(properties)
+    return None if settings is None else QuorumTls(with_client_auth(properties), settings, host)

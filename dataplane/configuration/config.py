@@ -11,7 +11,7 @@ from types import MappingProxyType
 from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
-from ...protocol.config_listeners import listener_of
+from ...protocol.config_listeners import PROTOCOL_MAP, listener_of, mapped_protocols
 from ...protocol.delegation_tokens import TokenLifetimes
 from ...protocol.handshake import LinkSecurity
 from ...protocol.node_secrets import Secrets, checked_secrets, read_secrets
@@ -285,24 +285,15 @@ def _check_apart(bound: Mapping[str, tuple[str, int]]) -> None:
 
 def _security_protocols(read: _Reader, names: Iterable[str]) -> dict[str, SecurityProtocol]:
     """By listener; a listener that the map does not have is named like its protocol."""
-    key = "listener.security.protocol.map"
-    told: dict[str, str] = {}
-    for entry in filter(None, map(str.strip, read.text(key, "").split(","))):
-        name, colon, protocol = entry.partition(":")
-        if not (name and colon) or protocol not in _PROTOCOLS:
+    told = mapped_protocols(read.properties)
+    found: dict[str, SecurityProtocol] = {}
+    for name in names:
+        if name not in told and name not in _PROTOCOLS:
             raise ConfigError(
-                f"{key}: {entry!r} is not of the form NAME:protocol, with {', '.join(_PROTOCOLS)}"
+                f"{PROTOCOL_MAP}: it has no protocol for the listener {name}; there are {', '.join(_PROTOCOLS)}"
             )
-        if name in told:
-            raise ConfigError(f"{key}: the listener {name} stands there twice")
-        told[name] = protocol
-    found = {name: told.get(name, name) for name in names}
-    for name, protocol in found.items():
-        if protocol not in _PROTOCOLS:
-            raise ConfigError(
-                f"{key}: it has no protocol for the listener {name}; there are {', '.join(_PROTOCOLS)}"
-            )
-    return {name: SecurityProtocol(protocol) for name, protocol in found.items()}
+        found[name] = told[name] if name in told else SecurityProtocol(name)
+    return found
 
 
 def _check_prefixes(properties: Mapping[str, str], listeners: Iterable[str]) -> None:

@@ -13,16 +13,15 @@ from typing import Final
 
 from ...network.tls.nodes import NodeRefused
 from ...network.tls.settings import ClientAuth
-from ...protocol.acls import check_principal
+from ...protocol.authorizer_settings import listed_principals
 from ...protocol.config_key import ConfigError
-from ...protocol.config_listeners import LISTENER_PREFIX
-from ...protocol.errors import KafkaError
+from ...protocol.config_listeners import LISTENER_PREFIX, PROTOCOL_MAP, mapped_protocols
+from ...protocol.security_protocol import SecurityProtocol
 from .listener_tls import ListenerTls
 from .principal_mapping import NoMatchingRule
 from .tls_settings import CLIENT_AUTH, TlsSettings, tls_settings
 
 PRINCIPALS: Final = "ottla.node.principals"
-_MAP: Final = "listener.security.protocol.map"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +35,35 @@ class NodeTlsSettings:
 def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
     """None where the quorum's listener has no TLS. Raises ConfigError that names the key."""
     name = quorum_listener(properties)
-    protocol = _protocol_of(properties, name)
-    named = properties.get(PRINCIPALS, "").strip()
-    if protocol in ("", "PLAINTEXT"):
-        if named:
+    protocol = _protocol_of(name, properties)
+    principals = listed_principals(properties, PRINCIPALS)
+    if protocol is SecurityProtocol.PLAINTEXT:
+        if principals:
             raise ConfigError(
-                f"{PRINCIPALS} is given, and the quorum's listener has no TLS: {_MAP} must have {name}:SSL"
+                f"{PRINCIPALS} is given, and the quorum's listener has no TLS: {PROTOCOL_MAP} must have {name}:SSL"
             )
         return None
-    if protocol != "SSL":
+    if protocol is not SecurityProtocol.SSL:
         raise ConfigError(
-            f"{_MAP}: the quorum's listener {name} is {protocol}: it must be SSL or PLAINTEXT, as nodes log in by the "
-            "cluster secret"
+            f"{PROTOCOL_MAP}: the quorum's listener {name} is {protocol}: it must be SSL or PLAINTEXT, as nodes log in "
+            "by the cluster secret"
         )
     client_auth = _own_client_auth(name)
     asked = properties.get(client_auth, "").strip() or ClientAuth.REQUIRED.value
     if asked != ClientAuth.REQUIRED.value:
         raise ConfigError(f"{client_auth} is {asked!r}: it must be required, as all nodes show certificates")
-    settings = tls_settings(properties, name)
+    settings = tls_settings(with_client_auth(properties), name)
     if settings.trusted is None:
         raise ConfigError(
             f"the quorum's listener {name} speaks TLS and believes no certificate: give "
             f"{LISTENER_PREFIX}{name.lower()}.ssl.truststore.location, or ssl.truststore.location for all listeners"
         )
-    return NodeTlsSettings(settings, _principals(named, name))
+    if not principals:
+        raise ConfigError(
+            f"the quorum's listener {name} speaks TLS: {PRINCIPALS} has to name whose certificates are of nodes, like "
+            "User:CN=quorum-1,O=Example;User:CN=broker-1,O=Example"
+        )
+    return NodeTlsSettings(settings, principals)
 
 
 def with_client_auth(properties: Mapping[str, str]) -> dict[str, str]:
@@ -108,27 +112,8 @@ def _own_client_auth(name: str) -> str:
     return f"{LISTENER_PREFIX}{name.lower()}.{CLIENT_AUTH}"
 
 
-def _protocol_of(properties: Mapping[str, str], name: str) -> str:
-    for entry in properties.get(_MAP, "").split(","):
-        listener, _, protocol = entry.strip().partition(":")
-        if listener == name:
-            return protocol.strip()
-    return name if name in ("SSL", "SASL_SSL", "SASL_PLAINTEXT") else ""
-
-
-def _principals(text: str, name: str) -> frozenset[str]:
-    found = frozenset(entry.strip() for entry in text.split(";") if entry.strip())
-    if not found:
-        raise ConfigError(
-            f"the quorum's listener {name} speaks TLS: {PRINCIPALS} has to name whose certificates are of nodes, like "
-            "User:CN=quorum-1,O=Example;User:CN=broker-1,O=Example"
-        )
-    for principal in sorted(found):
-        try:
-            check_principal(principal)
-        except KafkaError:
-            raise ConfigError(
-                f"{PRINCIPALS}: {principal!r} is no principal: it has to be of the form User:name, with ; between "
-                "several"
-            ) from None
-    return found
+def _protocol_of(name: str, properties: Mapping[str, str]) -> SecurityProtocol:
+    told = mapped_protocols(properties).get(name)
+    if told is None:
+        return SecurityProtocol(name) if name in tuple(SecurityProtocol) else SecurityProtocol.PLAINTEXT
+    return told

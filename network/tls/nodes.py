@@ -12,8 +12,6 @@ from typing import Protocol
 from .handshake import reason_of
 
 NOTHING_SAID = "it did not begin TLS, which this port expects: has it no TLS for the quorum's listener?"
-
-
 CLOSED_EARLY = (
     "it closed the connection as TLS began: it may have no TLS for the quorum's listener, or not believe this node's "
     "certificate. Its log says why"

@@ -8,8 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 from ottla.cli.local_cluster.ports import free_ports
 from ottla.cli.nodes.java_properties import written
 from tests.certificates import Authority
+from tests.cluster import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -78,13 +77,6 @@ class Nodes:
             process.wait()
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + START_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} took too long"
-        time.sleep(0.1)
-
-
 def test_three_nodes_and_brokers_over_tls_and_who_does_not_get_in(tmp_path: Path) -> None:
     reserved: list[socket.socket] = []
     choosing = free_ports(reserved)
@@ -100,24 +92,26 @@ def test_three_nodes_and_brokers_over_tls_and_who_does_not_get_in(tmp_path: Path
         for voter in VOTERS:
             nodes.start(voter, nodes.settings(voter))
         nodes.start(1, nodes.settings(1))
-        wait_until(lambda: nodes.serves(1), "a broker over TLS")
+        wait_until(lambda: nodes.serves(1), "a broker over TLS", START_S)
 
         # The leader dies, and the others go on over their links.
         nodes.processes[101].send_signal(signal.SIGKILL)
         nodes.processes[101].wait()
         nodes.start(2, nodes.settings(2))
-        wait_until(lambda: nodes.serves(2), "a broker after a failover")
+        wait_until(lambda: nodes.serves(2), "a broker after a failover", START_S)
         nodes.start(101, nodes.settings(101))
 
         # A stolen certificate of the same authority, which is not on the list.
         nodes.start(3, nodes.settings(3, name="stolen"))
         refusal = "User:stolen may not act as a node: it is not among ottla.node.principals"
-        wait_until(lambda: f"it refuses this node: {refusal}" in nodes.log(3), "a refusal")
+        wait_until(lambda: f"it refuses this node: {refusal}" in nodes.log(3), "a refusal", START_S)
         assert any(refusal in nodes.log(voter) for voter in VOTERS)
 
         # A certificate of another authority.
         nodes.start(4, nodes.settings(4, authority=Authority(tmp_path / "another")))
-        wait_until(lambda: "this node's certificate" in nodes.log(4), "a refusal of another authority")
+        wait_until(
+            lambda: "this node's certificate" in nodes.log(4), "a refusal of another authority", START_S
+        )
         assert not nodes.serves(3)
         assert not nodes.serves(4)
 
@@ -127,7 +121,7 @@ def test_three_nodes_and_brokers_over_tls_and_who_does_not_get_in(tmp_path: Path
         plain = nodes.settings(4) | {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}
         del plain["ottla.node.principals"]
         nodes.start(4, plain)
-        wait_until(lambda: "does it expect TLS?" in nodes.log(4), "a hint to TLS")
+        wait_until(lambda: "does it expect TLS?" in nodes.log(4), "a hint to TLS", START_S)
         assert not nodes.serves(4)
     finally:
         nodes.end()

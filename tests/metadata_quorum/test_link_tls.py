@@ -242,6 +242,8 @@ def test_a_renewed_certificate_is_shown_to_who_connects_next(nodes: Nodes, tmp_p
             "is SASL_SSL: it must be SSL or PLAINTEXT",
         ),
         ({"listener_security_protocol_map": ""}, "the quorum's listener has no TLS"),
+        ({"listener_security_protocol_map": "CONTROLLER=SSL"}, "'CONTROLLER=SSL' is not of the form"),
+        ({"listener_security_protocol_map": "CONTROLLER:PLAINTEXT,CONTROLLER:SSL"}, "stands there twice"),
     ],
 )
 def test_what_would_leave_it_open_is_no_start(nodes: Nodes, others: dict[str, str], message: str) -> None:

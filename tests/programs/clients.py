@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
-from tests.cluster import RunningCluster, wait_until
+from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.integration.history import SMALL_CLUSTER
 from tests.programs.process import Program
 from tests.programs.topics import Output, create_topics
 
@@ -34,6 +36,13 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKNOWLEDGED = re.compile(r"^acknowledged (\d+)$", re.MULTILINE)
 _READ = re.compile(r"^(\d+) (\d+)$", re.MULTILINE)
 _HOLDS = re.compile(r"^holds \[([\d ,]*)\]$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """One for all tests of a module, which imports it."""
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SMALL_CLUSTER) as running:
+        yield running
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import RunningCluster, running_cluster
+from tests.cluster import RunningCluster
 from tests.integration.foreign_builds import needs_cargo, rdkafka
-from tests.integration.history import SMALL_CLUSTER
 from tests.programs.clients import CODECS, Client, check_group, check_records
+from tests.programs.clients import cluster as cluster
 
 pytestmark = [needs_cargo, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SMALL_CLUSTER) as running:
-        yield running
 
 
 @pytest.fixture

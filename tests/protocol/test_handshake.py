@@ -17,6 +17,7 @@ from ottla.protocol.handshake import (
     LinkSecurity,
     Role,
     ServerHandshake,
+    refusal,
 )
 from ottla.protocol.node_secrets import Secrets
 
@@ -67,6 +68,15 @@ def test_the_channels_speak_to_each_other() -> None:
     assert client.encrypted
     assert server.encrypted
     assert client.channel.derive(b"datagrams") == server.channel.derive(b"datagrams")
+
+
+def test_a_refusal_is_told_without_what_would_forge_a_log() -> None:
+    client, _ = make()
+    with pytest.raises(HandshakeError) as raised:
+        client.receive(refusal("User:CN=Über may not\n2026-11-26 ERROR \x1b[31mall is lost"))
+    assert str(raised.value) == (
+        "it refuses this node: User:CN=Über may not?2026-11-26 ERROR ?[31mall is lost"
+    )
 
 
 def test_every_connection_has_its_own_keys() -> None:
