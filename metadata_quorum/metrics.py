@@ -6,7 +6,9 @@ a sum over all quorum nodes is the cluster's figure. `ottla_quorum_*` are told b
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
+from ..network.tls.nodes import RenewedNodeTls
 from ..protocol.cluster_image import NO_LEADER, ClusterImage
 from ..protocol.exposition import Family, Metric, MetricKind
 from .raft.node import RaftNode
@@ -35,11 +37,22 @@ VOTES = _gauge(
     "ottla_quorum_votes",
     "0 while this node does not vote: it was replaced, or came back with less than it had acknowledged.",
 )
+CERTIFICATE_EXPIRY = _gauge(
+    "ottla_tls_certificate_expiry_seconds",
+    "Until the certificate of the quorum's listener expires, if it has TLS.",
+    "listener",
+)
+RELOAD_FAILURES = Metric(
+    "ottla_tls_reload_failures",
+    MetricKind.COUNTER,
+    "Times that a new key or certificate of that listener could not be used, and the old stayed in force.",
+    (),
+)
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-def quorum_families(raft: RaftNode, image: ClusterImage) -> Iterator[Family]:
+def quorum_families(raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | None) -> Iterator[Family]:
     """All metrics of a node, as it stands now."""
     yield Family(ACTIVE, [((), int(raft.is_leader))])
     yield Family(TERM, [((), raft.term)])
@@ -47,6 +60,10 @@ def quorum_families(raft: RaftNode, image: ClusterImage) -> Iterator[Family]:
     yield Family(APPLIED, [((), raft.applied_index)])
     yield Family(METADATA_OFFSET, [((), image.offset)])
     yield Family(VOTES, [((), int(not raft.catching_up))])
+    if tls is not None:
+        left = tls.expiries(datetime.now(UTC))
+        yield Family(CERTIFICATE_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
+        yield Family(RELOAD_FAILURES, [((), tls.failures)])
     if raft.is_leader:
         yield from _cluster_families(image)
 

@@ -135,7 +135,9 @@ class QuorumNode:
 
     def families(self) -> Iterator[Family]:
         """Its metrics; none before `start`."""
-        return quorum_families(self.raft, self.image()) if self._started else iter(())
+        if not self._started:
+            return iter(())
+        return quorum_families(self.raft, self.image(), self.config.tls)
 
     def unready(self) -> str:
         """Why it does not take part now; empty when it does."""

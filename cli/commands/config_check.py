@@ -13,7 +13,7 @@ from ..terminal.output import print_json, print_table
 from ..terminal.text import say
 
 if TYPE_CHECKING:
-    from ..nodes.configuration_report import ConfigurationReport, ListenerReport
+    from ..nodes.configuration_report import CertificateReport, ConfigurationReport, ListenerReport
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -63,11 +63,13 @@ def _row(listener: ListenerReport) -> tuple[str, ...]:
         listener.protocol,
         ", ".join(f"{one.name}: {one.users}" for one in listener.mechanisms) or "-",
         listener.client_certificates or "-",
-        "-"
-        if certificate is None
-        else f"{certificate.subject} for {', '.join(certificate.names) or 'no name'}",
+        "-" if certificate is None else _whose(certificate),
         "-" if certificate is None else certificate.expires,
     )
+
+
+def _whose(certificate: CertificateReport) -> str:
+    return f"{certificate.subject} for {', '.join(certificate.names) or 'no name'}"
 
 
 def _lines(report: ConfigurationReport) -> Iterator[str]:
@@ -76,6 +78,9 @@ def _lines(report: ConfigurationReport) -> Iterator[str]:
     else:
         yield f"authorizer: StandardAuthorizer, super users: {', '.join(report.authorizer.super_users) or 'none'}"
     yield f"links between nodes: encryption {report.link_encryption}"
+    if report.quorum_certificate is not None:
+        shown = report.quorum_certificate
+        yield f"certificate for the quorum: {_whose(shown)}, expires {shown.expires}"
     for remark in report.remarks:
         yield f"remark: {remark}"
     yield f"{report.role} node {report.node_id} would start"

@@ -178,7 +178,7 @@ class _Quorum:
         try:
             voters = parse_voters(values[keys[0]])
             secrets = read_secrets(keys[2], values[keys[2]].strip())
-            return cls(voters, values[keys[1]].strip(), secrets, quorum_tls(values, "localhost"))
+            return cls(voters, values[keys[1]].strip(), secrets, quorum_tls(values, None))
         except ConfigError as error:
             raise CommandFailed(str(error)) from None
 

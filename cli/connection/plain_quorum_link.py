@@ -8,7 +8,7 @@ import ssl
 from types import TracebackType
 from typing import Self
 
-from ...network.tls.nodes import NodeRefused, NodeTls, tls_problem
+from ...network.tls.nodes import CLOSED_EARLY, NodeRefused, NodeTls, tls_problem
 from ...protocol.handshake import (
     CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
@@ -24,6 +24,7 @@ from ...protocol.messages.quorum_session import (
     encode_session_message,
 )
 
+_ANOTHER_SECRET = "it closed the connection: it has another secret (cluster.secret.file), or an older version"
 NOBODY = -1
 """The id of who is no node."""
 
@@ -47,8 +48,10 @@ class PlainQuorumLink:
         try:
             if tls is not None:
                 self._begin_tls(address[0], tls)
+            refusal = _ANOTHER_SECRET if tls is None else CLOSED_EARLY
             while not handshake.done:
-                self._socket.sendall(handshake.receive(self._in_handshake()))
+                self._socket.sendall(handshake.receive(self._in_handshake(refusal)))
+                refusal = _ANOTHER_SECRET
         except BaseException:
             self._socket.close()
             raise
@@ -85,13 +88,12 @@ class PlainQuorumLink:
         except NodeRefused as error:
             raise HandshakeError(f"it is refused: {error}") from None
 
-    def _in_handshake(self) -> bytes:
+    def _in_handshake(self, refusal: str) -> bytes:
+        """What comes next. Raises HandshakeError with `refusal` if the other end closes the connection."""
         try:
             return self._some()
         except ConnectionError:
-            raise HandshakeError(
-                "it closed the connection: it has another secret (cluster.secret.file), or an older version"
-            ) from None
+            raise HandshakeError(refusal) from None
 
     def _some(self) -> bytes:
         try:

@@ -83,6 +83,8 @@ class ConfigurationReport:
     role: str
     node_id: int
     listeners: list[ListenerReport]
+    quorum_certificate: CertificateReport | None
+    """What a broker shows to quorum nodes, if their listener has TLS."""
     authorizer: AuthorizerReport | None
     link_encryption: str
     remarks: list[str]
@@ -92,6 +94,7 @@ def report_of(role: str, settings: ResolvedSettings, now: datetime) -> Configura
     """Read them as the node would. Raises CommandFailed with what its start would say."""
     values = settings.values
     remarks: list[str] = []
+    shown: CertificateReport | None = None
     try:
         with _warnings_into(remarks):
             remarks += check_properties(values, Scope.QUORUM if role == "quorum" else Scope.BROKER)
@@ -100,6 +103,7 @@ def report_of(role: str, settings: ResolvedSettings, now: datetime) -> Configura
                 node_id, listeners = _quorum(values, remarks)
             else:
                 node_id, listeners = _broker(values, now, remarks)
+                shown = _shown_to_quorum(values, remarks)
             authorizer = AuthorizerSettings.from_properties(values)
     except ConfigError as error:
         raise CommandFailed(str(error)) from None
@@ -110,6 +114,7 @@ def report_of(role: str, settings: ResolvedSettings, now: datetime) -> Configura
         role,
         node_id,
         listeners,
+        shown,
         None
         if authorizer is None
         else AuthorizerReport(sorted(authorizer.super_users), authorizer.open_without_acls),
@@ -137,6 +142,7 @@ def _warnings_into(remarks: list[str]) -> Iterator[None]:
 
 
 def _quorum(values: Mapping[str, str], remarks: list[str]) -> tuple[int, list[ListenerReport]]:
+    from ...dataplane.security.node_tls import quorum_listener
     from ...metadata_quorum.config import QuorumNodeConfig
     from .quorum_tls import quorum_tls
 
@@ -146,16 +152,26 @@ def _quorum(values: Mapping[str, str], remarks: list[str]) -> tuple[int, list[Li
     if tls is not None:
         remarks += tls.remarks
     listener = ListenerReport(
-        name="CONTROLLER",
+        name=quorum_listener(values),
         address=_address(config.listen_host, config.listen_port),
         advertised=_address(host, port),
         protocol="proof of the secret" if tls is None else "proof of the secret, under TLS",
         client_certificates="" if tls is None else "required",
         between_brokers=False,
-        certificate=None,
+        certificate=None if tls is None else _certificate(tls.loaded),
         mechanisms=[],
     )
     return config.node_id, [listener]
+
+
+def _shown_to_quorum(values: Mapping[str, str], remarks: list[str]) -> CertificateReport | None:
+    from .quorum_tls import quorum_tls
+
+    tls = quorum_tls(values, None)
+    if tls is None:
+        return None
+    remarks += tls.remarks
+    return _certificate(tls.loaded)
 
 
 def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tuple[int, list[ListenerReport]]:
@@ -177,9 +193,14 @@ def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tup
 
 
 def _loaded(listener: ListenerConfig, now: datetime) -> LoadedTls | None:
+    from ...dataplane.security.listener_tls import told_to_clients
     from ...dataplane.security.tls_loading import load_tls
 
-    return None if listener.tls is None else load_tls(listener.tls, listener.advertised_host, now)
+    return (
+        None
+        if listener.tls is None
+        else load_tls(listener.tls, told_to_clients(listener.advertised_host), now)
+    )
 
 
 def _of_kerberos(listener: ListenerConfig) -> Iterator[str]:

@@ -27,6 +27,7 @@ TOKEN_FILE: Final = "metrics.bearer.token.file"
 _PREFIX: Final = "metrics."
 _LISTENER: Final = "metrics.listener"
 _RELOAD_INTERVAL: Final = "ssl.reload.interval.ms"
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
 class EndpointTls:
@@ -38,15 +39,17 @@ class EndpointTls:
         from ...dataplane.security.tls_loading import load_tls
         from ...dataplane.security.tls_reloading import TlsReloads
         from ...dataplane.security.tls_settings import tls_settings
+        from ...network.tls.settings import ReachedAs
 
         own = {name: text for name, text in settings.items() if name.startswith(_PREFIX)}
-        loaded = load_tls(tls_settings(own, _LISTENER, prefix=_PREFIX), host, datetime.now(UTC))
+        reached = None if host in _ANY_ADDRESS else ReachedAs(host, f"where it listens ({_LISTENER})")
+        loaded = load_tls(tls_settings(own, _LISTENER, prefix=_PREFIX), reached, datetime.now(UTC))
         self.remarks = loaded.remarks
         self._tls = ListenerTls(loaded)
         interval = NODE_KEYS[_RELOAD_INTERVAL]
         interval_ms = interval.parse(settings.get(_RELOAD_INTERVAL, "") or interval.default or "")
         assert isinstance(interval_ms, int), "its type says so"
-        listener = ReloadedListener(self._tls, host, is_between_brokers=False)
+        listener = ReloadedListener(self._tls, reached, is_between_nodes=False)
         self.reloads: TlsReloads = TlsReloads({_LISTENER: listener}, lambda: own, interval_ms)
 
     @property

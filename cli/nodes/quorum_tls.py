@@ -13,9 +13,9 @@ from ...dataplane.security.node_tls import (
     NodeCertificates,
     NodeTlsSettings,
     node_tls_settings,
-    with_client_auth,
 )
 from ...dataplane.security.tls_reloading import TlsReloads
+from ...network.tls.settings import ReachedAs
 from ...protocol.config_keys import NODE_KEYS
 
 _RELOAD_INTERVAL = "ssl.reload.interval.ms"
@@ -24,18 +24,20 @@ _RELOAD_INTERVAL = "ssl.reload.interval.ms"
 class QuorumTls(NodeCertificates):
     """Of one node. The certificates are other ones after they were renewed."""
 
-    def __init__(self, properties: Mapping[str, str], settings: NodeTlsSettings, host: str) -> None:
-        """`host`: where others dial the node. Raises ConfigError for what cannot be used."""
-        from ...dataplane.security.tls_loading import load_tls  # only nodes with TLS need it
+    def __init__(self, properties: Mapping[str, str], settings: NodeTlsSettings, host: str | None) -> None:
+        """`host`: where others dial the node; None if nobody does. Raises ConfigError for what cannot be used."""
+        from ...dataplane.security.node_remarks import remarks_on_node  # only nodes with TLS need these
+        from ...dataplane.security.tls_loading import load_tls
 
-        loaded = load_tls(settings.tls, host, datetime.now(UTC))
-        self.remarks = loaded.remarks
-        tls = ListenerTls(loaded)
+        reached = None if host is None else ReachedAs(host, "where nodes dial it (controller.quorum.voters)")
+        self.loaded = load_tls(settings.tls, reached, datetime.now(UTC))
+        tls = ListenerTls(self.loaded)
+        self.remarks = (*self.loaded.remarks, *remarks_on_node(self.loaded, settings.principals))
         super().__init__(tls, settings.principals)
         interval = NODE_KEYS[_RELOAD_INTERVAL]
         interval_ms = interval.parse(properties.get(_RELOAD_INTERVAL, "") or interval.default or "")
         assert isinstance(interval_ms, int), "its type says so"
-        listener = ReloadedListener(tls, host, is_between_brokers=True)
+        listener = ReloadedListener(tls, reached, is_between_nodes=True)
         self._reloads = TlsReloads({settings.tls.listener: listener}, lambda: properties, interval_ms)
 
     def start(self) -> None:
@@ -50,9 +52,18 @@ class QuorumTls(NodeCertificates):
         """Read everything anew. What cannot be used changes nothing."""
         self._reloads.look_again()
 
+    def expiries(self, now: datetime) -> dict[str, float]:
+        """Seconds until the certificate of the quorum's listener expires, by the listener's name."""
+        return self._reloads.expiries(now)
 
-def quorum_tls(properties: Mapping[str, str], host: str) -> QuorumTls | None:
-    """Of a node that others dial at `host`, by its settings; None where the quorum's listener has no TLS. Raises
-    ConfigError for what cannot be used."""
+    @property
+    def failures(self) -> int:
+        """Times that what was read anew could not be used."""
+        return self._reloads.failures
+
+
+def quorum_tls(properties: Mapping[str, str], host: str | None) -> QuorumTls | None:
+    """Of a node that others dial at `host`, None for one that only dials, by its settings; None where the quorum's
+    listener has no TLS. Raises ConfigError for what cannot be used."""
     settings = node_tls_settings(properties)
-    return None if settings is None else QuorumTls(with_client_auth(properties), settings, host)
+    return None if settings is None else QuorumTls(properties, settings, host)

@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ...network.tls.settings import ReachedAs
 from ...protocol.errors import KafkaError
-from ..configuration.config import BrokerConfig, ListenerConfig
+from ..configuration.config import BrokerConfig
 from ..quorum.config import MetadataPosition
 from ..runtime.clocks import wall_ms
 from ..security.authorization.access import Authorization
 from ..security.authorization.audit_log import AuditLog
 from ..security.authorization.authorizer import Authorizer
-from ..security.listener_tls import ListenerTls
+from ..security.listener_tls import ListenerTls, told_to_clients
+from ..security.node_tls import NodeTlsSettings
 from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ..security.tls_settings import TlsSettings
 from ..server import HandlerTable, Server
@@ -54,12 +56,12 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     Raises ConfigError if a key or certificate cannot be used, one of Kerberos included.
     """
     tls = {
-        listener.name: _open_tls(listener, listener.tls)
+        listener.name: _open_tls(listener.tls, told_to_clients(listener.advertised_host))
         for listener in config.listeners
         if listener.tls is not None
     }
     quorum = config.quorum.tls
-    quorum_tls = None if quorum is None else _open_tls(config.listeners[0], quorum.tls)
+    quorum_tls = None if quorum is None else _open_quorum_tls(quorum)
     acceptors = {settings: KerberosAcceptor(settings) for settings in _kerberos(config)}
     table = HandlerTable()
     server = Server(table, config.server, authorization=_authorization(config, table))
@@ -85,10 +87,19 @@ def _kerberos(config: BrokerConfig) -> set[KerberosSettings]:
     return {one.kerberos for one in mechanisms if one.kerberos is not None}
 
 
-def _open_tls(listener: ListenerConfig, settings: TlsSettings) -> ListenerTls:
+def _open_quorum_tls(settings: NodeTlsSettings) -> ListenerTls:
+    from ..security.node_remarks import remarks_on_node
+
+    opened = _open_tls(settings.tls, None)  # brokers dial the quorum, and nobody dials them there
+    for remark in remarks_on_node(opened.loaded, settings.principals):
+        logger.warning("%s", remark)
+    return opened
+
+
+def _open_tls(settings: TlsSettings, reached: ReachedAs | None) -> ListenerTls:
     from ..security.tls_loading import load_tls  # loaded late: only brokers with TLS listeners need it
 
-    loaded = load_tls(settings, listener.advertised_host, datetime.now(UTC))
+    loaded = load_tls(settings, reached, datetime.now(UTC))
     for remark in loaded.remarks:
         logger.warning("%s", remark)
     return ListenerTls(loaded)

@@ -65,7 +65,7 @@ from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
-from ..security.listener_tls import ReloadedListener
+from ..security.listener_tls import ReloadedListener, told_to_clients
 from ..security.node_tls import NodeCertificates
 from ..security.resealing import Resealer
 from ..security.setting_secrets import SettingSecrets
@@ -138,7 +138,7 @@ class BrokerParts:
             {
                 listener.name: ReloadedListener(
                     self.tls[listener.name],
-                    listener.advertised_host,
+                    told_to_clients(listener.advertised_host),
                     listener.name == config.inter_broker_listener,
                 )
                 for listener in config.listeners
@@ -333,8 +333,7 @@ def _quorum_listener(config: BrokerConfig, foundation: Foundation) -> dict[str, 
     """What this broker shows to the quorum, as if it were a listener of its own."""
     if foundation.quorum_tls is None:
         return {}
-    host = config.listeners[0].advertised_host
-    own = ReloadedListener(foundation.quorum_tls, host, is_between_brokers=True)
+    own = ReloadedListener(foundation.quorum_tls, None, is_between_nodes=True)
     return {foundation.quorum_tls.loaded.settings.listener: own}
 
 

@@ -6,6 +6,7 @@ import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...network.tls.settings import ReachedAs
 from .distinguished_names import subject_name
 from .principal import ANONYMOUS, USER, Principal
 
@@ -41,5 +42,12 @@ class ReloadedListener:
     """A listener whose TLS may be replaced."""
 
     tls: ListenerTls
-    advertised_host: str
-    is_between_brokers: bool
+    reached: ReachedAs | None
+    """None if nobody dials it, or nobody knows by which name."""
+    is_between_nodes: bool
+    """Nodes dial each other there, by the same keys and certificates."""
+
+
+def told_to_clients(advertised_host: str) -> ReachedAs:
+    """How the listener of a broker is reached."""
+    return ReachedAs(advertised_host, "which clients are told (advertised.listeners)")

@@ -48,11 +48,11 @@ def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
             f"{PROTOCOL_MAP}: the quorum's listener {name} is {protocol}: it must be SSL or PLAINTEXT, as nodes log in "
             "by the cluster secret"
         )
-    client_auth = _own_client_auth(name)
+    client_auth = f"{LISTENER_PREFIX}{name.lower()}.{CLIENT_AUTH}"
     asked = properties.get(client_auth, "").strip() or ClientAuth.REQUIRED.value
     if asked != ClientAuth.REQUIRED.value:
         raise ConfigError(f"{client_auth} is {asked!r}: it must be required, as all nodes show certificates")
-    settings = tls_settings(with_client_auth(properties), name)
+    settings = tls_settings(properties, name, between_nodes=True)
     if settings.trusted is None:
         raise ConfigError(
             f"the quorum's listener {name} speaks TLS and believes no certificate: give "
@@ -64,11 +64,6 @@ def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
             "User:CN=quorum-1,O=Example;User:CN=broker-1,O=Example"
         )
     return NodeTlsSettings(settings, principals)
-
-
-def with_client_auth(properties: Mapping[str, str]) -> dict[str, str]:
-    """The settings by which the quorum's listener is loaded: the key for all listeners is that of clients."""
-    return {**properties, _own_client_auth(quorum_listener(properties)): ClientAuth.REQUIRED.value}
 
 
 def quorum_listener(properties: Mapping[str, str]) -> str:
@@ -106,10 +101,6 @@ class NodeCertificates:
             raise NodeRefused(f"the subject of the certificate cannot be read: {error}") from None
         if principal not in self._principals:
             raise NodeRefused(f"{principal} may not act as a node: it is not among {PRINCIPALS}")
-
-
-def _own_client_auth(name: str) -> str:
-    return f"{LISTENER_PREFIX}{name.lower()}.{CLIENT_AUTH}"
 
 
 def _protocol_of(name: str, properties: Mapping[str, str]) -> SecurityProtocol:

@@ -10,7 +10,7 @@ from datetime import datetime
 from ...network.tls.checks import check_server_use, check_validity
 from ...network.tls.contexts import client_context, server_context
 from ...network.tls.failures import TlsUnusable
-from ...network.tls.settings import ClientAuth
+from ...network.tls.settings import ClientAuth, ReachedAs
 from ...network.tls.stores import KeyStore, TrustStore, load_key_store, load_trust_store
 from ...protocol.config_key import ConfigError
 from .principal_mapping import PrincipalMapping
@@ -30,9 +30,9 @@ class LoadedTls:
     remarks: tuple[str, ...]
 
 
-def load_tls(settings: TlsSettings, advertised_host: str, now: datetime) -> LoadedTls:
-    """Read, check and make. `advertised_host`: what clients are told. Raises ConfigError that names option, file and
-    cause."""
+def load_tls(settings: TlsSettings, reached: ReachedAs | None, now: datetime) -> LoadedTls:
+    """Read, check and make. `reached`: where others dial it; None if nobody does, or nobody knows. Raises ConfigError
+    that names option, file and cause."""
     try:
         keys = load_key_store(settings.keys)
         trusted = None if settings.trusted is None else load_trust_store(settings.trusted)
@@ -41,7 +41,7 @@ def load_tls(settings: TlsSettings, advertised_host: str, now: datetime) -> Load
             *keys.remarks,
             *(trusted.remarks if trusted else ()),
             *check_validity(keys, now),
-            *check_server_use(keys, advertised_host),
+            *check_server_use(keys, reached),
             *_check_trust(settings),
         )
         return LoadedTls(

@@ -141,7 +141,13 @@ class TlsReloads:
 def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> TlsSettings:
     """Raises ConfigError."""
     old = listener.tls.loaded.settings
-    return tls_settings(properties, name, asks_for_login=old.asks_for_login, prefix=old.prefix)
+    return tls_settings(
+        properties,
+        name,
+        asks_for_login=old.asks_for_login,
+        between_nodes=old.between_nodes,
+        prefix=old.prefix,
+    )
 
 
 def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:

@@ -30,6 +30,8 @@ class TlsSettings:
     allows_alternative_name_changes: bool = False
     asks_for_login: bool = False
     """The listener's clients log in by SASL, too."""
+    between_nodes: bool = False
+    """It is the quorum's, which only nodes use: both ends always show certificates."""
     prefix: str = ""
     """As `tls_settings` was given it."""
     remarks: tuple[str, ...] = ()
@@ -42,12 +44,18 @@ class TlsSettings:
 
 
 def tls_settings(
-    properties: Mapping[str, str], listener: str, *, asks_for_login: bool = False, prefix: str = ""
+    properties: Mapping[str, str],
+    listener: str,
+    *,
+    asks_for_login: bool = False,
+    between_nodes: bool = False,
+    prefix: str = "",
 ) -> TlsSettings:
     """Read the keys of a listener whose security protocol has TLS. Raises ConfigError. `prefix`: what its keys
     begin with, if it is no listener of a broker.
 
-    Where clients log in by SASL they need a certificate only if the listener itself says so (KIP-684).
+    Where clients log in by SASL they need a certificate only if the listener itself says so (KIP-684). Where only nodes
+    connect they need one whatever the keys say.
     """
     if asks_for_login and CLIENT_AUTH in properties:
         remark = (
@@ -59,6 +67,8 @@ def tls_settings(
         return replace(settings, remarks=(*settings.remarks, remark))
     keys = _Keys(properties, listener, prefix or f"{LISTENER_PREFIX}{listener.lower()}.")
     rules, remarks = _rules(keys)
+    if between_nodes:
+        rules = replace(rules, client_auth=ClientAuth.REQUIRED)
     mapping_option, mapping = keys.given("ssl.principal.mapping.rules")
     return TlsSettings(
         listener=listener,
@@ -70,6 +80,7 @@ def tls_settings(
         allows_name_changes=keys.value("ssl.allow.dn.changes")[1] is True,
         allows_alternative_name_changes=keys.value("ssl.allow.san.changes")[1] is True,
         asks_for_login=asks_for_login,
+        between_nodes=between_nodes,
         prefix=prefix,
         remarks=remarks,
     )
@@ -130,7 +141,8 @@ def _rules(keys: _Keys) -> tuple[TlsRules, tuple[str, ...]]:
         raise ConfigError(f"{identification_option} is {identification!r}: it must be https, or empty")
     if identification == "":
         remarks = (
-            f"{identification_option} is empty: brokers do not check whose certificate they are shown",
+            f"{identification_option} is empty: nodes do not check for which host the certificate is that they are "
+            "shown",
         )
     key_log_option, logs_keys = keys.value("ssl.keylog.enable")
     key_log = os.environ.get("SSLKEYLOGFILE", "") if logs_keys else ""

@@ -22,7 +22,7 @@ from .tls_settings import TlsSettings
 
 def successor(listener: ReloadedListener, settings: TlsSettings, now: datetime) -> LoadedTls:
     """What the settings and their files give now. Raises ConfigError if it must not follow what is in force."""
-    loaded = load_tls(settings, listener.advertised_host, now)
+    loaded = load_tls(settings, listener.reached, now)
     check_successor(listener.tls.loaded, loaded, listener, now)
     return loaded
 
@@ -50,14 +50,14 @@ def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener, 
             f"{source}: the new certificate is for {sorted(names[1])}, the old one for {sorted(names[0])} "
             "(ssl.allow.san.changes allows that)"
         )
-    if listener.is_between_brokers:
-        # What has expired connects to nobody: no other broker can depend on it.
+    if listener.is_between_nodes:
+        # What has expired connects to nobody: no other node can depend on it.
         beside = old if is_valid(old.keys, now) else _with_keys_of(new, old)
-        _check_among_brokers(beside, new, listener.advertised_host)
+        _check_among_nodes(beside, new, None if listener.reached is None else listener.reached.host)
 
 
 def _with_keys_of(new: LoadedTls, old: LoadedTls) -> LoadedTls:
-    """A broker that has changed its certificate already, and trusts whom it trusted before."""
+    """A node that has changed its certificate already, and trusts whom it trusted before."""
     rules = old.settings.rules
     return replace(
         old,
@@ -66,17 +66,24 @@ def _with_keys_of(new: LoadedTls, old: LoadedTls) -> LoadedTls:
     )
 
 
-def _check_among_brokers(old: LoadedTls, new: LoadedTls, host: str) -> None:
-    """Other brokers change at other times: each end may be the old or the new."""
+def _check_among_nodes(old: LoadedTls, new: LoadedTls, host: str | None) -> None:
+    """Other nodes change at other times: each end may be the old or the new. `host`: None if nobody dials this node."""
     for accepting, dialling, which in (
         (new, old, "the old trust store refuses the new certificate"),
         (new, new, "the new trust store refuses the new certificate"),
         (old, new, "the new trust store refuses the old certificate"),
     ):
         try:
-            rehearse(accepting.accepting, dialling.dialling, host)
+            rehearse(accepting.accepting, dialling.dialling if host else _of_any_name(dialling), host)
         except ssl.SSLError as error:
             raise ConfigError(
-                f"{new.keys.source}: brokers could not connect to each other: {which}, or they agree on nothing "
+                f"{new.keys.source}: nodes could not connect to each other: {which}, or they agree on nothing "
                 f"({reason_of(error)})"
             ) from None
+
+
+def _of_any_name(dialling: LoadedTls) -> ssl.SSLContext:
+    """As it dials, and whatever the name of the other end."""
+    return client_context(
+        replace(dialling.settings.rules, checks_names=False), dialling.keys, dialling.trusted
+    )

@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from .failures import TlsUnusable
+from .settings import ReachedAs
 from .stores import KeyStore
 
 _FOR_SERVERS = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
@@ -42,9 +43,9 @@ def check_validity(store: KeyStore, now: datetime) -> Iterator[str]:
             )
 
 
-def check_server_use(store: KeyStore, host: str) -> Iterator[str]:
-    """Remarks on a server's certificate whose clients are told `host`. Raises TlsUnusable if it is for other uses
-    only."""
+def check_server_use(store: KeyStore, reached: ReachedAs | None) -> Iterator[str]:
+    """Remarks on a server's certificate; None: nobody dials it by a name that is known. Raises TlsUnusable if it is for
+    other uses only."""
     certificate, name = store.certificate, subject_of(store.certificate)
     try:
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
@@ -54,16 +55,18 @@ def check_server_use(store: KeyStore, host: str) -> Iterator[str]:
         raise TlsUnusable(
             f"{store.source}: the certificate of {name} is not for servers: its extended key usage lacks serverAuth"
         )
+    if reached is None:
+        return
     names = alternative_names(certificate)
     if not names:
         yield (
-            f"{store.source}: the certificate of {name} has no subject alternative name, so that clients which check "
-            "the broker's name refuse it"
+            f"{store.source}: the certificate of {name} has no subject alternative name: whoever dials "
+            f"{reached.host}, {reached.told}, and checks the name refuses it"
         )
-    elif not any(_covers(pattern, host) for pattern in names):
+    elif not any(_covers(pattern, reached.host) for pattern in names):
         yield (
-            f"{store.source}: the certificate of {name} is for {', '.join(names)} and not for {host}, which clients "
-            "are told (advertised.listeners): those that check the broker's name refuse it"
+            f"{store.source}: the certificate of {name} is for {', '.join(names)} and not for {reached.host}, "
+            f"{reached.told}: whoever checks the name refuses it"
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from datetime import datetime
 from typing import Protocol
 
 from .handshake import reason_of
@@ -48,6 +49,13 @@ class RenewedNodeTls(NodeTls, Protocol):
 
     def look_again(self) -> None:
         """Read everything anew. What cannot be used changes nothing."""
+
+    def expiries(self, now: datetime) -> dict[str, float]:
+        """Seconds until the certificate of each listener expires."""
+
+    @property
+    def failures(self) -> int:
+        """Times that what was read anew could not be used."""
 
 
 def check_certificate(transport: asyncio.Transport, tls: NodeTls) -> None:

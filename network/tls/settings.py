@@ -69,3 +69,12 @@ class StoreSource:
 
     def __str__(self) -> str:
         return self.option if self.path is None else f"{self.option}: {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedAs:
+    """By which name others dial a server."""
+
+    host: str
+    told: str
+    """Who knows the name from where, for messages: "which clients are told (advertised.listeners)"."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,88 @@ def test_a_secured_quorum_node(folder: Path) -> None:
     found = report(quorum(folder))
     assert (found.role, found.node_id, found.remarks) == ("quorum", 101, [])
     assert found.listeners[0].address == "127.0.0.1:19093"
+
+
+def with_tls(folder: Path, settings: dict[str, str]) -> dict[str, str]:
+    """The same node where the quorum's listener speaks TLS."""
+    own = "listener.name.controller.ssl."
+    protocols = settings.get("listener.security.protocol.map", "")
+    return settings | {
+        "listener.security.protocol.map": f"CONTROLLER:SSL,{protocols}",
+        f"{own}keystore.location": str(folder / "tls/broker-1.pem"),
+        f"{own}truststore.location": str(folder / "tls/ca.pem"),
+        "ottla.node.principals": "User:CN=broker-1",
+    }
+
+
+def test_a_quorum_node_with_tls(folder: Path) -> None:
+    found = report(with_tls(folder, quorum(folder)))
+    (listener,) = found.listeners
+    assert (listener.name, listener.protocol) == ("CONTROLLER", "proof of the secret, under TLS")
+    assert listener.client_certificates == "required"
+    assert listener.certificate is not None
+    assert listener.certificate.subject == "CN=broker-1"
+    assert listener.certificate.names == ["localhost", "127.0.0.1"]
+    assert (found.remarks, found.quorum_certificate) == ([], None)
+
+
+def test_a_broker_whose_quorum_has_tls(folder: Path) -> None:
+    found = report(with_tls(folder, broker(folder)), without="ssl.client.auth")
+    assert found.quorum_certificate is not None
+    assert found.quorum_certificate.subject == "CN=broker-1"
+    assert found.quorum_certificate.expires.startswith(f"{NOW + timedelta(days=825):%Y-%m-%d}")
+    assert found.remarks == []
+
+
+WRONG_WITH_TLS = {
+    "listener.name.controller.ssl.keystore.location": "/none/node.pem",
+    "listener.name.controller.ssl.truststore.location": "/none/ca.pem",
+    "ottla.node.principals": "CN=broker-1",
+}
+
+
+@pytest.mark.parametrize("key", WRONG_WITH_TLS)
+@pytest.mark.parametrize("of", [quorum, broker])
+def test_what_is_wrong_with_the_tls_of_the_quorum_names_key_and_value(
+    folder: Path, key: str, of: Callable[[Path], dict[str, str]]
+) -> None:
+    settings = with_tls(folder, of(folder)) | {key: WRONG_WITH_TLS[key]}
+    with pytest.raises(CommandFailed, match=f"^{re.escape(key)}.*{re.escape(WRONG_WITH_TLS[key])}"):
+        report(settings)
+
+
+@pytest.mark.parametrize("of", [quorum, broker])
+def test_the_tls_of_the_quorum_lacks_what_it_needs(
+    folder: Path, of: Callable[[Path], dict[str, str]]
+) -> None:
+    def refusal(key: str) -> str:
+        settings = with_tls(folder, of(folder))
+        for name in ("ssl.keystore.location", "ssl.truststore.location"):
+            settings.pop(name, None)
+        if of is broker:
+            settings["listener.security.protocol.map"] = "CONTROLLER:SSL,LOCAL:PLAINTEXT,CLIENTS:PLAINTEXT"
+            for name in list(settings):
+                if name.startswith(("sasl.", "listener.name.clients.", "ssl.")):
+                    del settings[name]
+        with pytest.raises(CommandFailed) as raised:
+            report(settings, without=key)
+        return str(raised.value)
+
+    for store in ("keystore", "truststore"):
+        key = f"listener.name.controller.ssl.{store}.location"
+        assert f"give {key}, or ssl.{store}.location for all listeners" in refusal(key)
+    assert "ottla.node.principals has to name whose certificates" in refusal("ottla.node.principals")
+
+
+def test_a_certificate_of_the_quorums_listener_that_others_refuse(folder: Path) -> None:
+    elsewhere = "101@quorum-1.internal:19093"
+    settings = with_tls(folder, quorum(folder)) | {"ottla.node.principals": "User:CN=others"}
+    wrong_host, wrong_owner = report(settings, controller_quorum_voters=elsewhere).remarks
+    assert "not for quorum-1.internal, where nodes dial it (controller.quorum.voters)" in wrong_host
+    assert "this node is User:CN=broker-1 by its certificate, which is not among" in wrong_owner
+    settings = with_tls(folder, broker(folder)) | {"ottla.node.principals": "User:CN=others"}
+    (wrong_owner,) = report(settings, without="ssl.client.auth", controller_quorum_voters=elsewhere).remarks
+    assert "this node is User:CN=broker-1 by its certificate" in wrong_owner
 
 
 @pytest.mark.parametrize(

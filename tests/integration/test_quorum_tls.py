@@ -1,114 +1,56 @@
-"""TLS of the quorum's own port: real nodes, and those that must not get in."""
+"""TLS of the quorum's own port: real nodes, whose certificates change, and those that must not get in."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import signal
-import socket
-import subprocess
-import sys
-from dataclasses import dataclass, field
+import asyncio
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.local_cluster.ports import free_ports
-from ottla.cli.nodes.java_properties import written
+from ottla import Admin
+from ottla.client.admin import NewTopic
 from tests.certificates import Authority
+from tests.cli.test_up_secure import ottla
 from tests.cluster import wait_until
+from tests.integration.quorum_tls_nodes import (
+    HOST,
+    VOTERS,
+    QuorumTlsNodes,
+    quorum_tls_nodes,
+    replace_file,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-HOST = "127.0.0.1"
 START_S = 60.0
-VOTERS = (101, 102, 103)
-
-
-@dataclass
-class Nodes:
-    """Of one cluster, by id, each a process."""
-
-    folder: Path
-    authority: Authority
-    ports: dict[int, int]
-    processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def settings(self, node_id: int, name: str = "", authority: Authority | None = None) -> dict[str, str]:
-        """Of a node whose certificate is of `name`."""
-        name = name or f"node-{node_id}"
-        issued = (authority or self.authority).issue(f"{node_id}-{name}", HOST, "localhost", common_name=name)
-        is_voter = node_id in VOTERS
-        return {
-            "cluster.id": "tls",
-            "cluster.secret.file": str(self.folder / "secret"),
-            "cluster.link.encryption": "required",
-            "controller.quorum.voters": ",".join(f"{one}@{HOST}:{self.ports[one]}" for one in VOTERS),
-            "node.id": str(node_id),
-            "process.roles": "controller" if is_voter else "broker",
-            "log.dirs": str(self.folder / f"data-{node_id}"),
-            "listeners": f"{'CONTROLLER' if is_voter else 'PLAINTEXT'}://{HOST}:{self.ports[node_id]}",
-            "listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
-            "ssl.keystore.location": str(issued.both),
-            "ssl.truststore.location": str(self.authority.file),
-            "ssl.principal.mapping.rules": r"RULE:^.*?CN=([^,]+).*$/$1/",
-            "ottla.node.principals": ";".join(f"User:node-{one}" for one in (*VOTERS, 1, 2)),
-        }
-
-    def log(self, node_id: int) -> str:
-        return (self.folder / f"log-{node_id}").read_text()
-
-    def start(self, node_id: int, settings: dict[str, str]) -> None:
-        file = self.folder / f"node-{node_id}.properties"
-        file.write_text(written(settings))
-        file.chmod(0o600)
-        role = "quorum" if node_id in VOTERS else "broker"
-        argv = [sys.executable, "-m", "ottla", role, "-c", str(file), "--log-level", "info"]
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
-        with (self.folder / f"log-{node_id}").open("ab") as out:
-            self.processes[node_id] = subprocess.Popen(argv, stdout=out, stderr=out, env=environ)
-
-    def serves(self, broker_id: int) -> bool:
-        return f"broker {broker_id} serves" in self.log(broker_id)
-
-    def end(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
+RELOADED = "listener CONTROLLER has new keys and certificates"
+KEPT = "listener CONTROLLER goes on with its old keys and certificates"
 
 
 def test_three_nodes_and_brokers_over_tls_and_who_does_not_get_in(tmp_path: Path) -> None:
-    reserved: list[socket.socket] = []
-    choosing = free_ports(reserved)
-    ports = {node_id: next(choosing) for node_id in (*VOTERS, 1, 2, 3, 4)}
-    choosing.close()
-    for one in reserved:
-        one.close()
-    secret = tmp_path / "secret"
-    secret.touch(mode=0o600)
-    secret.write_text(secrets.token_hex(32))
-    nodes = Nodes(tmp_path, Authority(tmp_path / "ca"), ports)
-    try:
-        for voter in VOTERS:
-            nodes.start(voter, nodes.settings(voter))
-        nodes.start(1, nodes.settings(1))
+    with quorum_tls_nodes(tmp_path, 1, 2, 3, 4) as nodes:
+        for node_id in (*VOTERS, 1):
+            nodes.issue_and_start(node_id)
         wait_until(lambda: nodes.serves(1), "a broker over TLS", START_S)
 
-        # The leader dies, and the others go on over their links.
-        nodes.processes[101].send_signal(signal.SIGKILL)
-        nodes.processes[101].wait()
-        nodes.start(2, nodes.settings(2))
+        # A node dies, the leader maybe, and the others go on over their links.
+        nodes.kill(101)
+        nodes.issue_and_start(2)
         wait_until(lambda: nodes.serves(2), "a broker after a failover", START_S)
-        nodes.start(101, nodes.settings(101))
+        nodes.start(101)
 
         # A stolen certificate of the same authority, which is not on the list.
-        nodes.start(3, nodes.settings(3, name="stolen"))
+        nodes.issue(3, name="stolen")
+        nodes.start(3)
         refusal = "User:stolen may not act as a node: it is not among ottla.node.principals"
         wait_until(lambda: f"it refuses this node: {refusal}" in nodes.log(3), "a refusal", START_S)
         assert any(refusal in nodes.log(voter) for voter in VOTERS)
 
         # A certificate of another authority.
-        nodes.start(4, nodes.settings(4, authority=Authority(tmp_path / "another")))
+        nodes.issue(4, authority=Authority(tmp_path / "another"))
+        nodes.start(4)
         wait_until(
             lambda: "this node's certificate" in nodes.log(4), "a refusal of another authority", START_S
         )
@@ -116,12 +58,169 @@ def test_three_nodes_and_brokers_over_tls_and_who_does_not_get_in(tmp_path: Path
         assert not nodes.serves(4)
 
         # A node without TLS.
-        nodes.processes[4].kill()
-        nodes.processes[4].wait()
-        plain = nodes.settings(4) | {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}
-        del plain["ottla.node.principals"]
-        nodes.start(4, plain)
+        nodes.kill(4)
+        nodes.start(4, listener_security_protocol_map="PLAINTEXT:PLAINTEXT", ottla_node_principals="")
         wait_until(lambda: "does it expect TLS?" in nodes.log(4), "a hint to TLS", START_S)
         assert not nodes.serves(4)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorumTlsNodes]:
+    """Three quorum nodes and a broker that serves."""
+    with quorum_tls_nodes(tmp_path_factory.mktemp("nodes"), 1, 2) as nodes:
+        for node_id in (*VOTERS, 1):
+            nodes.issue_and_start(node_id)
+        wait_until(lambda: nodes.serves(1), "a broker over TLS", START_S)
+        yield nodes
+
+
+def looked(nodes: QuorumTlsNodes, node_id: int, told: str) -> str:
+    """The line by which a node tells how it went, once it was told to look at its files."""
+    before = nodes.log(node_id).count(told)
+    nodes.look_at_keys(node_id)
+    wait_until(lambda: nodes.log(node_id).count(told) > before, f"node {node_id}: {told}")
+    return [line for line in nodes.log(node_id).splitlines() if told in line][-1]
+
+
+def create_topic(nodes: QuorumTlsNodes, name: str) -> None:
+    """By the broker, whose link with the quorum's leader it takes."""
+
+    async def create() -> None:
+        async with Admin(bootstrap_servers=f"{HOST}:{nodes.ports[1]}") as admin:
+            await admin.create_topics([NewTopic(name, 1, 1)])
+
+    asyncio.run(create())
+
+
+def test_a_quorum_node_shows_its_new_certificate_upon_sighup(running: QuorumTlsNodes) -> None:
+    first = running.shown(101)
+    assert first == running.in_file(101)
+    running.issue(101)
+    assert running.shown(101) == first, "nobody has told it"
+    looked(running, 101, RELOADED)
+    assert running.shown(101) == running.in_file(101) != first
+    create_topic(running, "renewed")
+
+
+def garbage(nodes: QuorumTlsNodes, node_id: int) -> str:
+    replace_file(nodes.key_file(node_id), b"garbage")
+    return "is neither PEM nor PKCS12 nor JKS"
+
+
+def no_file(nodes: QuorumTlsNodes, node_id: int) -> str:
+    nodes.key_file(node_id).unlink()
+    return "cannot be read: No such file"
+
+
+def of_another_authority(nodes: QuorumTlsNodes, node_id: int) -> str:
+    nodes.issue(node_id, authority=Authority(nodes.folder / f"another-{node_id}"))
+    return "nodes could not connect to each other: the old trust store refuses the new certificate"
+
+
+def of_another_node(nodes: QuorumTlsNodes, node_id: int) -> str:
+    nodes.issue(node_id, name="node-103")
+    return "(ssl.allow.dn.changes allows that)"
+
+
+@pytest.mark.parametrize("spoil", [garbage, no_file, of_another_authority, of_another_node])
+@pytest.mark.parametrize("node_id", [102, 1])
+def test_a_bad_certificate_leaves_the_old_in_force_and_is_told(
+    running: QuorumTlsNodes, spoil: Callable[[QuorumTlsNodes, int], str], node_id: int
+) -> None:
+    kept = running.key_file(node_id).read_bytes()
+    before = running.shown(102)
+    try:
+        cause = spoil(running, node_id)
+        line = looked(running, node_id, KEPT)
+        assert str(running.key_file(node_id)) in line
+        assert cause in line
+        assert running.shown(102) == before
+        create_topic(running, f"kept-{node_id}-{spoil.__name__}")
     finally:
-        nodes.end()
+        replace_file(running.key_file(node_id), kept)
+    looked(running, node_id, RELOADED)
+
+
+def test_the_authority_changes_while_all_nodes_run(running: QuorumTlsNodes) -> None:
+    """Trust both, change the certificates, trust the new one alone, each by SIGHUP. Then no old certificate connects
+    any more, and all nodes get back over new connections: they use what they have read."""
+    old, new = running.authority, Authority(running.folder / "new-ca")
+    everybody = (*VOTERS, 1)
+    replace_file(running.trust_file, old.file.read_bytes() + new.file.read_bytes())
+    for node_id in everybody:
+        looked(running, node_id, RELOADED)
+    running.authority = new
+    for node_id in everybody:
+        running.issue(node_id)
+        looked(running, node_id, RELOADED)
+    replace_file(running.trust_file, new.file.read_bytes())
+    for node_id in everybody:
+        looked(running, node_id, RELOADED)
+    for voter in VOTERS:
+        running.kill(voter)
+        running.start(voter)
+        create_topic(running, f"after-{voter}")
+    running.issue(2, authority=old)
+    running.start(2)
+    wait_until(
+        lambda: (
+            "the other end's certificate is refused" in running.log(2)
+            or "not believe this node's certificate" in running.log(2)
+        ),
+        "a refusal of the old authority",
+    )
+    running.kill(2)
+
+
+def recover(nodes: QuorumTlsNodes, node_id: int, *words: str, fails: bool = False) -> str:
+    everything = ("security", "recover", "-c", str(nodes.settings_file(node_id)), *words)
+    return ottla(*everything, config=nodes.folder / "none", fails=fails, OTTLA_NEW_PASSWORD="a long one")
+
+
+@pytest.mark.parametrize("node_id", [101, 1])
+def test_recovery_by_the_file_of_a_quorum_node_or_a_broker(running: QuorumTlsNodes, node_id: int) -> None:
+    user = f"admin-{node_id}"
+    said = recover(running, node_id, "--set-password", user, "-o", "json")
+    assert json.loads(said) == [{"user": user, "mechanism": "SCRAM-SHA-512", "result": "set"}]
+    for voter in VOTERS:
+        wait_until(
+            lambda voter=voter: f"sets the password of '{user}'" in running.log(voter),  # type: ignore[misc]
+            f"the warning in the log of {voter}",
+        )
+    bootstrap = ("-b", f"{HOST}:{running.ports[1]}")
+    wait_until(
+        lambda: user in ottla("user", "list", *bootstrap, config=running.folder / "none"),
+        "the user at the broker",
+    )
+
+
+def test_recovery_needs_a_certificate_of_a_node(running: QuorumTlsNodes) -> None:
+    running.issue(2, name="stolen")
+    running.settings_file(2).write_text(
+        running.settings_file(1).read_text().replace(str(running.key_file(1)), str(running.key_file(2)))
+    )
+    said = recover(running, 2, "--set-password", "eve", fails=True)
+    assert "User:stolen may not act as a node: it is not among ottla.node.principals" in said
+    running.issue(2, authority=Authority(running.folder / "foreign"))
+    said = recover(running, 2, "--set-password", "eve", fails=True)
+    assert "not believe this node's certificate" in said
+    bootstrap = ("-b", f"{HOST}:{running.ports[1]}")
+    assert "eve" not in ottla("user", "list", *bootstrap, config=running.folder / "none")
+
+
+def test_a_file_is_checked_as_it_starts(running: QuorumTlsNodes) -> None:
+    def check(node_id: int, *words: str, fails: bool = False) -> str:
+        file = str(running.settings_file(node_id))
+        return ottla("config", "check", "-c", file, *words, config=running.folder / "none", fails=fails)
+
+    own = "CN=node-101"
+    assert own in check(101)
+    assert "quorum node 101 would start" in check(101)
+    assert "certificate for the quorum: CN=node-1" in check(1)
+    for node_id in (101, 1):
+        key = "ssl.keystore.location"
+        assert f"{key}: /none: cannot be read" in check(node_id, "--set", f"{key}=/none", fails=True)
+        said = check(node_id, "--set", "ottla.node.principals=", fails=True)
+        assert "ottla.node.principals has to name whose certificates are of nodes" in said
+        said = check(node_id, "--set", "ssl.keystore.location=", fails=True)
+        assert "give listener.name.controller.ssl.keystore.location, or ssl.keystore.location" in said

@@ -254,3 +254,19 @@ def test_what_would_leave_it_open_is_no_start(nodes: Nodes, others: dict[str, st
 def test_the_key_for_clients_of_all_listeners_does_not_count(nodes: Nodes) -> None:
     made = nodes.tls("quorum-1", ssl_client_auth="none")
     assert made.accepting.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_remarks_are_about_what_a_node_is_dialled_by_and_shows(nodes: Nodes) -> None:
+    def remarks(host: str | None, **others: str) -> list[str]:
+        made = quorum_tls(nodes.settings("quorum-1", **others), host)
+        assert made is not None
+        return [one for one in made.remarks if " expires on " not in one]
+
+    (remark,) = remarks(HOST, ssl_principal_mapping_rules="DEFAULT")
+    assert "this node is User:CN=quorum-1,OU=" in remark
+    assert "which is not among ottla.node.principals" in remark
+    (remark,) = remarks(HOST, ssl_principal_mapping_rules="RULE:^nobody$/x/")
+    assert "the certificate of this node names no principal" in remark
+    (remark,) = remarks("quorum-1.internal")
+    assert "not for quorum-1.internal, where nodes dial it (controller.quorum.voters)" in remark
+    assert remarks(None) == []

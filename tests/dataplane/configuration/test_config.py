@@ -188,7 +188,7 @@ def test_names_that_are_not_checked_are_remarked(tmp_path: Path) -> None:
     tls = config.listeners[1].tls
     assert tls is not None
     assert not tls.rules.checks_names
-    assert "brokers do not check whose certificate" in tls.remarks[0]
+    assert "nodes do not check for which host the certificate is" in tls.remarks[0]
 
 
 TOKEN_KEY = "c4ca4238a0b923820dcc509a6f75849b"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.security.listener_tls import ListenerTls, ReloadedListener
+from ottla.dataplane.security.listener_tls import ListenerTls, ReloadedListener, told_to_clients
 from ottla.dataplane.security.tls_loading import load_tls
 from ottla.dataplane.security.tls_reloading import TlsReloads
 from ottla.dataplane.security.tls_settings import tls_settings
@@ -36,10 +36,10 @@ class Folder:
             "ssl.keystore.location": str(self.keys),
             "ssl.truststore.location": str(self.trust),
         } | {name.replace("_", "."): value for name, value in settings.items()}
-        loaded = load_tls(tls_settings(self.properties, NAME), HOST, datetime.now(UTC))
+        loaded = load_tls(tls_settings(self.properties, NAME), told_to_clients(HOST), datetime.now(UTC))
         self.tls = ListenerTls(loaded)
         self.first = loaded
-        self.listener = ReloadedListener(self.tls, HOST, between_brokers)
+        self.listener = ReloadedListener(self.tls, told_to_clients(HOST), between_brokers)
 
     def issue(self, *names: str, common_name: str = "broker", not_after: datetime | None = None) -> Issued:
         return self.authority.issue(
@@ -157,7 +157,7 @@ async def test_brokers_that_have_not_changed_yet_must_be_able_to_connect(tmp_pat
     folder.authority = other
     folder.issue().pem_file(folder.keys)
     with pytest.raises(
-        ConfigError, match="brokers could not connect to each other: the old trust store refuses"
+        ConfigError, match="nodes could not connect to each other: the old trust store refuses"
     ):
         await reloads.reload(NAME)
     # The way to another authority: trust both, then change the certificates, then trust the new one alone.
@@ -211,7 +211,7 @@ async def test_what_has_expired_is_renewed_among_brokers(tmp_path: Path) -> None
     reloads = folder.reloads()
     now = datetime.now(UTC)
     folder.issue(not_after=now - timedelta(hours=1)).pem_file(folder.keys)
-    expired = load_tls(tls_settings(folder.properties, NAME), HOST, now - timedelta(days=1))
+    expired = load_tls(tls_settings(folder.properties, NAME), told_to_clients(HOST), now - timedelta(days=1))
     folder.tls.loaded = expired
     stranger = Authority()
     of_stranger = stranger.issue(HOST, common_name="broker", organization="Firm", organization_unit="x")
@@ -223,3 +223,30 @@ async def test_what_has_expired_is_renewed_among_brokers(tmp_path: Path) -> None
     folder.issue().pem_file(folder.keys)
     await reloads.reload(NAME)
     assert folder.tls.loaded is not expired
+
+
+async def test_the_quorums_listener_of_a_broker_is_renewed_under_any_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers dial the quorum, and nobody dials them there: which hosts the certificate is for is all the same."""
+    folder = Folder(tmp_path, ssl_allow_san_changes="true")
+    folder.issue("of-no-host").pem_file(folder.keys)
+    first = load_tls(tls_settings(folder.properties, NAME, between_nodes=True), None, datetime.now(UTC))
+    assert first.remarks == ()
+    own = ListenerTls(first)
+    reloads = TlsReloads(
+        {NAME: ReloadedListener(own, None, is_between_nodes=True)}, lambda: folder.properties, 0
+    )
+    reloads.reconfigured()
+    await reloads.check(folder.properties | {"log.retention.ms": "1"})
+    await asyncio.sleep(0.05)
+    assert own.loaded is first, "nothing of it has changed"
+    folder.issue("of-no-host").pem_file(folder.keys)
+    await reloads.reload(NAME)
+    assert own.loaded is not first
+    assert own.accepting.verify_mode is ssl.CERT_REQUIRED
+    folder.authority = Authority()
+    folder.issue("of-no-host").pem_file(folder.keys)
+    with pytest.raises(ConfigError, match="nodes could not connect to each other"):
+        await reloads.reload(NAME)
+    await reloads.close()

@@ -19,7 +19,7 @@ from ottla.network.tls.checks import check_server_use, check_validity
 from ottla.network.tls.cipher_suites import TLS13_SUITES, openssl_ciphers
 from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.failures import TlsUnusable
-from ottla.network.tls.settings import ClientAuth, TlsRules
+from ottla.network.tls.settings import ClientAuth, ReachedAs, TlsRules
 from ottla.network.tls.stores import KeyStore
 
 from .certificates import Authority, keys_of, trusting
@@ -269,13 +269,14 @@ NAMES = keys_of(AUTHORITY.issue("*.example.com", "broker", "10.0.0.1", "::1"))
 
 @pytest.mark.parametrize("host", ["a.example.com", "A.Example.com.", "broker", "10.0.0.1", "::1", "0:0::1"])
 def test_names_that_are_covered(host: str) -> None:
-    assert not list(check_server_use(NAMES, host))
+    assert not list(check_server_use(NAMES, ReachedAs(host, "as all know")))
 
 
 @pytest.mark.parametrize("host", ["example.com", "a.b.example.com", "10.0.0.2", "other", "1"])
 def test_names_that_are_not_get_a_remark(host: str) -> None:
-    (remark,) = check_server_use(NAMES, host)
-    assert f"not for {host}, which clients are told" in remark
+    (remark,) = check_server_use(NAMES, ReachedAs(host, "as all know"))
+    assert f"not for {host}, as all know: whoever checks the name refuses it" in remark
+    assert not list(check_server_use(NAMES, None))
 
 
 def test_a_certificate_for_clients_only_is_refused() -> None:
@@ -295,4 +296,4 @@ def test_a_certificate_for_clients_only_is_refused() -> None:
     )
     issued.chain = [made.public_bytes(Encoding.PEM).decode()]
     with pytest.raises(TlsUnusable, match="lacks serverAuth"):
-        list(check_server_use(keys_of(issued), "localhost"))
+        list(check_server_use(keys_of(issued), None))
