@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
-from ..protocol.features import FEATURES, SECURITY
+from ..protocol.features import FEATURES, OURS
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ..protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ..protocol.messages.config_commands import (
@@ -144,7 +144,7 @@ class LeaderDuties:
                 -1,
                 FormCluster(
                     cluster_id=self._cluster_id,
-                    features=[InitialFeature(feature=SECURITY, level=FEATURES[SECURITY].most)],
+                    features=[InitialFeature(feature=name, level=FEATURES[name].most) for name in OURS],
                     credentials=list(self._first_users),
                 ),
             )

@@ -28,8 +28,15 @@ from .messages.metadata_records import (
     TopicRecord,
     TopicRemovedRecord,
 )
+from .messages.mirror_records import (
+    MirrorPartitionRecord,
+    MirrorRecord,
+    MirrorRemovedRecord,
+    MirrorTopicRecord,
+)
 from .messages.quota_commands import QuotaEntityPart, QuotaValue
 from .messages.transaction_records import CommitIndexRecord
+from .mirror_table import MirrorTable
 from .transaction_table import TransactionTable
 
 NO_LEADER = -1
@@ -131,6 +138,7 @@ class ClusterImage:
         self.delegation_tokens: dict[str, TokenState] = {}
         #: on a quorum node all, on a broker those that concern its replicas
         self.transactions = TransactionTable()
+        self.mirrors = MirrorTable()
 
     def apply(self, record: Record) -> None:
         """Fold one record; the offset rises by one. Raises ImageInconsistent."""
@@ -147,6 +155,7 @@ class ClusterImage:
             case TopicRemovedRecord():
                 topic = self._topic(record.topic_id)
                 del self.topics_by_id[topic.id], self.topics[topic.name]
+                self.mirrors.topic_removed(topic.id)
             case ConfigRecord():
                 self._configure(record)
             case ProducerIdsRecord():
@@ -167,6 +176,11 @@ class ClusterImage:
                 self.delegation_tokens.pop(record.token_id, None)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
+            case MirrorRecord() | MirrorRemovedRecord():
+                self.mirrors.apply(record)
+            case MirrorTopicRecord() | MirrorPartitionRecord():
+                self._topic(record.topic_id)
+                self.mirrors.apply(record)
             case _:
                 self.transactions.apply(record)
         self.offset += 1
@@ -197,6 +211,7 @@ class ClusterImage:
         copy.scram_credentials = dict(self.scram_credentials)
         copy.delegation_tokens = dict(self.delegation_tokens)
         copy.transactions = self.transactions.copy()
+        copy.mirrors = self.mirrors.copy()
         return copy
 
     def _topic(self, topic_id: bytes) -> TopicState:
@@ -253,6 +268,7 @@ class ClusterImage:
         for _, token in sorted(self.delegation_tokens.items()):
             yield delegation_token_record(token)
         yield from self.transactions.records()
+        yield from self.mirrors.records()
 
     def check(self) -> None:
         """Raises ImageInconsistent if an invariant is broken."""
@@ -271,6 +287,8 @@ class ClusterImage:
                 if broken:
                     raise ImageInconsistent(f"{topic.name}-{index}: {broken}: {state}")
         self.transactions.check()
+        if broken := self.mirrors.broken():
+            raise ImageInconsistent(broken)
 
     def _broken(self, state: PartitionState) -> str:
         if not state.replicas or len(set(state.replicas)) != len(state.replicas):
@@ -316,6 +334,8 @@ class ImageDelta:
     scram_credentials: set[ScramKey] = field(default_factory=set)
     delegation_tokens: set[str] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
+    mirrors: bool = False
+    """Whether a mirror changed, or what is known of a copy."""
 
     @property
     def concerns_brokers(self) -> bool:
@@ -347,6 +367,8 @@ class ImageDelta:
                 self.delegation_tokens.add(record.token_id)
             case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
                 return
+            case MirrorRecord() | MirrorRemovedRecord() | MirrorTopicRecord() | MirrorPartitionRecord():
+                self.mirrors = True
             case _:
                 self.transactions.add(record.transactional_id)
 
@@ -361,6 +383,7 @@ class ImageDelta:
         delta.scram_credentials = _differing(before.scram_credentials, after.scram_credentials)
         delta.delegation_tokens = _differing(before.delegation_tokens, after.delegation_tokens)
         delta.transactions = _differing(before.transactions.by_id, after.transactions.by_id)
+        delta.mirrors = before.mirrors != after.mirrors
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
         delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
         for topic_id, topic in after.topics_by_id.items():

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...protocol.cluster_image import BrokerState, PartitionState
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import SECURITY, finalized
+from ...protocol.features import OURS, finalized
 from ...protocol.messages.broker_commands import (
     BeginControlledShutdown,
     ControlledShutdownResult,
@@ -64,14 +64,15 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
 
 def _check_features(work: Workspace, command: RegisterBroker) -> None:
     """A broker that does not know ACLs would let everybody do everything. Raises KafkaError."""
-    level = finalized(work.image.features)[SECURITY]
-    known = max((one.most for one in command.features if one.name == SECURITY), default=0)
-    if known < level:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"{SECURITY} is at level {level}, and the program of broker {command.broker_id} knows level {known} at "
-            "most: upgrade it",
-        )
+    levels = finalized(work.image.features)
+    for name in OURS:
+        known = max((one.most for one in command.features if one.name == name), default=0)
+        if known < levels[name]:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{name} is at level {levels[name]}, and the program of broker {command.broker_id} knows level "
+                f"{known} at most: upgrade it",
+            )
 
 
 def _forget_offline_replicas(work: Workspace, broker_id: int) -> None:

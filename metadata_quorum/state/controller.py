@@ -30,6 +30,14 @@ from ...protocol.messages.metadata_records import (
     decode_record,
     encode_record,
 )
+from ...protocol.messages.mirror_commands import (
+    AcceptMirrorFaults,
+    AlterMirror,
+    CreateMirror,
+    DeleteMirror,
+    FollowTopics,
+    ReportMirrorPartitions,
+)
 from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from ...protocol.messages.partition_commands import AlterPartition, ElectLastKnown, ElectLeaders
 from ...protocol.messages.quorum_commands import (
@@ -70,6 +78,7 @@ from . import (
     configs,
     delegation_tokens,
     features,
+    mirrors,
     offline_replicas,
     partitions,
     producer_ids,
@@ -325,6 +334,12 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     RenewDelegationToken: delegation_tokens.renew,
     ExpireDelegationToken: delegation_tokens.expire,
     RemoveExpiredTokens: delegation_tokens.remove_expired,
+    CreateMirror: mirrors.create,
+    AlterMirror: mirrors.alter,
+    DeleteMirror: mirrors.delete,
+    FollowTopics: mirrors.follow,
+    ReportMirrorPartitions: mirrors.report,
+    AcceptMirrorFaults: mirrors.accept,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

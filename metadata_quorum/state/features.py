@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import FEATURES, SECURITY, SECURITY_WITH_TOKENS, finalized
+from ...protocol.features import FEATURES, MIRROR, OURS, SECURITY, SECURITY_WITH_TOKENS, finalized
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from ...protocol.sealed_text import sealed_bytes
@@ -21,8 +21,15 @@ def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesR
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.feature} is updated twice")
         named.add(update.feature)
         _check(update, levels)
+        if update.feature in OURS:
+            _check_brokers(work, update.feature, update.level)
         if update.feature == SECURITY:
             _check_security(work, update.level)
+        elif update.feature == MIRROR and update.level == 0 and work.image.mirrors.by_name:
+            raise _refusal(
+                f"Invalid update version 0 for feature {MIRROR}. There are {len(work.image.mirrors.by_name)} mirrors, "
+                "whose copies would take records: delete them first."
+            )
     if not command.validate_only:
         for update in command.updates:
             if levels[update.feature] != update.level:
@@ -49,13 +56,16 @@ def _check(update: FeatureLevel, levels: dict[str, int]) -> None:
         raise _refusal(f"{wrong} Can't downgrade to a newer version.")
 
 
-def _check_security(work: Workspace, level: int) -> None:
-    unaware = sorted(one.broker_id for one in work.image.brokers.values() if one.level_of(SECURITY) < level)
+def _check_brokers(work: Workspace, feature: str, level: int) -> None:
+    unaware = sorted(one.broker_id for one in work.image.brokers.values() if one.level_of(feature) < level)
     if unaware:
         raise _refusal(
-            f"Invalid update version {level} for feature {SECURITY}. The program of broker {unaware[0]} does not "
+            f"Invalid update version {level} for feature {feature}. The program of broker {unaware[0]} does not "
             "know it: upgrade all brokers first, and unregister those that will not come back."
         )
+
+
+def _check_security(work: Workspace, level: int) -> None:
     image = work.image
     if level < SECURITY_WITH_TOKENS and image.delegation_tokens:
         raise _refusal(

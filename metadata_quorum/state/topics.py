@@ -22,6 +22,7 @@ from ...protocol.messages.topic_commands import (
     NewTopic,
     TopicResult,
 )
+from .copies import check_is_no_copy
 from .placement import Placement, check_replicas
 from .refusal import message_of
 from .transaction_markers import topic_goes
@@ -40,26 +41,40 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
     for topic in command.topics:
         try:
             _check_new_name(work, names, topic.name)
-            configs = _checked_configs(topic)
-            assignments = _assignments(work, topic, command.seed, budget)
-            budget -= len(assignments)
-            topic_id = _topic_id(work, command.seed, topic.name)
+            created = _created(work, topic, command.seed, budget, None, validate_only=command.validate_only)
+            budget -= created.num_partitions
             if not command.validate_only:
-                _create(work, topic.name, topic_id, configs, assignments)
                 names.add(topic.name)
-            results.append(
-                CreatedTopic(
-                    name=topic.name,
-                    topic_id=topic_id,
-                    num_partitions=len(assignments),
-                    replication_factor=len(assignments[0]),
-                )
-            )
+            results.append(created)
         except KafkaError as error:
             results.append(
                 CreatedTopic(name=topic.name, error_code=error.code, error_message=message_of(error))
             )
     return CreateTopicsResult(topics=results)
+
+
+def create(
+    work: Workspace, topic: NewTopic, seed: int, budget: int, topic_id: bytes | None = None
+) -> CreatedTopic:
+    """Create one topic, with an id that is free, or with one out of the seed. Raises KafkaError."""
+    _check_new_name(work, _CollidingNames(work), topic.name)
+    return _created(work, topic, seed, budget, topic_id, validate_only=False)
+
+
+def _created(
+    work: Workspace, topic: NewTopic, seed: int, budget: int, topic_id: bytes | None, *, validate_only: bool
+) -> CreatedTopic:
+    configs = _checked_configs(topic)
+    assignments = _assignments(work, topic, seed, budget)
+    topic_id = topic_id or _topic_id(work, seed, topic.name)
+    if not validate_only:
+        _create(work, topic.name, topic_id, configs, assignments)
+    return CreatedTopic(
+        name=topic.name,
+        topic_id=topic_id,
+        num_partitions=len(assignments),
+        replication_factor=len(assignments[0]),
+    )
 
 
 class _CollidingNames:
@@ -266,6 +281,12 @@ def delete_topics(work: Workspace, command: DeleteTopics) -> DeleteTopicsResult:
 def _delete(work: Workspace, topic: TopicState | None, missing: TopicResult) -> TopicResult:
     if topic is None or topic.id not in work.image.topics_by_id:
         return missing
+    try:
+        check_is_no_copy(work.image, topic)
+    except KafkaError as error:
+        return TopicResult(
+            name=topic.name, topic_id=topic.id, error_code=error.code, error_message=message_of(error)
+        )
     for key in sorted(work.image.configs.get((ResourceType.TOPIC, topic.name), ())):
         work.emit(
             ConfigRecord(
@@ -286,18 +307,31 @@ def create_partitions(work: Workspace, command: CreatePartitions) -> CreateParti
             topic = work.image.topics.get(wanted.name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{wanted.name}'.")
+            check_is_no_copy(work.image, topic)
             added = _more(work, topic, wanted, command.seed, budget)
             budget -= len(added)
-            present = len(topic.partitions)
             if not command.validate_only:
-                for index, replicas in enumerate(added, present):
-                    work.set_partition(topic.id, index, _new_partition(work, replicas))
+                _add(work, topic, added)
             results.append(TopicResult(name=topic.name, topic_id=topic.id))
         except KafkaError as error:
             results.append(
                 TopicResult(name=wanted.name, error_code=error.code, error_message=message_of(error))
             )
     return CreatePartitionsResult(topics=results)
+
+
+def grow(work: Workspace, topic: TopicState, count: int, seed: int, budget: int) -> int:
+    """Have at least `count` partitions; how many came. Raises KafkaError."""
+    if count <= len(topic.partitions):
+        return 0
+    wanted = MorePartitions(name=topic.name, count=count)
+    return _add(work, topic, _more(work, topic, wanted, seed, budget))
+
+
+def _add(work: Workspace, topic: TopicState, added: list[list[int]]) -> int:
+    for index, replicas in enumerate(added, len(topic.partitions)):
+        work.set_partition(topic.id, index, _new_partition(work, replicas))
+    return len(added)
 
 
 def _more(

@@ -53,6 +53,7 @@ from ...protocol.messages.transaction_commands import (
 )
 from ...protocol.transaction_table import Phase, Place, Recovery, TransactionMetadata, places_of
 from .brokers import current
+from .copies import check_is_no_copy
 from .producer_ids import next_producer_id
 from .transaction_audience import Telling
 from .transaction_session import check_session, check_session_of_epoch
@@ -194,6 +195,7 @@ def _existing(work: Workspace, wanted: Iterable[Place]) -> set[Place]:
         if topic is None or index not in topic.partitions:
             name = topic_id.hex() if topic is None else topic.name
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}")
+        check_is_no_copy(work.image, topic)
     return places
 
 

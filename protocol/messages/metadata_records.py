@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..codec import MalformedMessage, decode, encode_into
 from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, int64, string, uint16, uuid
+from .mirror_records import MirrorPartitionRecord, MirrorRecord, MirrorRemovedRecord, MirrorTopicRecord
 from .quota_commands import QuotaEntityPart, QuotaValue
 from .transaction_records import (
     CommitIndexRecord,
@@ -216,6 +217,10 @@ Record = (
     | DelegationTokenRecord
     | DelegationTokenRemovedRecord
     | TransactionalRecord
+    | MirrorRecord
+    | MirrorRemovedRecord
+    | MirrorTopicRecord
+    | MirrorPartitionRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -240,6 +245,10 @@ _TYPES: dict[int, type[Record]] = {
     19: ScramCredentialRecord,
     20: DelegationTokenRecord,
     21: DelegationTokenRemovedRecord,
+    22: MirrorRecord,
+    23: MirrorRemovedRecord,
+    24: MirrorTopicRecord,
+    25: MirrorPartitionRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

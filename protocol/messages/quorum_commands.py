@@ -24,6 +24,14 @@ from .broker_commands import (
 from .cluster_commands import DeclareRestored, FormCluster
 from .command import Command, CommandResult, ResultT, result_type
 from .config_commands import AlterConfigs
+from .mirror_commands import (
+    AcceptMirrorFaults,
+    AlterMirror,
+    CreateMirror,
+    DeleteMirror,
+    FollowTopics,
+    ReportMirrorPartitions,
+)
 from .offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from .partition_commands import (
     AlterPartition,
@@ -97,6 +105,12 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     40: RenewDelegationToken,
     41: ExpireDelegationToken,
     42: RemoveExpiredTokens,
+    43: CreateMirror,
+    44: AlterMirror,
+    45: DeleteMirror,
+    46: FollowTopics,
+    47: ReportMirrorPartitions,
+    48: AcceptMirrorFaults,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

@@ -1,0 +1,16 @@
+"""What nobody may do to the copy of a mirror: it follows its source, and nobody else."""
+
+from __future__ import annotations
+
+from ...protocol.cluster_image import ClusterImage, TopicState
+from ...protocol.errors import ErrorCode, KafkaError
+
+
+def check_is_no_copy(image: ClusterImage, topic: TopicState) -> None:
+    """Raises KafkaError, POLICY_VIOLATION, for a topic whose mirror is not promoted."""
+    mirror = image.mirrors.mirror_of(topic.id)
+    if mirror is not None:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {topic.name!r} is the copy of mirror {mirror.name!r}: until that is promoted it follows its source",
+        )

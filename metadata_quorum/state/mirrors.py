@@ -1,0 +1,335 @@
+"""Mirrors: their life, the topics that they copy, and what stops a copy.
+
+A promotion is one command: all topics of the mirror take records from then on, or none. Each of their partitions begins
+a new leader epoch with it, so that brokers can tell what was copied from what was produced here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from ...protocol.cluster_image import PartitionState, TopicState
+from ...protocol.config_keys import ConfigError, check_topic_config
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import MIRROR, finalized
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.config_commands import ResourceType
+from ...protocol.messages.metadata_records import ConfigRecord
+from ...protocol.messages.mirror_commands import (
+    AcceptMirrorFaults,
+    AlterMirror,
+    CreateMirror,
+    DeleteMirror,
+    FollowTopics,
+    FollowTopicsResult,
+    MirroredTopic,
+    MirroredTopicResult,
+    MirrorPartitionReport,
+    ReportMirrorPartitions,
+)
+from ...protocol.messages.mirror_records import MirrorRemovedRecord, MirrorTopicRecord, SourceEpoch
+from ...protocol.messages.topic_commands import NewTopic
+from ...protocol.mirror_table import (
+    MIRRORED_SETTINGS,
+    NO_EPOCH,
+    Fault,
+    FaultKind,
+    Mirror,
+    MirrorPartition,
+    MirrorPhase,
+    Resumption,
+    mirror_partition_record,
+    mirror_record,
+)
+from ...protocol.schema import ZERO_UUID
+from . import topics
+from .refusal import message_of
+from .workspace import Workspace
+
+NAME_LENGTH_MAX: Final = 100
+TEXT_LENGTH_MAX: Final = 16 << 10
+OPTIONS_MAX: Final = 50
+START_LEAST: Final = -2
+
+
+def create(work: Workspace, command: CreateMirror) -> PlainResult:
+    """Keep a new mirror, active from now on. Raises KafkaError."""
+    if finalized(work.image.features)[MIRROR] < 1:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"mirrors need the feature {MIRROR} at level 1, so that no broker is left that takes records for a copy",
+        )
+    _check_settings(work, command)
+    options = tuple((option.name, option.value) for option in command.options)
+    mirror = Mirror(
+        command.name,
+        command.source_cluster_id,
+        command.bootstrap_servers,
+        command.topics,
+        command.groups,
+        command.start,
+        MirrorPhase.ACTIVE,
+        options,
+    )
+    work.emit(mirror_record(mirror))
+    return PlainResult()
+
+
+def _check_settings(work: Workspace, command: CreateMirror) -> None:
+    name = command.name
+    if (
+        not name
+        or len(name) > NAME_LENGTH_MAX
+        or not all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
+    ):
+        raise _refused(
+            f"a mirror is named by 1 to {NAME_LENGTH_MAX} ASCII letters, digits, '.', '_' and '-', not {name[:200]!r}"
+        )
+    if name in work.image.mirrors.by_name:
+        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, f"there is a mirror {name!r} already")
+    if command.source_cluster_id == work.image.cluster_id:
+        raise _refused(f"{command.bootstrap_servers[:200]} is this cluster: it cannot be a copy of itself")
+    texts = (command.source_cluster_id, command.bootstrap_servers, command.topics)
+    if not all(texts):
+        raise _refused("a mirror needs the id of its source, bootstrap servers, and a pattern of topics")
+    if any(len(text) > TEXT_LENGTH_MAX for text in (*texts, command.groups)):
+        raise _refused(f"patterns and bootstrap servers may have {TEXT_LENGTH_MAX} characters")
+    if command.start < START_LEAST:
+        raise _refused(f"start {command.start}: it is -2 (earliest), -1 (latest) or a time in ms")
+    if len(command.options) > OPTIONS_MAX:
+        raise _refused(f"{len(command.options)} options: a mirror may have {OPTIONS_MAX}")
+
+
+def alter(work: Workspace, command: AlterMirror) -> PlainResult:
+    """Pause, go on, or promote; to be in the phase already is a success. Raises KafkaError."""
+    mirror = _known(work, command.name)
+    try:
+        phase = MirrorPhase(command.phase)
+    except ValueError:
+        raise _refused(f"a mirror has no phase {command.phase}") from None
+    if phase is mirror.phase:
+        return PlainResult()
+    if mirror.phase is MirrorPhase.PROMOTED:
+        raise _refused(f"mirror {mirror.name!r} is promoted: its topics take records, and are copied no more")
+    if phase is MirrorPhase.PROMOTED:
+        _begin_epochs_of_our_own(work, mirror)
+    work.emit(mirror_record(replace(mirror, phase=phase)))
+    return PlainResult()
+
+
+def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror) -> None:
+    """The record of the mirror comes last: until then nobody writes, and what has a record before is copied no more."""
+    for topic in _topics(work, mirror.name):
+        for index, state in sorted(topic.partitions.items()):
+            epoch = state.leader_epoch + 1
+            copy = _copy(work, topic.id, index)
+            work.emit(mirror_partition_record(topic.id, index, replace(copy, promoted_epoch=epoch)))
+            work.set_partition(topic.id, index, _in_new_epoch(state))
+
+
+def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
+    """Forget a mirror that copies nothing. Raises KafkaError."""
+    mirror = _known(work, command.name)
+    copies = sum(1 for _ in work.image.mirrors.topics_of(mirror.name))
+    if mirror.phase is not MirrorPhase.PROMOTED and copies:
+        raise _refused(
+            f"mirror {mirror.name!r} has {copies} topics that take no records: promote it first, and delete the topics "
+            "that are not wanted afterwards"
+        )
+    work.emit(MirrorRemovedRecord(name=mirror.name))
+    return PlainResult()
+
+
+def follow(work: Workspace, command: FollowTopics) -> FollowTopicsResult:
+    """Each topic on its own: it is created, grows, and takes over settings. Raises KafkaError."""
+    mirror = _known(work, command.mirror)
+    if mirror.phase is not MirrorPhase.ACTIVE:
+        raise _refused(f"mirror {mirror.name!r} is {mirror.phase.name.lower()}")
+    budget, results = topics.PARTITIONS_PER_COMMAND_MAX, []
+    for wanted in command.topics:
+        result = MirroredTopicResult(name=wanted.name)
+        try:
+            budget -= _follow(work, mirror, wanted, command.seed, budget)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, message_of(error)
+        results.append(result)
+    return FollowTopicsResult(topics=results)
+
+
+def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
+    """How many partitions came."""
+    topic = work.image.topics.get(wanted.name)
+    if topic is None:
+        return _create_copy(work, mirror, wanted, seed, budget)
+    copy = work.image.mirrors.topics.get(topic.id)
+    if copy is None or copy.mirror != mirror.name:
+        owner = "of no mirror" if copy is None else f"of mirror {copy.mirror!r}"
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {wanted.name!r} here, which is {owner}"
+        )
+    if copy.source_topic_id != wanted.source_topic_id:
+        if ZERO_UUID not in (copy.source_topic_id, wanted.source_topic_id):
+            _found_made_anew(work, topic)
+            return 0
+        work.emit(
+            MirrorTopicRecord(topic_id=topic.id, mirror=mirror.name, source_topic_id=wanted.source_topic_id)
+        )
+    _take_over_settings(work, wanted)
+    return topics.grow(work, topic, wanted.partitions, seed, budget)
+
+
+def _create_copy(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
+    if wanted.name.startswith("__"):
+        raise _refused(f"{wanted.name!r} belongs to the brokers of its cluster")
+    is_free = wanted.source_topic_id not in (ZERO_UUID, *work.image.topics_by_id)
+    new = NewTopic(
+        name=wanted.name,
+        num_partitions=wanted.partitions,
+        replication_factor=min(wanted.replication_factor, max(1, len(work.image.brokers))),
+        configs=wanted.configs,
+    )
+    created = topics.create(work, new, seed, budget, wanted.source_topic_id if is_free else None)
+    work.emit(
+        MirrorTopicRecord(
+            topic_id=created.topic_id, mirror=mirror.name, source_topic_id=wanted.source_topic_id
+        )
+    )
+    return created.num_partitions
+
+
+def _found_made_anew(work: Workspace, topic: TopicState) -> None:
+    for index in sorted(topic.partitions):
+        reason = f"the source's topic {topic.name!r} was deleted, and made anew"
+        _stop(work, topic.id, index, Fault(FaultKind.MADE_ANEW, 0, -1, reason))
+
+
+def _take_over_settings(work: Workspace, wanted: MirroredTopic) -> None:
+    present = work.image.configs.get((ResourceType.TOPIC, wanted.name), {})
+    theirs = {config.name: config.value for config in wanted.configs}
+    for key in MIRRORED_SETTINGS:
+        value = theirs.get(key)
+        try:
+            value = None if value is None else check_topic_config(key, value)
+        except ConfigError:
+            continue  # Ours has no such value: the copy keeps the one that it has.
+        if present.get(key) != value:
+            work.emit(
+                ConfigRecord(
+                    resource_type=ResourceType.TOPIC, resource_name=wanted.name, config_name=key, value=value
+                )
+            )
+
+
+def report(work: Workspace, command: ReportMirrorPartitions) -> PlainResult:
+    """What leaders have found. Former leaders, and those whose mirror copies no more, are passed over."""
+    for told in command.partitions:
+        topic = work.image.topics_by_id.get(told.topic_id)
+        state = None if topic is None else topic.partitions.get(told.partition)
+        if state is None or (state.leader, state.leader_epoch) != (command.broker_id, told.leader_epoch):
+            continue
+        mirror = work.image.mirrors.mirror_of(told.topic_id)
+        if mirror is not None and mirror.phase is MirrorPhase.ACTIVE:
+            _reported(work, told, state)
+    return PlainResult()
+
+
+def _reported(work: Workspace, told: MirrorPartitionReport, state: PartitionState) -> None:
+    key = (told.topic_id, told.partition)
+    if told.fault:
+        kind = FaultKind(told.fault) if told.fault in list(FaultKind) else FaultKind.UNREADABLE
+        _stop(work, *key, Fault(kind, told.fault_first, told.fault_end, told.fault_reason))
+        return
+    copy = _copy(work, *key)
+    lineage = _extended(copy.lineage, told.epochs)
+    if lineage != copy.lineage:
+        copy = replace(copy, lineage=lineage)
+        work.emit(mirror_partition_record(*key, copy))
+    if told.begins_at >= 0 and not copy.lineage:
+        _go_on_at(work, *key, state, copy, told.begins_at)
+
+
+def _extended(lineage: tuple[tuple[int, int], ...], epochs: list[SourceEpoch]) -> tuple[tuple[int, int], ...]:
+    for one in epochs:
+        last_epoch, last_start = lineage[-1] if lineage else (NO_EPOCH, 0)
+        if one.epoch > last_epoch and one.start_offset >= last_start:
+            lineage = (*lineage, (one.epoch, one.start_offset))
+    return lineage
+
+
+def _stop(work: Workspace, topic_id: bytes, index: int, fault: Fault) -> None:
+    """The first fault stays: what comes after it follows from it."""
+    copy = _copy(work, topic_id, index)
+    if copy.fault is None:
+        work.emit(mirror_partition_record(topic_id, index, replace(copy, fault=fault)))
+
+
+def accept(work: Workspace, command: AcceptMirrorFaults) -> PlainResult:
+    """Go on behind what is lost, where a person has accepted that. Raises KafkaError."""
+    mirror = _known(work, command.mirror)
+    if mirror.phase is MirrorPhase.PROMOTED:
+        raise _refused(f"mirror {mirror.name!r} is promoted: it copies no more")
+    ours = {topic.name: topic for topic in _topics(work, mirror.name)}
+    unknown = next((name for name in command.topics if name not in ours), None)
+    if unknown is not None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{unknown!r} is no topic of mirror {mirror.name!r}"
+        )
+    for name in sorted(command.topics or ours):
+        topic = ours[name]
+        for index, state in sorted(topic.partitions.items()):
+            copy = _copy(work, topic.id, index)
+            if copy.fault is not None and not command.is_checked_only:
+                _pass_over(work, topic.id, index, state, copy, copy.fault)
+    return PlainResult()
+
+
+def _pass_over(
+    work: Workspace, topic_id: bytes, index: int, state: PartitionState, copy: MirrorPartition, fault: Fault
+) -> None:
+    copy = replace(copy, fault=None)
+    offset = fault.end
+    if fault.kind is FaultKind.DIVERGED:
+        offset = fault.first
+        copy = replace(copy, lineage=tuple(one for one in copy.lineage if one[1] < offset))
+    elif fault.kind is FaultKind.MADE_ANEW:
+        # The id of the new one comes with the next look at the source.
+        mirror = work.image.mirrors.topics[topic_id].mirror
+        work.emit(MirrorTopicRecord(topic_id=topic_id, mirror=mirror, source_topic_id=ZERO_UUID))
+        offset, copy = 0, replace(copy, lineage=())
+    _go_on_at(work, topic_id, index, state, copy, offset)
+
+
+def _go_on_at(
+    work: Workspace, topic_id: bytes, index: int, state: PartitionState, copy: MirrorPartition, offset: int
+) -> None:
+    """The log goes on at `offset` in a new leader epoch: its leader cuts it there, or leaves out what is missing."""
+    resumption = Resumption(state.leader_epoch + 1, offset)
+    work.emit(mirror_partition_record(topic_id, index, replace(copy, resumption=resumption)))
+    work.set_partition(topic_id, index, _in_new_epoch(state))
+
+
+def _in_new_epoch(state: PartitionState) -> PartitionState:
+    return replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+
+
+def _copy(work: Workspace, topic_id: bytes, index: int) -> MirrorPartition:
+    return work.image.mirrors.partition(topic_id, index) or MirrorPartition()
+
+
+def _topics(work: Workspace, mirror: str) -> Iterator[TopicState]:
+    """In the order of their names."""
+    found = [work.image.topics_by_id[topic_id] for topic_id, _ in work.image.mirrors.topics_of(mirror)]
+    return iter(sorted(found, key=lambda topic: topic.name))
+
+
+def _known(work: Workspace, name: str) -> Mirror:
+    mirror = work.image.mirrors.by_name.get(name)
+    if mirror is None:
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {name!r}")
+    return mirror
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,106 @@
+"""Commands about mirrors: their life, the topics that they copy, and what stops a copy."""
+
+from __future__ import annotations
+
+from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
+from .command import Command, CommandResult, PlainResult
+from .mirror_records import MirrorOption, SourceEpoch
+from .topic_commands import NewTopicConfig
+
+
+@data()
+class CreateMirror(Command[PlainResult]):
+    """Begin to copy topics of another cluster."""
+
+    name: str = string(about="Of the mirror.")
+    source_cluster_id: str = string(about="Of the cluster that is copied.")
+    bootstrap_servers: str = string(about="Where that cluster is first asked.")
+    topics: str = string(about="Regular expression of topics.")
+    groups: str = string(about="Regular expression of groups; empty: none.")
+    start: int = int64(default=-2, about="-2 at the start, -1 at the end, else a time in ms.")
+    options: list[MirrorOption] = array(MirrorOption, about="Options of the connections; secrets encrypted.")
+
+
+@data()
+class AlterMirror(Command[PlainResult]):
+    """Bring a mirror into another phase: pause it, let it go on, promote its topics."""
+
+    name: str = string(about="Of the mirror.")
+    phase: int = int8(about="1 active, 2 paused, 3 promoted.")
+
+
+@data()
+class DeleteMirror(Command[PlainResult]):
+    """Forget a mirror; its topics stay."""
+
+    name: str = string(about="Of the mirror.")
+
+
+@data()
+class MirroredTopic(Message):
+    """A topic of the source, as it is there now."""
+
+    name: str = string(about="Name, there and here.")
+    source_topic_id: bytes = uuid(about="Its id there; zero if the cluster tells none.")
+    partitions: int = int32(about="How many it has.")
+    replication_factor: int = int16(about="Of its copy, as far as there are brokers.")
+    configs: list[NewTopicConfig] = array(NewTopicConfig, about="Settings that its copy takes over.")
+
+
+@data()
+class MirroredTopicResult(Message):
+    """What became of the copy of one topic."""
+
+    name: str = string(about="Name.")
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+
+
+@data()
+class FollowTopicsResult(CommandResult):
+    """One result for each topic, in order."""
+
+    error_code: int = int16(about="About the whole command; 0 for success.")
+    error_message: str = string(about="For people.")
+    topics: list[MirroredTopicResult] = array(MirroredTopicResult, about="In the order of the command.")
+
+
+@data()
+class FollowTopics(Command[FollowTopicsResult]):
+    """Have copies of topics: create them, let them grow, and give them their settings."""
+
+    mirror: str = string(about="Name of the mirror.")
+    topics: list[MirroredTopic] = array(MirroredTopic, about="Topics of the source.")
+    seed: int = int64(about="Random: the placement starts from it.")
+
+
+@data()
+class MirrorPartitionReport(Message):
+    """What the leader of a copy has found; empty fields say nothing."""
+
+    topic_id: bytes = uuid(about="Id of the topic here.")
+    partition: int = int32(about="Partition index.")
+    leader_epoch: int = int32(about="In which the broker leads.")
+    epochs: list[SourceEpoch] = array(SourceEpoch, about="Epochs of the source, about to be copied.")
+    begins_at: int = int64(default=-1, about="Where the empty log shall begin; -1: nowhere else.")
+    fault: int = int8(about="0 none; see `mirror_table.FaultKind`.")
+    fault_first: int = int64(default=-1, about="First offset that the fault is about.")
+    fault_end: int = int64(default=-1, about="The offset behind the last one.")
+    fault_reason: str = string(about="For people.")
+
+
+@data()
+class ReportMirrorPartitions(Command[PlainResult]):
+    """A broker tells what it has found at the source. Reports of former leaders count for nothing."""
+
+    broker_id: int = int32(about="Who tells it.")
+    partitions: list[MirrorPartitionReport] = array(MirrorPartitionReport, about="What it has found.")
+
+
+@data()
+class AcceptMirrorFaults(Command[PlainResult]):
+    """Go on behind the records that are lost."""
+
+    mirror: str = string(about="Name of the mirror.")
+    topics: list[str] = array(string, about="Names of topics; empty: all of the mirror.")
+    is_checked_only: bool = boolean(about="Whether only to check.")

@@ -1,0 +1,71 @@
+"""Records about mirrors: clusters whose topics this one copies, offset by offset."""
+
+from __future__ import annotations
+
+from ..schema import Message, array, data, int8, int32, int64, string, uuid
+
+
+@data()
+class MirrorOption(Message):
+    """One option of the connections to a source cluster."""
+
+    name: str = string(about="Of the client, as sasl_mechanism.")
+    value: str = string(secret=True, about="Encrypted by a broker if the option is a secret.")
+
+
+@data()
+class MirrorRecord(Message):
+    """A mirror is there, or has other settings."""
+
+    name: str = string(about="Of the mirror.")
+    source_cluster_id: str = string(about="Of the cluster that is copied.")
+    bootstrap_servers: str = string(
+        about="Where that cluster is first asked: host:port, separated by commas."
+    )
+    topics: str = string(about="Regular expression (RE2) of the topics to be copied.")
+    groups: str = string(about="Regular expression (RE2) of the groups whose offsets follow; empty: none.")
+    start: int = int64(
+        about="Where copies of topics begin: -2 at the start, -1 at the end, else a time in ms."
+    )
+    phase: int = int8(about="1 active, 2 paused, 3 promoted.")
+    options: list[MirrorOption] = array(MirrorOption, about="Options of the connections.")
+
+
+@data()
+class MirrorRemovedRecord(Message):
+    """A mirror is gone; its topics stay."""
+
+    name: str = string(about="Of the mirror.")
+
+
+@data()
+class MirrorTopicRecord(Message):
+    """A topic is the copy of a topic."""
+
+    topic_id: bytes = uuid(about="Id of the topic here.")
+    mirror: str = string(about="Name of its mirror.")
+    source_topic_id: bytes = uuid(about="Id of the topic that is copied; zero if its cluster tells none.")
+
+
+@data()
+class SourceEpoch(Message):
+    """Where a leader epoch of the source begins."""
+
+    epoch: int = int32(about="Leader epoch in the source cluster.")
+    start_offset: int = int64(about="First offset of that epoch.")
+
+
+@data()
+class MirrorPartitionRecord(Message):
+    """How far the copy of a partition agrees with its source, and what stops it."""
+
+    topic_id: bytes = uuid(about="Id of the topic here.")
+    partition: int = int32(about="Partition index.")
+    lineage: list[SourceEpoch] = array(SourceEpoch, about="Leader epochs of the source, as far as copied.")
+    fault: int = int8(about="0 none; see `mirror_table.FaultKind`.")
+    fault_first: int = int64(default=-1, about="First offset that the fault is about.")
+    fault_end: int = int64(default=-1, about="The offset behind the last one.")
+    fault_reason: str = string(about="For people.")
+    resumed_epoch: int = int32(default=-1, about="Leader epoch that began at `resumed_offset`; -1: none.")
+    resumed_offset: int = int64(default=-1, about="Where the log ended when that epoch began.")
+    promoted_epoch: int = int32(default=-1, about="First leader epoch that takes records; -1: none yet.")

@@ -1,0 +1,256 @@
+"""Mirrors and the topics that they copy: a part of the cluster's image. Pure.
+
+A topic of a mirror takes no records from producers until the mirror is promoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from itertools import pairwise
+from typing import Final
+
+from .messages.mirror_records import (
+    MirrorOption,
+    MirrorPartitionRecord,
+    MirrorRecord,
+    MirrorRemovedRecord,
+    MirrorTopicRecord,
+    SourceEpoch,
+)
+
+NO_EPOCH: Final = -1
+MIRRORED_SETTINGS: Final = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.ms",
+)
+"""Settings that a copy takes over from its source. What it costs to lose brokers (min.insync.replicas and the like) is
+this cluster's own affair, and so is how its brokers compress what is produced here."""
+
+MirrorRecords = MirrorRecord | MirrorRemovedRecord | MirrorTopicRecord | MirrorPartitionRecord
+
+
+class MirrorPhase(IntEnum):
+    """What a mirror does."""
+
+    ACTIVE = 1
+    """It copies."""
+    PAUSED = 2
+    """It copies nothing for now."""
+    PROMOTED = 3
+    """It copies no more: its topics take records."""
+
+
+class FaultKind(IntEnum):
+    """Why a partition is not copied any further. Each would lose records without a word."""
+
+    NONE = 0
+    GAP = 1
+    """The source has dropped records that were not copied."""
+    DIVERGED = 2
+    """The source has other records at offsets that were copied, as after an unclean election."""
+    MADE_ANEW = 3
+    """The source topic was deleted, and another one has its name."""
+    UNREADABLE = 4
+    """The source has bytes that cannot be copied: damaged, or in a format before version 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What stops a copy: the offsets from `first` to before `end` are concerned, and why."""
+
+    kind: FaultKind
+    first: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """In this leader epoch of ours the log went on at an offset that is not where it had ended."""
+
+    leader_epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPartition:
+    """The copy of a partition."""
+
+    lineage: tuple[tuple[int, int], ...] = ()
+    """(leader epoch of the source, its first offset), as far as copied; both rise."""
+    fault: Fault | None = None
+    resumption: Resumption | None = None
+    promoted_epoch: int = NO_EPOCH
+    """The first leader epoch of ours in which it takes records; NO_EPOCH before."""
+
+    def source_epoch_below(self, offset: int) -> int:
+        """The source's leader epoch of the last record below `offset`; NO_EPOCH if none is known."""
+        return next((epoch for epoch, start in reversed(self.lineage) if start < offset), NO_EPOCH)
+
+
+@dataclass(slots=True)
+class MirrorTopic:
+    """A topic that is, or was, the copy of another."""
+
+    mirror: str
+    source_topic_id: bytes
+    partitions: dict[int, MirrorPartition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A mirror and its settings."""
+
+    name: str
+    source_cluster_id: str
+    bootstrap_servers: str
+    topics: str
+    groups: str
+    start: int
+    phase: MirrorPhase
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+class MirrorTable:
+    """All mirrors, and all topics that have one or had one."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Mirror] = {}
+        self.topics: dict[bytes, MirrorTopic] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, MirrorTable) and self.by_name == other.by_name and self.topics == other.topics
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def mirror_of(self, topic_id: bytes) -> Mirror | None:
+        """The mirror whose copy this topic is now: it is read-only. None for topics that take records."""
+        topic = self.topics.get(topic_id)
+        mirror = None if topic is None else self.by_name.get(topic.mirror)
+        return None if mirror is None or mirror.phase is MirrorPhase.PROMOTED else mirror
+
+    def partition(self, topic_id: bytes, index: int) -> MirrorPartition | None:
+        """The copy of a partition; None for one that never was a copy."""
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+    def topics_of(self, mirror: str) -> Iterator[tuple[bytes, MirrorTopic]]:
+        """The topics that a mirror copies, or has copied, by id."""
+        return ((topic_id, topic) for topic_id, topic in self.topics.items() if topic.mirror == mirror)
+
+    def apply(self, record: MirrorRecords) -> None:
+        """Fold one record."""
+        match record:
+            case MirrorRecord():
+                self.by_name[record.name] = _mirror(record)
+            case MirrorRemovedRecord():
+                self.by_name.pop(record.name, None)
+            case MirrorTopicRecord():
+                known = self.topics.get(record.topic_id)
+                partitions = {} if known is None else known.partitions
+                self.topics[record.topic_id] = MirrorTopic(record.mirror, record.source_topic_id, partitions)
+            case MirrorPartitionRecord():
+                self.topics[record.topic_id].partitions[record.partition] = _partition(record)
+
+    def topic_removed(self, topic_id: bytes) -> None:
+        """A topic is gone."""
+        self.topics.pop(topic_id, None)
+
+    def copy(self) -> MirrorTable:
+        """As it is now, to be walked while this one moves on."""
+        copy = MirrorTable()
+        copy.by_name = dict(self.by_name)
+        copy.topics = {
+            topic_id: replace(topic, partitions=dict(topic.partitions))
+            for topic_id, topic in self.topics.items()
+        }
+        return copy
+
+    def records(self) -> Iterator[MirrorRecords]:
+        """Records that rebuild this table, in a fixed order."""
+        for _, mirror in sorted(self.by_name.items()):
+            yield mirror_record(mirror)
+        for topic_id, topic in sorted(self.topics.items()):
+            yield MirrorTopicRecord(
+                topic_id=topic_id, mirror=topic.mirror, source_topic_id=topic.source_topic_id
+            )
+            for index, partition in sorted(topic.partitions.items()):
+                yield mirror_partition_record(topic_id, index, partition)
+
+    def broken(self) -> str:
+        """What contradicts itself; empty if nothing does."""
+        for topic_id, topic in self.topics.items():
+            for index, partition in topic.partitions.items():
+                pairs = partition.lineage
+                if any(not (one[0] < other[0] and one[1] <= other[1]) for one, other in pairwise(pairs)):
+                    return (
+                        f"the lineage of mirrored partition {topic_id.hex()}-{index} does not rise: {pairs}"
+                    )
+        return ""
+
+
+def mirror_record(mirror: Mirror) -> MirrorRecord:
+    """The record that makes this mirror."""
+    return MirrorRecord(
+        name=mirror.name,
+        source_cluster_id=mirror.source_cluster_id,
+        bootstrap_servers=mirror.bootstrap_servers,
+        topics=mirror.topics,
+        groups=mirror.groups,
+        start=mirror.start,
+        phase=mirror.phase,
+        options=[MirrorOption(name=name, value=value) for name, value in mirror.options],
+    )
+
+
+def mirror_partition_record(topic_id: bytes, index: int, state: MirrorPartition) -> MirrorPartitionRecord:
+    """The record that makes this state."""
+    record = MirrorPartitionRecord(
+        topic_id=topic_id,
+        partition=index,
+        lineage=[SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in state.lineage],
+        promoted_epoch=state.promoted_epoch,
+    )
+    if state.fault is not None:
+        record.fault, record.fault_reason = state.fault.kind, state.fault.reason
+        record.fault_first, record.fault_end = state.fault.first, state.fault.end
+    if state.resumption is not None:
+        record.resumed_epoch, record.resumed_offset = state.resumption.leader_epoch, state.resumption.offset
+    return record
+
+
+def _mirror(record: MirrorRecord) -> Mirror:
+    return Mirror(
+        record.name,
+        record.source_cluster_id,
+        record.bootstrap_servers,
+        record.topics,
+        record.groups,
+        record.start,
+        MirrorPhase(record.phase),
+        tuple((option.name, option.value) for option in record.options),
+    )
+
+
+def _partition(record: MirrorPartitionRecord) -> MirrorPartition:
+    fault = resumption = None
+    if record.fault:
+        kind = FaultKind(record.fault)
+        fault = Fault(kind, record.fault_first, record.fault_end, record.fault_reason)
+    if record.resumed_epoch != NO_EPOCH:
+        resumption = Resumption(record.resumed_epoch, record.resumed_offset)
+    lineage = tuple((one.epoch, one.start_offset) for one in record.lineage)
+    return MirrorPartition(lineage, fault, resumption, record.promoted_epoch)
