@@ -13,6 +13,7 @@ from ..protocol.exposition import Family
 from .assembly.foundation import StorageUnusable, lay_foundation
 from .assembly.parts import BrokerParts
 from .configuration.config import BrokerConfig
+from .mirroring.source import Sources
 from .quorum.session import SessionLost
 from .runtime.allocator import keep_freed_memory
 
@@ -28,8 +29,10 @@ class Broker:
     that was the last folder, the broker leaves the cluster in good order. A full disk is no failure.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, sources: Sources | None = None) -> None:
+        """`sources` opens connections to the clusters that are copied (mirrors); without it none is."""
         self.config = config
+        self._sources = sources
         self.parts: BrokerParts | None = None
         """None until sockets are bound and logs are open."""
         self._incarnation = uuid.uuid4().bytes
@@ -43,7 +46,9 @@ class Broker:
         """
         keep_freed_memory()
         foundation = await lay_foundation(self.config)
-        self.parts = parts = BrokerParts(self.config, self._incarnation, foundation, _end_process)
+        self.parts = parts = BrokerParts(
+            self.config, self._incarnation, foundation, _end_process, self._sources
+        )
         parts.upkeep.start()
         parts.tls_reloads.start()
         parts.logins.by_token.start()
@@ -81,6 +86,7 @@ class Broker:
         parts.produces.close()
         parts.transactions.close()
         parts.groups.close()
+        await parts.mirrors.close()
         await parts.moves.close()
         await parts.replicas.close()
         await parts.session.stop()

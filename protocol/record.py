@@ -30,6 +30,7 @@ from .record_batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     parse_header,
+    patch_record_tail,
 )
 from .record_codec import Header as Header
 from .record_codec import Headers as Headers
@@ -61,6 +62,7 @@ _BODY: Final = struct.Struct(">hiqqqhii")
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_VALUE: Final = struct.Struct(">hi")
 _COMMIT_INDEX: Final = struct.Struct(">q")
+_NO_HEADERS: Final = b"\0"
 _PORTION: Final = 500
 """Records decoded at a time where they are asked for one by one."""
 
@@ -178,6 +180,12 @@ def encode_control_batch(
     return b"".join(
         _seal(attributes, count, first_ms, last_ms, producer_id, producer_epoch, NO_SEQUENCE, body)
     )
+
+
+def without_commit_index(batch: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    """Have a marker of ours that lies there, complete, name no place in the order of decisions: in another cluster it
+    would be one among those of that cluster. Nothing else of it changes but the CRC."""
+    patch_record_tail(batch, position, header, _COMMIT_INDEX.pack(NO_COMMIT_INDEX) + _NO_HEADERS)
 
 
 def decode_control_record(record: Record) -> ControlRecord | None:

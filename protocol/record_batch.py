@@ -245,6 +245,15 @@ def patch_offset_and_epoch(
     _LENGTH.pack_into(buffer, position + _LEADER_EPOCH_AT, partition_leader_epoch)
 
 
+def patch_record_tail(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, tail: bytes
+) -> None:
+    """Write the last bytes of an uncompressed batch, and compute the CRC anew."""
+    size = header.size
+    buffer[position + size - len(tail) : position + size] = tail
+    _CRC.pack_into(buffer, position + _CRC_AT, compute_crc(buffer, position, size))
+
+
 def patch_timestamp(
     buffer: bytearray | memoryview,
     position: int,

@@ -222,7 +222,9 @@ def build(
         from ...dataplane.configuration.config import BrokerConfig
 
         broker = BrokerConfig.from_properties(values)
-        return Broker(replace(broker, references=settings.references, restored=restored))
+        from .mirror_sources import ClientSources
+
+        return Broker(replace(broker, references=settings.references, restored=restored), ClientSources())
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
 

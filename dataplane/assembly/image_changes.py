@@ -14,6 +14,7 @@ from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.coordinator import GroupCoordinator
 from ..groups.replicated_log import ReplicatedOffsetsLog
+from ..mirroring.mirrors import Mirrors
 from ..quorum.image_gate import ImageGate
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -46,6 +47,7 @@ class ImageChanges:
     replicas: Replicas
     transactions: TransactionParticipant
     groups: GroupCoordinator
+    mirrors: Mirrors
     tls_reloads: TlsReloads
     tokens: DelegationTokens | None
     resealer: Resealer
@@ -79,6 +81,7 @@ class ImageChanges:
             self.transactions.image_changed(passed)
             self.groups.image_changed(image, passed)
             self.groups.topics_removed(self._removed(image, passed))
+            self.mirrors.image_changed(image, passed)
             self.server.metadata_moved()
         except Exception:
             # The image is past this change: going on would mean roles that no longer follow it.
@@ -126,6 +129,7 @@ class ImageChanges:
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition now. The markers that it lacks are written before anything else."""
+        self.mirrors.elected(partition)
         self.transactions.elected(partition)
         if partition.topic == OFFSETS_TOPIC:
             self.groups.elected(partition.index, ReplicatedOffsetsLog(partition))

@@ -44,6 +44,7 @@ from ..handlers.list_offsets import ListOffsetsHandlers
 from ..handlers.log_dirs import LogDirHandlers
 from ..handlers.metadata import MetadataHandlers
 from ..handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
+from ..handlers.mirrors import MirrorHandlers
 from ..handlers.partition_reassignments import PartitionReassignmentHandlers
 from ..handlers.produce import ProduceHandlers
 from ..handlers.sasl import SaslHandlers
@@ -53,6 +54,10 @@ from ..handlers.topics import TopicHandlers
 from ..handlers.unregister_broker import UnregisterBrokerHandlers
 from ..handlers.update_features import UpdateFeaturesHandlers
 from ..metrics import BrokerMetrics
+from ..mirroring.mirrors import Mirrors
+from ..mirroring.offset_commits import OwnGroups
+from ..mirroring.options import MirrorOptions
+from ..mirroring.source import Sources
 from ..quorum.config import QuorumSessionConfig
 from ..quorum.image_gate import ImageGate
 from ..quorum.session import QuorumSession, SessionLost
@@ -94,6 +99,7 @@ class BrokerParts:
         incarnation: bytes,
         foundation: Foundation,
         on_lost: Callable[[SessionLost], None],
+        sources: Sources | None = None,
     ) -> None:
         credentials = NodeCredentials.of(
             config.quorum.security.cluster, config.cluster_id, config.node_id, incarnation
@@ -158,6 +164,17 @@ class BrokerParts:
             config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
         )
         chance = random.Random(os.urandom(16))
+        mirror_options = MirrorOptions(self.logins.sealer)
+        self.mirrors = Mirrors(
+            config.node_id,
+            self.replicas,
+            self.session,
+            self.transactions.markers,
+            OwnGroups(self.groups, self.replicas, self.image, wall_ms),
+            sources,
+            mirror_options,
+            chance,
+        )
         self.fetches = FetchHandlers(
             self.replicas,
             self.server.purgatory,
@@ -183,13 +200,14 @@ class BrokerParts:
             self.replicas,
             self.transactions,
             self.groups,
+            self.mirrors,
             self.tls_reloads,
             self.tokens,
             resealer,
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
-        self._register_handlers(credentials, secrets, listed, chance)
+        self._register_handlers(credentials, secrets, listed, chance, sources, mirror_options)
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
 
@@ -247,6 +265,8 @@ class BrokerParts:
         secrets: SettingSecrets,
         listed: ListedBrokers,
         chance: random.Random,
+        sources: Sources | None,
+        mirror_options: MirrorOptions,
     ) -> None:
         config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
         creator = TopicCreator(session, config.topics, chance)
@@ -301,6 +321,7 @@ class BrokerParts:
             UpdateFeaturesHandlers(session),
             AclHandlers(session, self.server.authorization),
             DelegationTokenHandlers(session, self.tokens, config.token_lifetimes),
+            MirrorHandlers(session, self.mirrors, sources, mirror_options),
         ):
             self._table.add(handlers)
 

@@ -87,6 +87,10 @@ class DeleteRecordsHandlers:
                 )
             partition = self._replicas.get(topic, index)
             partition.leading()
+            if partition.copy_of:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, f"{topic} is the copy of mirror {partition.copy_of}"
+                )
             policy = partition.log.config
             if policy.compacted and not policy.deletes:
                 raise KafkaError(

@@ -79,6 +79,10 @@ class LeaderEpochs:
         entries.append((epoch, start_offset))
         self.dirty = True
 
+    def start_of(self, epoch: int) -> int:
+        """Where the first epoch begins that is not below `epoch`; UNDEFINED_OFFSET if there is none."""
+        return next((start for known, start in self._entries if known >= epoch), UNDEFINED_OFFSET)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch at or below `epoch`, and where it ends.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import ControlRecord, read_control_record
+from ...protocol.record import NO_COMMIT_INDEX, ControlRecord, read_control_record, without_commit_index
 from ...protocol.record_batch import (
     CONTROL_FLAG,
     NO_PRODUCER_ID,
@@ -117,6 +117,36 @@ def place_fetched(
             marker = read_control_record(batches[position : position + header.size])
         placed.append(PlacedBatch(position, base_offset, header, marker))
         offset = base_offset + header.last_offset_delta + 1
+    return PlacedBatches(placed, offset, has_gaps)
+
+
+def place_copied(batches: memoryview, log_name: str, log_end_offset: int, leader_epoch: int) -> PlacedBatches:
+    """Check batches of another cluster (writable), which keep their offsets; patch in place that they are of our leader
+    epoch, and that their markers have no place among our decisions.
+
+    Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, UNSUPPORTED_FOR_MESSAGE_FORMAT for older formats,
+    INVALID_RECORD if they do not continue the log.
+    """
+    offset, has_gaps = log_end_offset, False
+    placed = []
+    for position, header in walk_batches(batches):
+        check_integrity(batches, position, header)
+        base_offset = header.base_offset
+        if base_offset < offset or header.last_offset_delta < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"{log_name} ends at {offset}, and was sent a batch from {base_offset} to {header.last_offset}",
+            )
+        has_gaps |= base_offset > offset
+        marker = None
+        if header.attributes & CONTROL_FLAG and header.producer_id != NO_PRODUCER_ID:
+            marker = read_control_record(batches[position : position + header.size])
+            if marker is not None and marker.commit_index != NO_COMMIT_INDEX:
+                without_commit_index(batches, position, header)
+                marker = marker._replace(commit_index=NO_COMMIT_INDEX)
+        patch_offset_and_epoch(batches, position, base_offset, leader_epoch)
+        placed.append(PlacedBatch(position, base_offset, parse_header(batches, position), marker))
+        offset = header.next_offset
     return PlacedBatches(placed, offset, has_gaps)
 
 

@@ -208,8 +208,12 @@ class Markers:
         self._retries[timer] = None
 
     def _was_elected_uncleanly(self, place: Place) -> bool:
-        topic = self._image().topics_by_id.get(place[0])
-        return topic is not None and place[1] in topic.partitions and topic.partitions[place[1]].unclean
+        """A copy is not concerned: its transactions are those of its source, which goes on with them."""
+        image = self._image()
+        topic = image.topics_by_id.get(place[0])
+        if topic is None or image.mirrors.mirror_of(topic.id) is not None:
+            return False
+        return place[1] in topic.partitions and topic.partitions[place[1]].unclean
 
     def _begin_again(self, partition: Partition, leader_epoch: int) -> None:
         owed = self._stuck.pop(self._place(partition), [])

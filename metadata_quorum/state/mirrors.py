@@ -73,7 +73,8 @@ def create(work: Workspace, command: CreateMirror) -> PlainResult:
         MirrorPhase.ACTIVE,
         options,
     )
-    work.emit(mirror_record(mirror))
+    if not command.is_checked_only:
+        work.emit(mirror_record(mirror))
     return PlainResult()
 
 
@@ -183,20 +184,14 @@ def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, b
 def _create_copy(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
     if wanted.name.startswith("__"):
         raise _refused(f"{wanted.name!r} belongs to the brokers of its cluster")
-    is_free = wanted.source_topic_id not in (ZERO_UUID, *work.image.topics_by_id)
     new = NewTopic(
         name=wanted.name,
         num_partitions=wanted.partitions,
         replication_factor=min(wanted.replication_factor, max(1, len(work.image.brokers))),
         configs=wanted.configs,
     )
-    created = topics.create(work, new, seed, budget, wanted.source_topic_id if is_free else None)
-    work.emit(
-        MirrorTopicRecord(
-            topic_id=created.topic_id, mirror=mirror.name, source_topic_id=wanted.source_topic_id
-        )
-    )
-    return created.num_partitions
+    copy = MirrorTopicRecord(mirror=mirror.name, source_topic_id=wanted.source_topic_id)
+    return topics.create_copy(work, new, seed, budget, copy).num_partitions
 
 
 def _found_made_anew(work: Workspace, topic: TopicState) -> None:
@@ -280,7 +275,7 @@ def accept(work: Workspace, command: AcceptMirrorFaults) -> PlainResult:
         topic = ours[name]
         for index, state in sorted(topic.partitions.items()):
             copy = _copy(work, topic.id, index)
-            if copy.fault is not None and not command.is_checked_only:
+            if copy.fault is not None:
                 _pass_over(work, topic.id, index, state, copy, copy.fault)
     return PlainResult()
 

@@ -10,6 +10,7 @@ from ...protocol.config_keys import ConfigError, check_topic_config, check_topic
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.metadata_records import ConfigRecord, TopicRecord, TopicRemovedRecord
+from ...protocol.messages.mirror_records import MirrorTopicRecord
 from ...protocol.messages.topic_commands import (
     CreatedTopic,
     CreatePartitions,
@@ -22,6 +23,7 @@ from ...protocol.messages.topic_commands import (
     NewTopic,
     TopicResult,
 )
+from ...protocol.schema import ZERO_UUID
 from .copies import check_is_no_copy
 from .placement import Placement, check_replicas
 from .refusal import message_of
@@ -41,7 +43,7 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
     for topic in command.topics:
         try:
             _check_new_name(work, names, topic.name)
-            created = _created(work, topic, command.seed, budget, None, validate_only=command.validate_only)
+            created = _created(work, topic, command.seed, budget, validate_only=command.validate_only)
             budget -= created.num_partitions
             if not command.validate_only:
                 names.add(topic.name)
@@ -53,22 +55,35 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
     return CreateTopicsResult(topics=results)
 
 
-def create(
-    work: Workspace, topic: NewTopic, seed: int, budget: int, topic_id: bytes | None = None
+def create_copy(
+    work: Workspace, topic: NewTopic, seed: int, budget: int, copy: MirrorTopicRecord
 ) -> CreatedTopic:
-    """Create one topic, with an id that is free, or with one out of the seed. Raises KafkaError."""
+    """Create the copy of a topic, with the id of its source if that is free. Brokers hear that it is one before they
+    hear of its partitions. Raises KafkaError."""
     _check_new_name(work, _CollidingNames(work), topic.name)
-    return _created(work, topic, seed, budget, topic_id, validate_only=False)
+    source_id = copy.source_topic_id
+    is_free = source_id not in (ZERO_UUID, *work.image.topics_by_id)
+    copy.topic_id = source_id if is_free else _topic_id(work, seed, topic.name)
+    return _created(work, topic, seed, budget, copy)
 
 
 def _created(
-    work: Workspace, topic: NewTopic, seed: int, budget: int, topic_id: bytes | None, *, validate_only: bool
+    work: Workspace,
+    topic: NewTopic,
+    seed: int,
+    budget: int,
+    copy: MirrorTopicRecord | None = None,
+    *,
+    validate_only: bool = False,
 ) -> CreatedTopic:
     configs = _checked_configs(topic)
     assignments = _assignments(work, topic, seed, budget)
-    topic_id = topic_id or _topic_id(work, seed, topic.name)
+    topic_id = _topic_id(work, seed, topic.name) if copy is None else copy.topic_id
     if not validate_only:
-        _create(work, topic.name, topic_id, configs, assignments)
+        work.emit(TopicRecord(topic_id=topic_id, name=topic.name))
+        if copy is not None:
+            work.emit(copy)
+        _configure_and_place(work, topic.name, topic_id, configs, assignments)
     return CreatedTopic(
         name=topic.name,
         topic_id=topic_id,
@@ -241,10 +256,9 @@ def _topic_id(work: Workspace, seed: int, name: str) -> bytes:
         attempt += 1
 
 
-def _create(
+def _configure_and_place(
     work: Workspace, name: str, topic_id: bytes, configs: dict[str, str], assignments: list[list[int]]
 ) -> None:
-    work.emit(TopicRecord(topic_id=topic_id, name=name))
     for key, value in configs.items():
         work.emit(
             ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, config_name=key, value=value)

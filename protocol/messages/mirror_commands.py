@@ -19,6 +19,7 @@ class CreateMirror(Command[PlainResult]):
     groups: str = string(about="Regular expression of groups; empty: none.")
     start: int = int64(default=-2, about="-2 at the start, -1 at the end, else a time in ms.")
     options: list[MirrorOption] = array(MirrorOption, about="Options of the connections; secrets encrypted.")
+    is_checked_only: bool = boolean(about="Whether only to check.")
 
 
 @data()
@@ -103,4 +104,3 @@ class AcceptMirrorFaults(Command[PlainResult]):
 
     mirror: str = string(about="Name of the mirror.")
     topics: list[str] = array(string, about="Names of topics; empty: all of the mirror.")
-    is_checked_only: bool = boolean(about="Whether only to check.")

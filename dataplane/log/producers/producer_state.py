@@ -322,6 +322,22 @@ class ProducerStates:
                 complete = False
         return complete
 
+    def forget_copied(self, below: int) -> None:
+        """Below this offset the log is a copy of another cluster's, whose producer ids have nothing to do with ours:
+        forget those that have no transaction open and have written nothing since."""
+        foreign = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.transaction_first_offset == NO_OFFSET
+            and (
+                entry.batches[-1].last_offset < below
+                if entry.batches
+                else entry.marker_commit_index == NO_COMMIT_INDEX
+            )
+        ]
+        for producer_id in foreign:
+            del self._entries[producer_id]
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers silent for `expiration_ms` that have no open transaction; how many."""
         expired = [

@@ -50,6 +50,7 @@ class Partition:
         "_flushing",
         "_follower_watermark",
         "_readers",
+        "copy_of",
         "follower",
         "index",
         "leader",
@@ -77,6 +78,8 @@ class Partition:
         self.index = index
         self.log = log
         self.settings = settings
+        self.copy_of = ""
+        """The mirror whose copy it is now; empty for a partition that takes records from producers."""
         self.leader: LeaderState | None = None
         self.follower: FollowerState | None = None
         self.watchers: dict[int, Watcher] = {}
@@ -235,6 +238,21 @@ class Partition:
         self._role_changed()
         return True
 
+    def go_on_at(self, offset: int) -> None:
+        """Before it leads: have the log of a copy end at `offset`: there its mirror begins, or goes on behind a fault."""
+        self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log, before = self.log, self.log.log_end_offset
+        log.end_at(offset)
+        self._follower_watermark = max(
+            log.log_start_offset, min(self._follower_watermark, log.log_end_offset)
+        )
+        if log.log_start_offset == log.log_end_offset:
+            self._flushing.begun_anew(log.log_end_offset)
+        elif log.log_end_offset < before:
+            self._flushing.cut()
+        else:
+            self._flushing.grown()
+
     def become_follower(self, state: PartitionState) -> bool:
         """Follow `state.leader` (-1: nobody for now). True if the leader epoch is new to this replica."""
         follower = self.follower
@@ -334,6 +352,8 @@ class Partition:
             # Before its producer's next batch comes, this replica may hear that it leads.
             self.log.refused_for_now(batches)
             leader = self.leading()
+        if self.copy_of:
+            raise self._is_copy()
         if required_acks == -1 and leader.under_min_in_sync:
             original = self.log.original_of(batches)
             if original is not None:
@@ -365,6 +385,21 @@ class Partition:
             f"{self.topic}-{self.index} has {len(leader.in_sync.committed)} in-sync replicas, "
             f"min.insync.replicas is {leader.effective_min_in_sync}",
         )
+
+    def _is_copy(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {self.topic} is the copy of mirror {self.copy_of}: it takes no records until that is promoted",
+        )
+
+    def append_copied(self, batches: memoryview) -> None:
+        """Append what the source of this copy has (writable: leader epochs are patched in place).
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what `PartitionLog.append_copied` raises.
+        """
+        leader = self.leading()
+        self.log.append_copied(batches, leader.leader_epoch, self._broker.wall_ms())
+        self._appended(leader)
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, *, commit: bool, number: int, commit_index: int

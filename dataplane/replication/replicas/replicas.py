@@ -303,6 +303,9 @@ class Replicas:
             self._follow(topic, index, state)
         for broker_id in delta.brokers:
             self._broker_changed(broker_id)
+        if delta.mirrors:
+            for partition in self._by_key.values():
+                self._look_at_copy(partition)
         if delta.configs:
             self._throttles.reconfigure()
             self._reconfigure(reconfigured)
@@ -340,12 +343,29 @@ class Replicas:
         if partition is None:
             return
         self._fetchers.forget(partition)
+        self._look_at_copy(partition)
+        self._go_on_elsewhere(partition, state.leader_epoch)
         if partition.become_leader(state):
             logger.info("%r: leader in epoch %d", partition, state.leader_epoch)
             for listener in self._listeners:
                 listener.elected(partition)
         else:
             self._look_at_isr(partition)
+
+    def _look_at_copy(self, partition: Partition) -> None:
+        mirror = self.image.mirrors.mirror_of(partition.topic_id)
+        partition.copy_of = "" if mirror is None else mirror.name
+
+    def _go_on_elsewhere(self, partition: Partition, leader_epoch: int) -> None:
+        """The log of a copy may go on at another offset than where it ends, from some leader epoch on."""
+        copy = self.image.mirrors.partition(partition.topic_id, partition.index)
+        resumption = None if copy is None else copy.resumption
+        if (
+            resumption is not None
+            and partition.log.leader_epochs.latest_epoch < resumption.leader_epoch <= leader_epoch
+        ):
+            logger.warning("%r: the copy goes on at offset %d", partition, resumption.offset)
+            partition.go_on_at(resumption.offset)
 
     def _follow(self, topic: TopicState, index: int, state: PartitionState) -> None:
         partition = self._replica(topic, index)

@@ -1,0 +1,201 @@
+"""CreateMirror (0), AlterMirror (0) and DescribeMirrors (0), Ottla's own: copies of topics of another cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.acls import AclOperation
+from ...protocol.cluster_image import TopicState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import Command, PlainResult
+from ...protocol.messages.mirror_commands import (
+    AcceptMirrorFaults,
+    AlterMirror,
+    CreateMirror,
+    DeleteMirror,
+)
+from ...protocol.messages.mirror_records import MirrorOption, SourceEpoch
+from ...protocol.messages.mirrors import (
+    AlterMirrorRequest,
+    AlterMirrorResponse,
+    CreateMirrorRequest,
+    CreateMirrorResponse,
+    DescribedMirror,
+    DescribedMirrorPartition,
+    DescribedMirrorTopic,
+    DescribeMirrorsRequest,
+    DescribeMirrorsResponse,
+    MirrorAction,
+    SkippedTopic,
+)
+from ...protocol.mirror_table import Mirror, MirrorPartition, MirrorPhase
+from ...protocol.sealed_text import sealed_bytes
+from ..mirroring.copies import Copy
+from ..mirroring.link import MirrorLink
+from ..mirroring.mirrors import Mirrors
+from ..mirroring.options import MirrorOptions
+from ..mirroring.source import Sources
+from ..patterns import compile_pattern
+from ..quorum.access import Quorum
+from ..runtime.clocks import monotonic_ms
+from ..security.authorization.needs import cluster
+from ..server.handler import ClientRequest, handles
+
+_PHASES: Mapping[int, MirrorPhase] = {
+    MirrorAction.RESUME: MirrorPhase.ACTIVE,
+    MirrorAction.PAUSE: MirrorPhase.PAUSED,
+    MirrorAction.PROMOTE: MirrorPhase.PROMOTED,
+}
+
+
+def _create_error(message: CreateMirrorRequest, error: KafkaError) -> CreateMirrorResponse:
+    return CreateMirrorResponse(error_code=error.code, error_message=error.message)
+
+
+def _alter_error(message: AlterMirrorRequest, error: KafkaError) -> AlterMirrorResponse:
+    return AlterMirrorResponse(error_code=error.code, error_message=error.message)
+
+
+def _describe_error(message: DescribeMirrorsRequest, error: KafkaError) -> DescribeMirrorsResponse:
+    return DescribeMirrorsResponse(error_code=error.code, error_message=error.message)
+
+
+class MirrorHandlers:
+    """Passes changes to the quorum; tells what the image has, and what this broker's links know."""
+
+    def __init__(
+        self, quorum: Quorum, mirrors: Mirrors, sources: Sources | None, options: MirrorOptions
+    ) -> None:
+        self._quorum = quorum
+        self._mirrors = mirrors
+        self._sources = sources
+        self._options = options
+
+    @handles(CreateMirrorRequest, 0, 0, on_error=_create_error, needs=cluster(AclOperation.ALTER))
+    async def create(self, request: ClientRequest, message: CreateMirrorRequest) -> CreateMirrorResponse:
+        """Reach the source once, so that a mistake is told to whom it can be told."""
+        if self._sources is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "this process was started without a client for sources"
+            )
+        compile_pattern(message.topics, "the pattern of topics")
+        if message.groups:
+            compile_pattern(message.groups, "the pattern of groups")
+        given = {option.name: option.value for option in message.options}
+        source = self._sources.open(message.bootstrap_servers, given)
+        try:
+            metadata = await source.metadata([])
+        finally:
+            await source.close()
+        if metadata.cluster_id is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{message.bootstrap_servers} tells no cluster id: it is too old",
+            )
+        sealed = self._options.seal(self._sources, message.name, given)
+        command = CreateMirror(
+            name=message.name,
+            source_cluster_id=metadata.cluster_id,
+            bootstrap_servers=message.bootstrap_servers,
+            topics=message.topics,
+            groups=message.groups,
+            start=message.start,
+            options=[MirrorOption(name=name, value=value) for name, value in sealed.items()],
+            is_checked_only=message.validate_only,
+        )
+        await self._quorum.submit(command, author=request.session)
+        return CreateMirrorResponse(source_cluster_id=metadata.cluster_id)
+
+    @handles(AlterMirrorRequest, 0, 0, on_error=_alter_error, needs=cluster(AclOperation.ALTER))
+    async def alter(self, request: ClientRequest, message: AlterMirrorRequest) -> AlterMirrorResponse:
+        """Have the quorum change its phase, forget it, or go on behind what is lost."""
+        command: Command[PlainResult]
+        if message.action in _PHASES:
+            command = AlterMirror(name=message.name, phase=_PHASES[message.action])
+        elif message.action == MirrorAction.DELETE:
+            command = DeleteMirror(name=message.name)
+        elif message.action == MirrorAction.ACCEPT_FAULTS:
+            command = AcceptMirrorFaults(mirror=message.name, topics=message.topics)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no action {message.action} on mirrors")
+        await self._quorum.submit(command, author=request.session)
+        return AlterMirrorResponse()
+
+    @handles(DescribeMirrorsRequest, 0, 0, on_error=_describe_error, needs=cluster(AclOperation.DESCRIBE))
+    def describe(self, request: ClientRequest, message: DescribeMirrorsRequest) -> DescribeMirrorsResponse:
+        """What is known of mirrors; of the progress what this broker knows."""
+        known = self._quorum.image.mirrors.by_name
+        unknown = next((name for name in message.names if name not in known), None)
+        if unknown is not None:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {unknown!r}")
+        return DescribeMirrorsResponse(
+            mirrors=[self._described(known[name]) for name in sorted(message.names or known)]
+        )
+
+    def _described(self, mirror: Mirror) -> DescribedMirror:
+        image, link = self._quorum.image, self._mirrors.links.get(mirror.name)
+        copies = {} if link is None else {copy.key: copy for copy in link.copies}
+        topics = [image.topics_by_id[topic_id] for topic_id, _ in image.mirrors.topics_of(mirror.name)]
+        is_told = link is not None and link.looks_after_topics
+        skipped = link.topic_list.skipped if link is not None and is_told else {}
+        return DescribedMirror(
+            name=mirror.name,
+            source_cluster_id=mirror.source_cluster_id,
+            bootstrap_servers=mirror.bootstrap_servers,
+            topics_pattern=mirror.topics,
+            groups_pattern=mirror.groups,
+            start=mirror.start,
+            phase=mirror.phase,
+            options=[
+                MirrorOption(name=name, value=value)
+                for name, value in mirror.options
+                if sealed_bytes(value) is None
+            ],
+            trouble=self._trouble(mirror, link),
+            is_told=is_told,
+            skipped=[SkippedTopic(name=name, reason=reason) for name, reason in sorted(skipped.items())],
+            topics=[self._topic(topic, copies) for topic in sorted(topics, key=lambda topic: topic.name)],
+        )
+
+    def _trouble(self, mirror: Mirror, link: MirrorLink | None) -> str:
+        return self._mirrors.refused.get(mirror.name, "") if link is None else link.trouble
+
+    def _topic(self, topic: TopicState, copies: Mapping[tuple[str, int], Copy]) -> DescribedMirrorTopic:
+        known = self._quorum.image.mirrors.topics[topic.id]
+        return DescribedMirrorTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            source_topic_id=known.source_topic_id,
+            partitions=[
+                _partition(
+                    index,
+                    known.partitions.get(index, MirrorPartition()),
+                    state.leader,
+                    copies.get((topic.name, index)),
+                )
+                for index, state in sorted(topic.partitions.items())
+            ],
+        )
+
+
+def _partition(
+    index: int, known: MirrorPartition, leader: int, copy: Copy | None
+) -> DescribedMirrorPartition:
+    told = DescribedMirrorPartition(
+        partition=index,
+        promoted_epoch=known.promoted_epoch,
+        lineage=[SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in known.lineage],
+        leader=leader,
+    )
+    if known.fault is not None:
+        told.fault, told.fault_reason = known.fault.kind, known.fault.reason
+        told.fault_first, told.fault_end = known.fault.first, known.fault.end
+    if copy is not None and copy.is_led:
+        told.is_told, told.trouble = True, copy.trouble
+        told.log_end_offset, told.high_watermark = copy.log_end, copy.partition.high_watermark
+        if copy.source_high_watermark >= 0:
+            lag = max(0, copy.source_high_watermark - copy.log_end)
+            told.source_high_watermark = copy.source_high_watermark
+            told.lag_bytes = round(lag * copy.bytes_per_record)
+            told.behind_ms = 0 if lag == 0 else copy.behind_ms(monotonic_ms())
+    return told

@@ -1,0 +1,76 @@
+"""The copies that this broker leads, and how each stands with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.mirror_table import NO_EPOCH, Mirror, MirrorPartition, MirrorPhase
+from ...protocol.schema import ZERO_UUID
+from ..replication.replica.partition import Partition
+
+NEVER = -1
+NOBODY = -1
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """A partition that this broker leads, in one leadership, and its source as it was last seen."""
+
+    partition: Partition
+    leader_epoch: int
+    """Of ours."""
+    source_topic_id: bytes = ZERO_UUID
+    source_leader: int = NOBODY
+    source_epoch: int = NO_EPOCH
+    checked_epoch: int = NEVER
+    """The source's leader epoch in which the logs were last found to agree."""
+    source_high_watermark: int = -1
+    bytes_per_record: float = 0.0
+    """Of what was copied last."""
+    level_at_ms: int = NEVER
+    """When the copy last had all that the source had, on the monotonic clock."""
+    not_before_s: float = 0.0
+    """Loop time before which it is not asked for again."""
+    trouble: str = ""
+    """Why nothing can be fetched at the moment."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.partition.topic, self.partition.index
+
+    @property
+    def is_led(self) -> bool:
+        """Whether the leadership lasts."""
+        return self.partition.leader is not None and self.partition.leader_epoch == self.leader_epoch
+
+    @property
+    def log_end(self) -> int:
+        """Where the copy ends."""
+        return self.partition.log.log_end_offset
+
+    def behind_ms(self, now_ms: int) -> int:
+        """How long ago it had all that the source had; NEVER if it has not had that in this leadership."""
+        return NEVER if self.level_at_ms == NEVER else now_ms - self.level_at_ms
+
+    def retry_at(self, time_s: float, trouble: str) -> None:
+        """Something is wrong for now."""
+        self.not_before_s, self.trouble = time_s, trouble
+
+    def state(self, image: ClusterImage) -> MirrorPartition:
+        """What the quorum knows of it."""
+        return image.mirrors.partition(self.partition.topic_id, self.partition.index) or MirrorPartition()
+
+    def is_due(self, image: ClusterImage, now_s: float) -> bool:
+        """Whether it is to be copied further, now."""
+        if not self.is_led or self.source_leader == NOBODY or now_s < self.not_before_s:
+            return False
+        state = self.state(image)
+        return state.fault is None and state.promoted_epoch == NO_EPOCH
+
+
+def active_mirror(image: ClusterImage, topic_id: bytes) -> Mirror | None:
+    """The mirror that copies this topic now."""
+    mirror = image.mirrors.mirror_of(topic_id)
+    return mirror if mirror is not None and mirror.phase is MirrorPhase.ACTIVE else None

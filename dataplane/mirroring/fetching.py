@@ -1,0 +1,359 @@
+"""Fetches from one broker of a source: what it leads there and this broker leads here, in one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ...protocol.messages.mirror_commands import MirrorPartitionReport
+from ...protocol.messages.mirror_records import SourceEpoch
+from ...protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ...protocol.mirror_table import NO_EPOCH, Fault, FaultKind, Mirror
+from ...protocol.schema import ZERO_UUID
+from ..runtime.clocks import monotonic_ms
+from .copies import Copy
+from .judgement import Begin, arrived, epoch_end, out_of_range
+from .source import SourceCluster
+
+logger = logging.getLogger(__name__)
+
+LANE = "mirror"
+WAIT_MAX_MS = 500
+PARTITION_MAX_BYTES = 4 << 20
+ANSWER_MAX_BYTES = 32 << 20
+RETRY_S = 0.1
+BY_NAME_ONLY = 12
+"""The last version of Fetch that names topics by their names."""
+EARLIEST, LATEST = -2, -1
+CONSUMER = -1
+READ_UNCOMMITTED = 0
+
+_LOOK_AGAIN = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+"""What the source's metadata will explain."""
+
+Report = Callable[[Sequence[MirrorPartitionReport]], Awaitable[None]]
+
+
+class SourceFetcher:
+    """Copies from one broker of the source until it is closed. One writer of its copies: the event loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        mirror: Mirror,
+        source: SourceCluster,
+        image: Callable[[], ClusterImage],
+        copies: Callable[[int], Iterable[Copy]],
+        report: Report,
+        look_again: Callable[[], None],
+    ) -> None:
+        """`copies` are those whose source that broker leads; `look_again` has the metadata of the source fetched."""
+        self._broker_id = broker_id
+        self._mirror = mirror
+        self._source = source
+        self._image = image
+        self._copies = copies
+        self._report = report
+        self._look_again = look_again
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._task = self._loop.create_task(self._run(), name=f"mirror {mirror.name} from {broker_id}")
+
+    def wake(self) -> None:
+        """There may be something to fetch."""
+        self._news.set()
+
+    def close(self) -> None:
+        """Fetch no more."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            self._news.clear()
+            due = [
+                copy
+                for copy in self._copies(self._broker_id)
+                if copy.is_due(self._image(), self._loop.time())
+            ]
+            try:
+                if due and (ready := await self._ready(due)):
+                    await self._fetch(ready)
+                    continue
+            except KafkaError as error:
+                for copy in due:
+                    copy.retry_at(self._loop.time() + RETRY_S, error.message)
+                self._look_again()
+            except Exception:
+                # A fault of ours: the copies stand still, and the broker goes on.
+                logger.exception(
+                    "mirror %s: fetching from broker %d failed", self._mirror.name, self._broker_id
+                )
+                for copy in due:
+                    copy.retry_at(self._loop.time() + 10 * RETRY_S, "a fault of this broker: see its log")
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until there is news, or something may be tried again."""
+        later = any(copy.not_before_s > self._loop.time() for copy in self._copies(self._broker_id))
+        try:
+            async with asyncio.timeout(RETRY_S if later else None):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    # ------------------------------------------------------------ before the first fetch of a leadership
+
+    async def _ready(self, due: list[Copy]) -> list[Copy]:
+        """Those whose log is known to agree with the source, as far as it goes."""
+        image = self._image()
+        begins = [copy for copy in due if self._begins_elsewhere(copy, image)]
+        if begins:
+            await self._begin(begins)
+        checked = [copy for copy in due if copy not in begins]
+        doubtful = [copy for copy in checked if copy.checked_epoch != copy.source_epoch]
+        if doubtful:
+            await self._check(doubtful)
+        return [copy for copy in checked if copy.is_due(self._image(), self._loop.time())]
+
+    def _begins_elsewhere(self, copy: Copy, image: ClusterImage) -> bool:
+        state = copy.state(image)
+        return (
+            self._mirror.start != EARLIEST
+            and not state.lineage
+            and state.resumption is None
+            and copy.log_end == 0
+        )
+
+    async def _begin(self, copies: list[Copy]) -> None:
+        """At the offset of a time, or at the end."""
+        reports = []
+        for copy, _, offset in await self._offsets(copies, self._mirror.start):
+            if offset < 0:
+                ((_, _, offset),) = await self._offsets([copy], LATEST)
+            if offset > 0:
+                reports.append(_report_of(copy, begins_at=offset))
+            elif offset == 0:
+                reports.append(_report_of(copy, epochs=((max(copy.source_epoch, 0), 0),)))
+        if reports:
+            await self._report(reports)
+
+    async def _check(self, copies: list[Copy]) -> None:
+        """Ask where the epochs that were copied last end at the source (KIP-101, KIP-320)."""
+        image = self._image()
+        asked: dict[tuple[str, int], tuple[Copy, int]] = {}
+        for copy in copies:
+            epoch = copy.state(image).source_epoch_below(copy.log_end)
+            if epoch == NO_EPOCH:
+                copy.checked_epoch = copy.source_epoch
+            else:
+                asked[copy.key] = copy, epoch
+        if not asked:
+            return
+        by_topic: dict[str, list[OffsetForLeaderPartition]] = defaultdict(list)
+        for (topic, index), (copy, epoch) in asked.items():
+            by_topic[topic].append(
+                OffsetForLeaderPartition(
+                    partition=index, current_leader_epoch=copy.source_epoch, leader_epoch=epoch
+                )
+            )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=CONSUMER,
+            topics=[OffsetForLeaderTopic(topic=topic, partitions=parts) for topic, parts in by_topic.items()],
+        )
+        answer = await self._source.ask(self._broker_id, request, lane=LANE)
+        faults = []
+        for told in answer.topics:
+            for part in told.partitions:
+                if (told.topic, part.partition) not in asked:
+                    continue
+                copy, epoch = asked[told.topic, part.partition]
+                if part.error_code:
+                    self._failed(copy, ErrorCode.of(part.error_code))
+                    continue
+                state = copy.state(self._image())
+                fault = epoch_end(state, copy.log_end, epoch, part.leader_epoch, part.end_offset)
+                if fault is None:
+                    copy.checked_epoch = copy.source_epoch
+                else:
+                    faults.append(_report_of(copy, fault=fault))
+        if faults:
+            await self._report(faults)
+
+    # ------------------------------------------------------------ fetching
+
+    async def _fetch(self, copies: list[Copy]) -> None:
+        by_name = {copy.key: copy for copy in copies}
+        by_id = {(copy.source_topic_id, copy.partition.index): copy for copy in copies}
+        has_ids = all(copy.source_topic_id != ZERO_UUID for copy in copies)
+        answer = await self._source.ask(
+            self._broker_id, _request(copies), lane=LANE, at_most=None if has_ids else BY_NAME_ONLY
+        )
+        if answer.error_code:
+            raise KafkaError(ErrorCode.of(answer.error_code))
+        for topic in answer.responses:
+            for part in topic.partitions:
+                copy = by_name.get((topic.topic, part.partition_index)) or by_id.get(
+                    (topic.topic_id, part.partition_index)
+                )
+                if copy is not None:
+                    await self._take(copy, part)
+
+    async def _take(self, copy: Copy, part: PartitionData) -> None:
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._out_of_range(copy)
+        elif part.error_code:
+            self._failed(copy, ErrorCode.of(part.error_code))
+        else:
+            copy.trouble = ""
+            copy.source_high_watermark = part.high_watermark
+            if part.records:
+                await self._append(copy, memoryview(part.records))
+            if copy.is_led:
+                self._follow_start(copy, part.log_start_offset)
+                if copy.log_end >= part.high_watermark:
+                    copy.level_at_ms = monotonic_ms()
+
+    async def _append(self, copy: Copy, received: memoryview) -> None:
+        """What the quorum has to know of the source's epochs it knows before their records are here."""
+        state = copy.state(self._image())
+        try:
+            news = arrived(state, received)
+            if news.epochs:
+                await self._report([_report_of(copy, epochs=news.epochs)])
+            if not news.size or not copy.is_due(self._image(), self._loop.time()):
+                return
+            before = copy.log_end
+            # Fetched bytes are shared with other partitions of the answer, and these are written to.
+            copy.partition.append_copied(memoryview(bytearray(received[: news.size])))
+            copy.bytes_per_record = news.size / max(1, copy.log_end - before)
+        except KafkaError as error:
+            if error.code in (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_RECORD):
+                fault = Fault(FaultKind.UNREADABLE, copy.log_end, copy.source_high_watermark, error.message)
+                await self._report([_report_of(copy, fault=fault)])
+            else:
+                logger.warning("mirror %s: %r takes nothing: %s", self._mirror.name, copy.partition, error)
+                copy.retry_at(self._loop.time() + RETRY_S, error.message)
+
+    def _follow_start(self, copy: Copy, source_start: int) -> None:
+        """What the source has dropped goes here, too."""
+        partition = copy.partition
+        start = min(source_start, partition.high_watermark)
+        if start > partition.log.log_start_offset:
+            partition.log.advance_log_start_offset(start)
+            partition.log_start_moved()
+
+    async def _out_of_range(self, copy: Copy) -> None:
+        ((_, _, start),) = await self._offsets([copy], EARLIEST)
+        ((_, _, end),) = await self._offsets([copy], LATEST)
+        if start < 0 or end < 0 or not copy.is_led:
+            return
+        found = out_of_range(
+            copy.state(self._image()), copy.partition.log.log_start_offset, copy.log_end, start, end
+        )
+        if isinstance(found, Begin):
+            await self._report([_report_of(copy, begins_at=found.offset)])
+        elif found is not None:
+            await self._report([_report_of(copy, fault=found)])
+
+    async def _offsets(self, copies: list[Copy], timestamp: int) -> list[tuple[Copy, ErrorCode, int]]:
+        """What ListOffsets says of a time; -1 where it says nothing."""
+        by_key = {copy.key: copy for copy in copies}
+        by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
+        for topic, index in by_key:
+            epoch = by_key[topic, index].source_epoch
+            by_topic[topic].append(
+                ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=timestamp)
+            )
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER,
+            isolation_level=READ_UNCOMMITTED,
+            topics=[ListOffsetsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+        )
+        answer = await self._source.ask(self._broker_id, request, lane=LANE)
+        found = {
+            (topic.name, part.partition_index): (ErrorCode.of(part.error_code), part.offset)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        told = []
+        for key, copy in by_key.items():
+            error, offset = found.get(key, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+            if error is not ErrorCode.NONE:
+                self._failed(copy, error)
+                offset = -1
+            told.append((copy, error, offset))
+        return told
+
+    def _failed(self, copy: Copy, error: ErrorCode) -> None:
+        copy.retry_at(self._loop.time() + RETRY_S, f"the source answers {error.name}")
+        if error in _LOOK_AGAIN:
+            self._look_again()
+
+
+def _request(copies: list[Copy]) -> FetchRequest:
+    by_topic: dict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
+    for copy in copies:
+        by_topic[copy.partition.topic, copy.source_topic_id].append(
+            FetchPartition(
+                partition=copy.partition.index,
+                current_leader_epoch=copy.source_epoch,
+                fetch_offset=copy.log_end,
+                partition_max_bytes=PARTITION_MAX_BYTES,
+            )
+        )
+    return FetchRequest(
+        replica_id=CONSUMER,
+        max_wait_ms=WAIT_MAX_MS,
+        min_bytes=1,
+        max_bytes=ANSWER_MAX_BYTES,
+        isolation_level=READ_UNCOMMITTED,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            FetchTopic(topic=topic, topic_id=topic_id, partitions=parts)
+            for (topic, topic_id), parts in by_topic.items()
+        ],
+    )
+
+
+def _report_of(
+    copy: Copy,
+    *,
+    epochs: Iterable[tuple[int, int]] = (),
+    begins_at: int = -1,
+    fault: Fault | None = None,
+) -> MirrorPartitionReport:
+    report = MirrorPartitionReport(
+        topic_id=copy.partition.topic_id,
+        partition=copy.partition.index,
+        leader_epoch=copy.leader_epoch,
+        epochs=[SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs],
+        begins_at=begins_at,
+    )
+    if fault is not None:
+        logger.error("%r is copied no further: %s", copy.partition, fault.reason)
+        report.fault, report.fault_reason = fault.kind, fault.reason
+        report.fault_first, report.fault_end = fault.first, fault.end
+    return report

@@ -1,0 +1,207 @@
+"""One mirror on one broker: the connections to its source, the copies that this broker leads, and who looks after what.
+
+A mirror is looked after by all brokers. Each copies the partitions that it leads, and the offsets of the groups that it
+coordinates. One of them, which all choose alike, looks after the list of topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from zlib import crc32
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata import MetadataResponse
+from ...protocol.messages.mirror_commands import MirrorPartitionReport, ReportMirrorPartitions
+from ...protocol.mirror_table import Mirror
+from ..patterns import compile_pattern
+from ..quorum.access import Quorum
+from ..replication.replica.partition import Partition
+from .copies import NOBODY, Copy
+from .fetching import SourceFetcher
+from .group_offsets import GroupOffsets, OffsetCommits
+from .source import SourceCluster
+from .topic_list import TopicList
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 5.0
+"""How often the source is asked for its brokers, topics and groups."""
+LOOK_AGAIN_S = 0.1
+"""How soon it is asked again, when a broker of it has sent us elsewhere."""
+
+
+class MirrorLink:
+    """One writer: the event loop. Ends with `close`."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        mirror: Mirror,
+        source: SourceCluster,
+        quorum: Quorum,
+        commits: OffsetCommits,
+        chance: Callable[[], int],
+    ) -> None:
+        self.mirror = mirror
+        self.trouble = ""
+        """Why the source is not reached at the moment."""
+        self._broker_id = broker_id
+        self._source = source
+        self._quorum = quorum
+        self._copies: dict[tuple[str, int], Copy] = {}
+        self._fetchers: dict[int, SourceFetcher] = {}
+        self._asked = asyncio.Event()
+        self.topic_list = TopicList(mirror, source, quorum, compile_pattern(mirror.topics, "topics"), chance)
+        self._groups = (
+            GroupOffsets(source, compile_pattern(mirror.groups, "groups"), commits, self._copied_topics)
+            if mirror.groups
+            else None
+        )
+        self._task = asyncio.get_running_loop().create_task(self._look(), name=f"mirror {mirror.name}")
+
+    async def close(self) -> None:
+        """Copy no more."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        await self._source.close()
+
+    # ------------------------------------------------------------ what it copies
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        """Copy these, which are all of this mirror that this broker leads."""
+        led = {(one.topic, one.index): one for one in partitions}
+        for key in self._copies.keys() - led.keys():
+            del self._copies[key]
+        is_new = False
+        for key, partition in led.items():
+            known = self._copies.get(key)
+            if (
+                known is None
+                or known.partition is not partition
+                or known.leader_epoch != partition.leader_epoch
+            ):
+                self._copies[key] = Copy(partition, partition.leader_epoch)
+                is_new = True
+        if is_new:
+            self.look_again()
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+
+    @property
+    def copies(self) -> Sequence[Copy]:
+        """Those that this broker leads."""
+        return list(self._copies.values())
+
+    @property
+    def looks_after_topics(self) -> bool:
+        """Whether this broker is the one of all that looks after the list of topics."""
+        usable = sorted(one.broker_id for one in self._quorum.image.brokers.values() if one.usable)
+        return bool(usable) and usable[crc32(self.mirror.name.encode()) % len(usable)] == self._broker_id
+
+    def _copied_topics(self) -> set[str]:
+        image = self._quorum.image
+        return {
+            image.topics_by_id[topic_id].name for topic_id, _ in image.mirrors.topics_of(self.mirror.name)
+        }
+
+    def _led_by(self, source_leader: int) -> Iterator[Copy]:
+        return (copy for copy in list(self._copies.values()) if copy.source_leader == source_leader)
+
+    # ------------------------------------------------------------ the source
+
+    def look_again(self) -> None:
+        """What is known of the source may be out of date."""
+        self._asked.set()
+
+    async def _look(self) -> None:
+        while True:
+            self._asked.clear()
+            try:
+                await self._look_once()
+                self.trouble = ""
+            except KafkaError as error:
+                self.trouble = error.message
+            except Exception:
+                self.trouble = "a fault of this broker: see its log"
+                logger.exception("mirror %s: looking at its source failed", self.mirror.name)
+            await asyncio.sleep(LOOK_AGAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._asked.wait()
+
+    async def _look_once(self) -> None:
+        is_ours = self.looks_after_topics
+        metadata = await self._source.metadata(
+            None if is_ours else sorted({topic for topic, _ in self._copies})
+        )
+        self._check_cluster(metadata)
+        self._place(metadata)
+        if is_ours:
+            await self.topic_list.bring_up_to_date(metadata)
+        if self._groups is not None:
+            await self._groups.bring_up_to_date([one.node_id for one in metadata.brokers])
+
+    def _check_cluster(self, metadata: MetadataResponse) -> None:
+        if metadata.cluster_id not in (self.mirror.source_cluster_id, None):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"{self.mirror.bootstrap_servers} is cluster {metadata.cluster_id} now, and not "
+                f"{self.mirror.source_cluster_id}, which is copied",
+            )
+
+    def _place(self, metadata: MetadataResponse) -> None:
+        """Who leads what, in which epoch."""
+        leaders = {
+            (topic.name or "", part.partition_index): (topic.topic_id, part.leader_id, part.leader_epoch)
+            for topic in metadata.topics
+            for part in topic.partitions
+        }
+        for key, copy in self._copies.items():
+            found = leaders.get(key)
+            if found is None:
+                copy.source_leader, copy.trouble = NOBODY, "the source has no such partition"
+                continue
+            topic_id, leader, epoch = found
+            if (topic_id, leader, epoch) != (copy.source_topic_id, copy.source_leader, copy.source_epoch):
+                copy.source_topic_id, copy.source_leader, copy.source_epoch = found
+                copy.not_before_s = 0.0
+            if leader == NOBODY:
+                copy.trouble = "nobody leads the partition in the source"
+        self._have_fetchers({copy.source_leader for copy in self._copies.values()} - {NOBODY})
+
+    def _have_fetchers(self, leaders: set[int]) -> None:
+        for broker_id in self._fetchers.keys() - leaders:
+            self._fetchers.pop(broker_id).close()
+        for broker_id in leaders - self._fetchers.keys():
+            self._fetchers[broker_id] = SourceFetcher(
+                broker_id,
+                self.mirror,
+                self._source,
+                lambda: self._quorum.image,
+                self._led_by,
+                self._report,
+                self.look_again,
+            )
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+
+    async def _report(self, partitions: Sequence[MirrorPartitionReport]) -> None:
+        await self._quorum.submit(
+            ReportMirrorPartitions(broker_id=self._broker_id, partitions=list(partitions))
+        )
+
+
+def copied_by(image: ClusterImage, partitions: Iterable[Partition], mirror: str) -> list[Partition]:
+    """Those of the partitions that are led here, and are copies of this mirror."""
+    topics = image.mirrors.topics
+    return [
+        one
+        for one in partitions
+        if one.leader is not None and (copy := topics.get(one.topic_id)) is not None and copy.mirror == mirror
+    ]

@@ -1,0 +1,129 @@
+"""All mirrors of this broker: a link for each that is active, and what follows from a promotion."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+
+from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.errors import KafkaError
+from ...protocol.mirror_table import NO_EPOCH, Mirror, MirrorPhase
+from ..quorum.access import Quorum
+from ..replication.replica.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..transactions.markers import Markers
+from .group_offsets import OffsetCommits
+from .link import MirrorLink, copied_by
+from .options import MirrorOptions
+from .source import Sources
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+
+
+class Mirrors:
+    """Follows the image. One writer: the event loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: Replicas,
+        quorum: Quorum,
+        markers: Markers,
+        commits: OffsetCommits,
+        sources: Sources | None,
+        options: MirrorOptions,
+        chance: random.Random,
+    ) -> None:
+        """Without `sources` this process has no client to reach a source with."""
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._quorum = quorum
+        self._markers = markers
+        self._commits = commits
+        self._sources = sources
+        self._options = options
+        self._chance = chance
+        self._closing: set[asyncio.Task[None]] = set()
+        self._retries: set[asyncio.TimerHandle] = set()
+        self._closed = False
+        self.links: dict[str, MirrorLink] = {}
+        """Of the active mirrors, by name."""
+        self.refused: dict[str, str] = {}
+        """Active mirrors whose source this broker cannot reach as it is configured: why."""
+
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change. Replicas have their roles already."""
+        if self._closed or not (image.mirrors.by_name or self.links):
+            return
+        if delta.mirrors or delta.partitions or delta.removed_topics:
+            self._have_links(image.mirrors.by_name)
+            for link in self.links.values():
+                link.follow(copied_by(image, self._replicas, link.mirror.name))
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads a partition from now on. In one that was a copy once, nobody is left to end what the
+        source's producers have begun: it is aborted, before anything is appended, and these producers are forgotten."""
+        copy = self._quorum.image.mirrors.partition(partition.topic_id, partition.index)
+        if copy is None or copy.promoted_epoch == NO_EPOCH:
+            return
+        log = partition.log
+        end = log.leader_epochs.start_of(copy.promoted_epoch)
+        foreign = [producer for producer, first in log.transactions.open.items() if first < end]
+        for producer_id in foreign:
+            try:
+                self._markers.abort_unknown(partition, producer_id)
+            except KafkaError as error:
+                logger.warning("a transaction of the source in %r cannot be aborted: %s", partition, error)
+                self._try_again(partition, partition.leader_epoch)
+                return
+        log.producers.forget_copied(end)
+
+    def _try_again(self, partition: Partition, leader_epoch: int) -> None:
+        def again() -> None:
+            self._retries.discard(timer)
+            if partition.leader is not None and partition.leader_epoch == leader_epoch:
+                self.elected(partition)
+
+        timer = asyncio.get_running_loop().call_later(RETRY_S, again)
+        self._retries.add(timer)
+
+    def _have_links(self, mirrors: Mapping[str, Mirror]) -> None:
+        active = {name: mirror for name, mirror in mirrors.items() if mirror.phase is MirrorPhase.ACTIVE}
+        for name, link in list(self.links.items()):
+            if active.get(name) != link.mirror:
+                self._end(self.links.pop(name))
+        self.refused = {name: why for name, why in self.refused.items() if name in active}
+        for name in active.keys() - self.links.keys() - self.refused.keys():
+            self._begin(active[name])
+
+    def _begin(self, mirror: Mirror) -> None:
+        try:
+            source = self._options.open(self._sources, mirror)
+            self.links[mirror.name] = MirrorLink(
+                self._broker_id, mirror, source, self._quorum, self._commits, self._seed
+            )
+        except KafkaError as error:
+            logger.error("mirror %s copies nothing: %s", mirror.name, error)
+            self.refused[mirror.name] = error.message
+
+    def _end(self, link: MirrorLink) -> None:
+        task = asyncio.get_running_loop().create_task(link.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _seed(self) -> int:
+        return self._chance.getrandbits(63)
+
+    async def close(self) -> None:
+        """Copy no more."""
+        self._closed = True
+        for timer in self._retries:
+            timer.cancel()
+        for name in list(self.links):
+            self._end(self.links.pop(name))
+        if self._closing:
+            await asyncio.wait(self._closing)

@@ -1,0 +1,66 @@
+"""Commits of copied offsets into the groups that this broker coordinates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ..groups.coordinator import GroupCoordinator
+from ..groups.offsets import CommittedOffset, TopicPartition
+from ..replication.replicas.replicas import Replicas
+from .group_offsets import PartitionOffsets
+
+UNKNOWN_EPOCH = -1
+"""Leader epochs of the source mean nothing here."""
+
+
+class OwnGroups:
+    """The groups whose partition of `__consumer_offsets` this broker leads."""
+
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        replicas: Replicas,
+        image: Callable[[], ClusterImage],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._groups = groups
+        self._replicas = replicas
+        self._image = image
+        self._wall_ms = wall_ms
+
+    def takes(self, group_id: str) -> bool:
+        """Whether a group belongs here, and has no members."""
+        try:
+            group = self._groups.shard_for(group_id).groups.get(group_id)
+        except KafkaError:
+            return False
+        return group is None or not group.members
+
+    async def commit(self, group_id: str, offsets: PartitionOffsets) -> None:
+        """Commit those that are news, and that the copies reach. Raises KafkaError."""
+        shard = self._groups.shard_for(group_id)
+        known = shard.offsets.of_group(group_id)
+        now_ms, topics = self._wall_ms(), self._image().topics
+        news = {
+            key: CommittedOffset(offset, UNKNOWN_EPOCH, metadata, now_ms, topics[key[0]].id)
+            for key, (offset, metadata) in offsets.items()
+            if key[0] in topics
+            and (key not in known or known[key].offset != offset)
+            and self._reaches(key, offset)
+        }
+        if not news:
+            return
+        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        shard.commit(
+            group_id, "", None, -1, news, lambda outcome: None if told.done() else told.set_result(outcome)
+        )
+        outcome = await told
+        if outcome is not ErrorCode.NONE:
+            raise KafkaError(outcome, f"offsets of group {group_id} cannot be committed")
+
+    def _reaches(self, key: TopicPartition, offset: int) -> bool:
+        partition = self._replicas.find(*key)
+        return partition is not None and partition.high_watermark >= offset

@@ -1,0 +1,50 @@
+"""Options of the connections to a source: the quorum keeps secrets among them encrypted, and only brokers open them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.mirror_table import Mirror
+from ...protocol.sealed_text import as_text, sealed_bytes
+from ..security.sealing import SealBroken, Sealer
+from .source import SourceCluster, Sources
+
+
+class MirrorOptions:
+    """Seals and opens them."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    def seal(self, sources: Sources, mirror: str, options: Mapping[str, str]) -> dict[str, str]:
+        """The options as they go to the quorum."""
+        return {
+            name: as_text(self._sealer.seal(value.encode(), _subject(mirror, name)))
+            if name in sources.secrets
+            else value
+            for name, value in options.items()
+        }
+
+    def open(self, sources: Sources | None, mirror: Mirror) -> SourceCluster:
+        """The source of a mirror. Raises KafkaError, if this broker cannot reach it as the mirror says."""
+        if sources is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "this process was started without a client for sources"
+            )
+        options = {name: self._opened(mirror.name, name, value) for name, value in mirror.options}
+        return sources.open(mirror.bootstrap_servers, options)
+
+    def _opened(self, mirror: str, name: str, value: str) -> str:
+        sealed = sealed_bytes(value)
+        if sealed is None:
+            return value
+        try:
+            return self._sealer.open(sealed, _subject(mirror, name)).decode()
+        except SealBroken as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"option {name} cannot be read: {error}") from None
+
+
+def _subject(mirror: str, name: str) -> bytes:
+    """What the sealed value of an option is about."""
+    return f"mirror\0{mirror}\0{name}".encode()

@@ -1,0 +1,48 @@
+"""The cluster that is copied, as a broker asks it. Who starts brokers brings the connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from ...protocol.messages.metadata import MetadataResponse
+from ...protocol.schema import Message, Request
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class SourceCluster(Protocol):
+    """Connections to one cluster. Each question raises KafkaError where there is no answer."""
+
+    async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        """The brokers and these topics, or all; nothing is created by asking."""
+        ...
+
+    async def ask(
+        self,
+        broker_id: int,
+        message: Request[ResponseT],
+        *,
+        lane: str = "",
+        timeout_ms: float | None = None,
+        at_most: int | None = None,
+    ) -> ResponseT:
+        """Ask one broker of the last metadata, on a connection of its own for each `lane`, in the highest version that
+        both know, `at_most` if given."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class Sources(Protocol):
+    """Opens sources."""
+
+    secrets: frozenset[str]
+    """Names of the options that are secrets."""
+
+    def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> SourceCluster:
+        """A source that is reached with its first question. Raises KafkaError, INVALID_REQUEST, for options that are
+        unknown, or not together."""
+        ...
