@@ -179,7 +179,9 @@ class ClusterImage:
             case MirrorRecord() | MirrorRemovedRecord():
                 self.mirrors.apply(record)
             case MirrorTopicRecord() | MirrorPartitionRecord():
-                self._topic(record.topic_id)
+                topic = self._topic(record.topic_id)
+                if isinstance(record, MirrorPartitionRecord) and topic.id not in self.mirrors.topics:
+                    raise ImageInconsistent(f"a record is about a copy, and {topic.name} is none")
                 self.mirrors.apply(record)
             case _:
                 self.transactions.apply(record)

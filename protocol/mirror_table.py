@@ -66,7 +66,7 @@ class FaultKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class MirrorFault:
     """What stops a copy: the offsets from `first` to before `end` are concerned, and why."""
 
     kind: FaultKind
@@ -89,7 +89,7 @@ class MirrorPartition:
 
     lineage: tuple[tuple[int, int], ...] = ()
     """(leader epoch of the source, its first offset), as far as copied; both rise."""
-    fault: Fault | None = None
+    fault: MirrorFault | None = None
     resumption: Resumption | None = None
     promoted_epoch: int = NO_EPOCH
     """The first leader epoch of ours in which it takes records; NO_EPOCH before."""
@@ -104,6 +104,7 @@ class MirrorTopic:
     """A topic that is, or was, the copy of another."""
 
     mirror: str
+    """Empty once that is forgotten."""
     source_topic_id: bytes
     partitions: dict[int, MirrorPartition] = field(default_factory=dict)
 
@@ -158,6 +159,8 @@ class MirrorTable:
                 self.by_name[record.name] = _mirror(record)
             case MirrorRemovedRecord():
                 self.by_name.pop(record.name, None)
+                for _, topic in self.topics_of(record.name):
+                    topic.mirror = ""
             case MirrorTopicRecord():
                 known = self.topics.get(record.topic_id)
                 partitions = {} if known is None else known.partitions
@@ -249,7 +252,7 @@ def _partition(record: MirrorPartitionRecord) -> MirrorPartition:
     fault = resumption = None
     if record.fault:
         kind = FaultKind(record.fault)
-        fault = Fault(kind, record.fault_first, record.fault_end, record.fault_reason)
+        fault = MirrorFault(kind, record.fault_first, record.fault_end, record.fault_reason)
     if record.resumed_epoch != NO_EPOCH:
         resumption = Resumption(record.resumed_epoch, record.resumed_offset)
     lineage = tuple((one.epoch, one.start_offset) for one in record.lineage)

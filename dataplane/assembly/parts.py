@@ -43,8 +43,8 @@ from ..handlers.groups import GroupHandlers
 from ..handlers.list_offsets import ListOffsetsHandlers
 from ..handlers.log_dirs import LogDirHandlers
 from ..handlers.metadata import MetadataHandlers
-from ..handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
 from ..handlers.mirrors import MirrorHandlers
+from ..handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
 from ..handlers.partition_reassignments import PartitionReassignmentHandlers
 from ..handlers.produce import ProduceHandlers
 from ..handlers.sasl import SaslHandlers

@@ -18,7 +18,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ...protocol.mirror_table import NO_EPOCH, Fault, FaultKind, Mirror
+from ...protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault
 from ...protocol.schema import ZERO_UUID
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy
@@ -250,7 +250,9 @@ class SourceFetcher:
             copy.bytes_per_record = news.size / max(1, copy.log_end - before)
         except KafkaError as error:
             if error.code in (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_RECORD):
-                fault = Fault(FaultKind.UNREADABLE, copy.log_end, copy.source_high_watermark, error.message)
+                fault = MirrorFault(
+                    FaultKind.UNREADABLE, copy.log_end, copy.source_high_watermark, error.message
+                )
                 await self._report([_report_of(copy, fault=fault)])
             else:
                 logger.warning("mirror %s: %r takes nothing: %s", self._mirror.name, copy.partition, error)
@@ -343,7 +345,7 @@ def _report_of(
     *,
     epochs: Iterable[tuple[int, int]] = (),
     begins_at: int = -1,
-    fault: Fault | None = None,
+    fault: MirrorFault | None = None,
 ) -> MirrorPartitionReport:
     report = MirrorPartitionReport(
         topic_id=copy.partition.topic_id,

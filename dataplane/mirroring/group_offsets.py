@@ -1,7 +1,8 @@
 """Committed offsets of the source's groups, which follow here while the group has no members here.
 
 A broker looks after the groups that it coordinates here. An offset is committed once the copy reaches it, as far as
-this broker can tell: it has a replica of the partition. So a consumer that moves here goes on where it was, and never ahead.
+this broker can tell: it has a replica of the partition. So a consumer that moves here goes on where it was, and not
+ahead of that.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.mirror_table import Fault, FaultKind, MirrorPartition
+from ...protocol.mirror_table import FaultKind, MirrorFault, MirrorPartition
 from ...protocol.record_batch import MAGIC, walk_batches
 
 UNKNOWN = -1
@@ -34,12 +34,12 @@ class Arrived:
 
 def out_of_range(
     copy: MirrorPartition, log_start: int, log_end: int, source_start: int, source_end: int
-) -> Begin | Fault | None:
+) -> Begin | MirrorFault | None:
     """What it means that the source has nothing at the end of the copy; None if it has by now."""
     if log_end < source_start:
         if not copy.lineage and log_start == log_end:
             return Begin(source_start)
-        return Fault(
+        return MirrorFault(
             FaultKind.GAP,
             log_end,
             source_start,
@@ -54,7 +54,7 @@ def out_of_range(
 
 def epoch_end(
     copy: MirrorPartition, log_end: int, asked_epoch: int, epoch: int, end_offset: int
-) -> Fault | None:
+) -> MirrorFault | None:
     """What it means that, in the log of the source, `asked_epoch` ends so: `epoch` is the largest one there that is not
     above it. None if all that was copied is there."""
     if end_offset == UNKNOWN or epoch == UNKNOWN:
@@ -70,9 +70,9 @@ def epoch_end(
     )
 
 
-def _diverged(first: int, end: int, reason: str) -> Fault:
+def _diverged(first: int, end: int, reason: str) -> MirrorFault:
     told = f"{reason}: the records at offsets {first} to {end - 1} were copied, and are not in the source any more"
-    return Fault(FaultKind.DIVERGED, first, end, told)
+    return MirrorFault(FaultKind.DIVERGED, first, end, told)
 
 
 def arrived(copy: MirrorPartition, batches: memoryview) -> Arrived:

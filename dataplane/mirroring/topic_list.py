@@ -114,7 +114,10 @@ def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
     present = image.configs.get((ResourceType.TOPIC, wanted.name), {})
     here = {key: present[key] for key in MIRRORED_SETTINGS if key in present}
     there = {config.name: config.value for config in wanted.configs}
-    if copy.source_topic_id not in (wanted.source_topic_id, ZERO_UUID):
+    if (
+        not {copy.source_topic_id, wanted.source_topic_id} & {ZERO_UUID}
+        and copy.source_topic_id != wanted.source_topic_id
+    ):
         return any(
             image.mirrors.partition(topic.id, index) is None or copy.partitions[index].fault is None
             for index in topic.partitions
@@ -122,5 +125,5 @@ def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
     return (
         len(topic.partitions) < wanted.partitions
         or here != there
-        or copy.source_topic_id != wanted.source_topic_id
+        or wanted.source_topic_id not in (ZERO_UUID, copy.source_topic_id)
     )

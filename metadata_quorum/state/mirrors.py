@@ -34,9 +34,9 @@ from ...protocol.messages.topic_commands import NewTopic
 from ...protocol.mirror_table import (
     MIRRORED_SETTINGS,
     NO_EPOCH,
-    Fault,
     FaultKind,
     Mirror,
+    MirrorFault,
     MirrorPartition,
     MirrorPhase,
     Resumption,
@@ -170,8 +170,8 @@ def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, b
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {wanted.name!r} here, which is {owner}"
         )
-    if copy.source_topic_id != wanted.source_topic_id:
-        if ZERO_UUID not in (copy.source_topic_id, wanted.source_topic_id):
+    if wanted.source_topic_id not in (ZERO_UUID, copy.source_topic_id):
+        if copy.source_topic_id != ZERO_UUID:
             _found_made_anew(work, topic)
             return 0
         work.emit(
@@ -197,7 +197,7 @@ def _create_copy(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: i
 def _found_made_anew(work: Workspace, topic: TopicState) -> None:
     for index in sorted(topic.partitions):
         reason = f"the source's topic {topic.name!r} was deleted, and made anew"
-        _stop(work, topic.id, index, Fault(FaultKind.MADE_ANEW, 0, -1, reason))
+        _stop(work, topic.id, index, MirrorFault(FaultKind.MADE_ANEW, 0, -1, reason))
 
 
 def _take_over_settings(work: Workspace, wanted: MirroredTopic) -> None:
@@ -233,8 +233,10 @@ def report(work: Workspace, command: ReportMirrorPartitions) -> PlainResult:
 def _reported(work: Workspace, told: MirrorPartitionReport, state: PartitionState) -> None:
     key = (told.topic_id, told.partition)
     if told.fault:
-        kind = FaultKind(told.fault) if told.fault in list(FaultKind) else FaultKind.UNREADABLE
-        _stop(work, *key, Fault(kind, told.fault_first, told.fault_end, told.fault_reason))
+        if told.fault not in list(FaultKind) or not 0 <= told.fault_first <= told.fault_end:
+            return  # Of a later version, perhaps: nobody could go on behind it.
+        kind = FaultKind(told.fault)
+        _stop(work, *key, MirrorFault(kind, told.fault_first, told.fault_end, told.fault_reason))
         return
     copy = _copy(work, *key)
     lineage = _extended(copy.lineage, told.epochs)
@@ -253,10 +255,11 @@ def _extended(lineage: tuple[tuple[int, int], ...], epochs: list[SourceEpoch]) -
     return lineage
 
 
-def _stop(work: Workspace, topic_id: bytes, index: int, fault: Fault) -> None:
-    """The first fault stays: what comes after it follows from it."""
+def _stop(work: Workspace, topic_id: bytes, index: int, fault: MirrorFault) -> None:
+    """The first fault stays, as others follow from it. Only that the topic is another one now counts for more."""
     copy = _copy(work, topic_id, index)
-    if copy.fault is None:
+    is_anew = fault.kind is FaultKind.MADE_ANEW and copy.fault != fault
+    if copy.fault is None or is_anew:
         work.emit(mirror_partition_record(topic_id, index, replace(copy, fault=fault)))
 
 
@@ -281,7 +284,12 @@ def accept(work: Workspace, command: AcceptMirrorFaults) -> PlainResult:
 
 
 def _pass_over(
-    work: Workspace, topic_id: bytes, index: int, state: PartitionState, copy: MirrorPartition, fault: Fault
+    work: Workspace,
+    topic_id: bytes,
+    index: int,
+    state: PartitionState,
+    copy: MirrorPartition,
+    fault: MirrorFault,
 ) -> None:
     copy = replace(copy, fault=None)
     offset = fault.end

@@ -239,7 +239,7 @@ class Partition:
         return True
 
     def go_on_at(self, offset: int) -> None:
-        """Before it leads: have the log of a copy end at `offset`: there its mirror begins, or goes on behind a fault."""
+        """Before it leads: have the log of a copy end at `offset`: its mirror begins or goes on there."""
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log, before = self.log, self.log.log_end_offset
         log.end_at(offset)
