@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster_image import ClusterImage, TopicState
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ...protocol.messages.mirror_commands import FollowTopics, MirroredTopic
 from ...protocol.messages.topic_commands import NewTopicConfig
-from ...protocol.mirror_table import MIRRORED_SETTINGS, Mirror
+from ...protocol.mirror_table import (
+    MIRRORED_SETTINGS,
+    FaultKind,
+    Mirror,
+    MirrorPartition,
+    MirrorTopic,
+)
 from ...protocol.schema import ZERO_UUID
 from ..patterns import Pattern
 from ..quorum.access import Quorum
@@ -114,16 +120,12 @@ def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
     present = image.configs.get((ResourceType.TOPIC, wanted.name), {})
     here = {key: present[key] for key in MIRRORED_SETTINGS if key in present}
     there = {config.name: config.value for config in wanted.configs}
-    if (
-        not {copy.source_topic_id, wanted.source_topic_id} & {ZERO_UUID}
-        and copy.source_topic_id != wanted.source_topic_id
-    ):
-        return any(
-            image.mirrors.partition(topic.id, index) is None or copy.partitions[index].fault is None
-            for index in topic.partitions
-        )
-    return (
-        len(topic.partitions) < wanted.partitions
-        or here != there
-        or wanted.source_topic_id not in (ZERO_UUID, copy.source_topic_id)
-    )
+    if wanted.source_topic_id not in (ZERO_UUID, copy.source_topic_id):
+        return copy.source_topic_id == ZERO_UUID or not _is_known_anew(topic, copy)
+    return len(topic.partitions) < wanted.partitions or here != there
+
+
+def _is_known_anew(topic: TopicState, copy: MirrorTopic) -> bool:
+    """Whether the quorum has stopped the copy of each partition for that."""
+    faults = [copy.partitions.get(index, MirrorPartition()).fault for index in topic.partitions]
+    return all(fault is not None and fault.kind is FaultKind.MADE_ANEW for fault in faults)
