@@ -87,10 +87,7 @@ class DeleteRecordsHandlers:
                 )
             partition = self._replicas.get(topic, index)
             partition.leading()
-            if partition.copy_of:
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"{topic} is the copy of mirror {partition.copy_of}"
-                )
+            partition.check_is_no_copy()
             policy = partition.log.config
             if policy.compacted and not policy.deletes:
                 raise KafkaError(

@@ -150,6 +150,7 @@ class ProduceHandlers:
                     records = memoryview(data.records)
                     if attributes & TRANSACTIONAL_FLAG:
                         _check_transactional(message)
+                        partition.check_is_no_copy()
                     takes_long = bool(
                         attributes & COMPRESSION_MASK and perf_counter() - request.began_s > _ON_LOOP_S
                     )

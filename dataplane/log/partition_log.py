@@ -354,12 +354,10 @@ class PartitionLog:
 
     def _step_back_over_gap(self, offset: int) -> None:
         """The source's log starts within a batch, which can only be had as a whole: it may begin where ours has
-        nothing. Raises KafkaError: INVALID_RECORD if ours has something there."""
+        nothing. Where ours has something, nothing happens."""
         if self.log_start_offset == self.log_end_offset:
             self.truncate_fully_and_start_at(offset)
-            return
-        _, _, cut = self.segment_list.find_cut(offset)
-        if cut == offset:
+        elif self.segment_list.is_empty_from(offset):
             self.truncate_to(offset)
 
     def end_at(self, offset: int) -> None:

@@ -17,6 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.messages.mirror_commands import MirrorPartitionReport, ReportMirrorPartitions
 from ...protocol.mirror_table import Mirror
+from ...protocol.schema import ZERO_UUID
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
@@ -168,12 +169,24 @@ class MirrorLink:
                 copy.source_leader, copy.trouble = NOBODY, "the source has no such partition"
                 continue
             topic_id, leader, epoch = found
+            if not self._is_source_of(copy, topic_id):
+                copy.source_leader, copy.trouble = (
+                    NOBODY,
+                    "the source's topic is another one of the same name",
+                )
+                continue
             if (topic_id, leader, epoch) != (copy.source_topic_id, copy.source_leader, copy.source_epoch):
                 copy.source_topic_id, copy.source_leader, copy.source_epoch = found
                 copy.not_before_s = 0.0
             if leader == NOBODY:
                 copy.trouble = "nobody leads the partition in the source"
         self._have_fetchers({copy.source_leader for copy in self._copies.values()} - {NOBODY})
+
+    def _is_source_of(self, copy: Copy, topic_id: bytes) -> bool:
+        """Whether it is the topic that was copied so far, as far as its cluster tells ids."""
+        topic = self._quorum.image.mirrors.topics.get(copy.partition.topic_id)
+        known = ZERO_UUID if topic is None else topic.source_topic_id
+        return topic_id == known or ZERO_UUID in (topic_id, known)
 
     def _have_fetchers(self, leaders: set[int]) -> None:
         for broker_id in self._fetchers.keys() - leaders:

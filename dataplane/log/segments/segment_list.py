@@ -297,6 +297,15 @@ class SegmentList:
         # Where offsets were left out the batch found may start behind the cut.
         return segment, found[0], min(offset, found[1].base_offset)
 
+    def is_empty_from(self, offset: int) -> bool:
+        """Whether no batch begins at `offset` or behind it, or holds it."""
+        at = bisect_right(self._bases, offset) - 1
+        return (
+            at >= 0
+            and self._segments[at].find(offset) is None
+            and not any(segment.size for segment in self._segments[at + 1 :])
+        )
+
     def cut(self, segment: Segment, position: int, end_offset: int) -> None:
         """Make `segment` the active one and end it at `position`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         while self._segments[-1] is not segment:

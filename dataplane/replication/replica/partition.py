@@ -353,7 +353,7 @@ class Partition:
             self.log.refused_for_now(batches)
             leader = self.leading()
         if self.copy_of:
-            raise self._is_copy()
+            self.check_is_no_copy()
         if required_acks == -1 and leader.under_min_in_sync:
             original = self.log.original_of(batches)
             if original is not None:
@@ -386,11 +386,13 @@ class Partition:
             f"min.insync.replicas is {leader.effective_min_in_sync}",
         )
 
-    def _is_copy(self) -> KafkaError:
-        return KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"topic {self.topic} is the copy of mirror {self.copy_of}: it takes no records until that is promoted",
-        )
+    def check_is_no_copy(self) -> None:
+        """KafkaError, POLICY_VIOLATION, while its mirror is not promoted."""
+        if self.copy_of:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"topic {self.topic} is the copy of mirror {self.copy_of}: it takes no records until that is promoted",
+            )
 
     def append_copied(self, batches: memoryview) -> None:
         """Append what the source of this copy has (writable: leader epochs are patched in place).

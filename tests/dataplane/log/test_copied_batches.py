@@ -1,0 +1,184 @@
+"""Batches of another cluster in the log of a copy: their offsets stay, and nothing that is there ever goes for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.record import (
+    NO_COMMIT_INDEX,
+    ControlRecord,
+    ControlType,
+    encode_control_batch,
+    read_control_record,
+)
+from ottla.protocol.record_batch import check_integrity, parse_header, patch_offset_and_epoch, walk_batches
+from tests.dataplane.log.batches import make_batch
+
+NOW = 1_000_000
+TRANSACTIONAL = 0x10
+
+
+def opened(folder: Path, *, clean: bool = True, recovery_point: int = 0) -> PartitionLog:
+    return PartitionLog.open(
+        folder, LogConfig(), clean_shutdown=clean, recovery_point=recovery_point, now_ms=NOW
+    )
+
+
+def spans(log: PartitionLog) -> list[tuple[int, int, int]]:
+    """First and last offset of each batch, and its leader epoch."""
+    found = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        piece = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+        data = piece.read()
+        piece.release()
+        if not data:
+            break
+        for _, header in walk_batches(data):
+            found.append((header.base_offset, header.last_offset, header.partition_leader_epoch))
+            offset = header.next_offset
+    return found
+
+
+def copied(log: PartitionLog, base_offset: int, count: int, *, epoch: int = 3, source_epoch: int = 9) -> None:
+    batch = make_batch(count, base_offset=base_offset, leader_epoch=source_epoch)
+    log.append_copied(memoryview(batch), epoch, NOW)
+
+
+def test_offsets_stay_and_epochs_are_ours(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    copied(log, 0, 10)
+    copied(log, 15, 5, epoch=4, source_epoch=2)
+    assert spans(log) == [(0, 9, 3), (15, 19, 4)]
+    assert log.leader_epochs.entries == ((3, 0), (4, 10))
+    log.check()
+    log.close(clean=False)
+    again = opened(tmp_path, clean=False)
+    assert spans(again) == [(0, 9, 3), (15, 19, 4)]
+
+
+def test_the_same_offsets_do_not_come_again(tmp_path: Path) -> None:
+    """As from a topic that was made anew, whose batch holds the offset that the copy ends at."""
+    log = opened(tmp_path)
+    copied(log, 0, 30)
+    for base_offset, count in ((0, 40), (0, 10), (29, 1), (20, 20)):
+        with pytest.raises(KafkaError) as refusal:
+            copied(log, base_offset, count)
+        assert refusal.value.code is ErrorCode.INVALID_RECORD
+    assert spans(log) == [(0, 29, 3)]
+
+
+def test_damaged_batches_are_refused(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    batch = make_batch(5)
+    batch[-1] ^= 1
+    with pytest.raises(KafkaError) as refusal:
+        log.append_copied(memoryview(batch), 0, NOW)
+    assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 0
+
+
+def test_a_marker_has_no_place_among_our_decisions(tmp_path: Path) -> None:
+    """Commit indexes rise along a log: one of another cluster would make later ones of ours look written."""
+    log = opened(tmp_path)
+    records = make_batch(2, leader_epoch=1, producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    marker = bytearray(
+        encode_control_batch(
+            ControlRecord(ControlType.COMMIT, 5, 4711), timestamp_ms=NOW, producer_id=7, producer_epoch=0
+        )
+    )
+    patch_offset_and_epoch(marker, 0, 2, 1)
+    log.append_copied(memoryview(records + marker), 0, NOW)
+    assert not log.transactions.open
+    assert log.producers.transactions.last_commit_index == NO_COMMIT_INDEX
+    piece = log.read(2, 1 << 20, 3, at_least_one=True)
+    data = piece.read()
+    piece.release()
+    header = parse_header(data)
+    check_integrity(data, 0, header)
+    told = read_control_record(data)
+    assert told == ControlRecord(ControlType.COMMIT, 5, NO_COMMIT_INDEX)
+
+
+def test_kafkas_markers_stay_as_they_are(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    marker = bytearray(
+        encode_control_batch(
+            ControlRecord(ControlType.ABORT, 5), timestamp_ms=NOW, producer_id=7, producer_epoch=0
+        )
+    )
+    before = bytes(marker[21:])
+    log.append_copied(memoryview(marker), 0, NOW)
+    piece = log.read(0, 1 << 20, 1, at_least_one=True)
+    assert bytes(piece.read())[21:] == before
+    piece.release()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_log_goes_on_behind_a_gap_even_within_a_batch(tmp_path: Path, clean: bool) -> None:
+    log = opened(tmp_path)
+    copied(log, 0, 30)
+    log.end_at(50)
+    assert log.log_end_offset == 50
+    copied(log, 40, 20)  # the source's log starts at 50, within this batch
+    copied(log, 60, 1)
+    assert spans(log) == [(0, 29, 3), (40, 59, 3), (60, 60, 3)]
+    log.check()
+    log.close(clean=clean)
+    assert spans(opened(tmp_path, clean=clean)) == [(0, 29, 3), (40, 59, 3), (60, 60, 3)]
+
+
+def test_an_empty_log_begins_anywhere(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.end_at(100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    copied(log, 90, 20)
+    assert (log.log_start_offset, log.log_end_offset) == (90, 110)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("copy"), st.integers(0, 12), st.integers(1, 8)),
+            st.tuples(st.just("end"), st.integers(0, 60), st.just(0)),
+        ),
+        max_size=12,
+    )
+)
+def test_it_is_a_list_of_batches(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    """Against a list: what is behind the end of the list comes to it, all else is refused; `end_at` cuts, or skips."""
+    log = opened(tmp_path_factory.mktemp("copy"))
+    batches: list[tuple[int, int]] = []
+    end = 0
+    for kind, number, count in steps:
+        if kind == "copy":
+            base = max(0, end + number - 4)
+            is_free = not any(last >= base for _, last in batches)
+            if base >= end or (base < end < base + count and is_free):
+                copied(log, base, count)
+                batches.append((base, base + count - 1))
+                end = base + count
+            else:
+                with pytest.raises(KafkaError):
+                    copied(log, base, count)
+        else:
+            log.end_at(number)
+            cut = [one for one in batches if one[1] < number]
+            held = next((first for first, last in batches if first <= number <= last), number)
+            end = min(held, number) if number < end else number
+            batches = cut
+        assert log.log_end_offset == end
+        assert [(first, last) for first, last, _ in spans(log)] == [
+            one for one in batches if one[1] >= log.log_start_offset
+        ]
+        log.check()
+    log.close(clean=True)

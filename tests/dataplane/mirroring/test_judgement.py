@@ -1,0 +1,105 @@
+"""What the leader of a copy concludes from its source's answers, against histories of the source written out whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.dataplane.mirroring.judgement import Arrived, Begin, arrived, epoch_end, out_of_range
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPartition
+from tests.dataplane.log.batches import make_batch
+
+History = list[int]
+"""The leader epoch of each record, by offset."""
+
+
+def lineage_of(history: History) -> tuple[tuple[int, int], ...]:
+    starts: dict[int, int] = {}
+    for offset, epoch in enumerate(history):
+        starts.setdefault(epoch, offset)
+    return tuple(starts.items())
+
+
+def end_of_epoch(history: History, asked: int) -> tuple[int, int]:
+    """What OffsetForLeaderEpoch answers: the largest epoch that is not above, and where it ends."""
+    known = [epoch for epoch in history if epoch <= asked]
+    return (known[-1], len(known)) if known else (-1, -1)
+
+
+@given(
+    shared=st.lists(st.integers(0, 2), max_size=8),
+    lost=st.integers(0, 6),
+    anew=st.integers(0, 6),
+    copied=st.integers(0, 14),
+    same_leader=st.booleans(),
+)
+def test_where_histories_part_is_found(
+    shared: list[int], lost: int, anew: int, copied: int, same_leader: bool
+) -> None:
+    """After an unclean election the source goes on, in a higher epoch, at an offset that it had passed."""
+    rising = sorted(shared)
+    top = rising[-1] if rising else 0
+    before = rising + [top + (0 if same_leader else 1)] * lost
+    after = rising + [top + 2] * anew
+    copy_of = before[:copied]
+    if not copy_of:
+        return
+    copy = MirrorPartition(lineage_of(copy_of))
+    asked = copy.source_epoch_below(len(copy_of))
+    epoch, end = end_of_epoch(after, asked)
+    fault = epoch_end(copy, len(copy_of), asked, epoch, end)
+    parts = min(len(copy_of), len(rising))
+    if epoch == -1 or parts == len(copy_of):
+        assert fault is None
+    else:
+        assert fault is not None
+        assert (fault.kind, fault.first, fault.end) == (FaultKind.DIVERGED, parts, len(copy_of))
+
+
+@pytest.mark.parametrize(
+    ("lineage", "ours", "theirs", "expected"),
+    [
+        (((0, 0),), (0, 50), (0, 60), None),
+        (((0, 0),), (0, 50), (50, 60), None),
+        (((0, 0),), (0, 50), (80, 90), (FaultKind.GAP, 50, 80)),
+        (((0, 0),), (50, 50), (80, 90), (FaultKind.GAP, 50, 80)),
+        (((0, 0),), (0, 50), (0, 30), (FaultKind.DIVERGED, 30, 50)),
+        ((), (0, 0), (80, 90), 80),
+    ],
+)
+def test_out_of_range_is_loss_unless_nothing_was_copied(
+    lineage: tuple[tuple[int, int], ...],
+    ours: tuple[int, int],
+    theirs: tuple[int, int],
+    expected: tuple[FaultKind, int, int] | int | None,
+) -> None:
+    found = out_of_range(MirrorPartition(lineage), *ours, *theirs)
+    if isinstance(found, MirrorFault):
+        assert (found.kind, found.first, found.end) == expected
+        assert str(found.first) in found.reason
+    else:
+        assert (found.offset if isinstance(found, Begin) else found) == expected
+
+
+def test_whole_batches_and_new_epochs_of_an_answer() -> None:
+    batches = (
+        make_batch(3, base_offset=10, leader_epoch=4)
+        + make_batch(2, base_offset=13, leader_epoch=4)
+        + make_batch(1, base_offset=20, leader_epoch=6)
+    )
+    copy = MirrorPartition(((1, 0),))
+    size = len(batches)
+    rest = bytes(make_batch(5, base_offset=21, leader_epoch=7))[:-1]
+    assert arrived(copy, memoryview(batches + rest)) == Arrived(size, 21, ((4, 10), (6, 20)))
+    assert arrived(MirrorPartition(((6, 0),)), memoryview(batches)).epochs == ()
+    assert arrived(copy, memoryview(rest)) == Arrived(0, 0, ())
+
+
+def test_an_older_format_cannot_be_copied() -> None:
+    batch = make_batch(1)
+    batch[16] = 1
+    with pytest.raises(KafkaError, match="format 1") as refusal:
+        arrived(MirrorPartition(), memoryview(batch))
+    assert refusal.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT

@@ -1,0 +1,307 @@
+"""A cluster copies the topics of another one: at the same offsets, never silently less, until it is promoted."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer as StockConsumer
+
+from ottla import Admin, KafkaError, NewTopic, Producer, TopicPartition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.mirrors import MirrorAction
+from ottla.protocol.mirror_table import FaultKind
+from tests.cluster import RunningCluster, running_cluster
+from tests.integration.mirroring import ends_of, is_level, records_of, target_of, until
+
+pytestmark = pytest.mark.xdist_group("mirrors")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with running_cluster(tmp_path_factory.mktemp("source"), quorum=1, brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with running_cluster(tmp_path_factory.mktemp("target"), quorum=1, brokers=3) as cluster:
+        yield cluster
+
+
+async def create(bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 3, configs=settings)])
+
+
+async def write(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(first, first + count):
+            key, value = b"k%d" % (number % 7), b"v%d" % number
+            await producer.send(topic, value, key=key, headers=[("number", b"%d" % number)])
+
+
+async def test_a_copy_has_the_same_records_at_the_same_offsets(
+    source: RunningCluster, target: RunningCluster
+) -> None:
+    await create(source.bootstrap, "same.plain", 3, retention_ms="7200000")
+    await create(source.bootstrap, "same.compacted", cleanup_policy="compact")
+    await create(source.bootstrap, "same.exact", 2)
+    await write(source.bootstrap, "same.plain", 2000)
+    await write(source.bootstrap, "same.compacted", 200)
+    async with target_of(target.bootstrap) as operator:
+        await operator.create("same", source.bootstrap, r"same\..*")
+        async with Producer(bootstrap_servers=source.bootstrap, transactional_id="same") as producer:
+            for number in range(6):
+                try:
+                    async with producer.transaction():
+                        for index in range(2):
+                            await producer.send("same.exact", b"%d" % number, partition=index)
+                        if number % 3 == 2:
+                            raise RuntimeError("this one is aborted")
+                except RuntimeError:
+                    pass
+        topics = ("same.plain", "same.compacted", "same.exact")
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, *topics), "copies of all records")
+        for topic in topics:
+            theirs, ours = [await records_of(one.bootstrap, topic) for one in (source, target)]
+            assert ours == theirs
+        committed = await records_of(target.bootstrap, "same.exact", "read_committed")
+        assert committed == await records_of(source.bootstrap, "same.exact", "read_committed")
+        assert [one[3] for one in committed[0]] == [b"0", b"1", b"3", b"4"]
+    async with (
+        Admin(bootstrap_servers=source.bootstrap) as theirs_,
+        Admin(bootstrap_servers=target.bootstrap) as ours_,
+    ):
+        (there,), (here,) = (
+            await theirs_.describe_topics(["same.plain"]),
+            await ours_.describe_topics(["same.plain"]),
+        )
+        assert here.id == there.id
+        settings = {one.name: one.value for one in await ours_.describe_configs(2, "same.plain")}
+        assert settings["retention.ms"] == "7200000"
+        await theirs_.create_partitions("same.plain", 5)
+
+        async def has_grown() -> bool:
+            (info,) = await ours_.describe_topics(["same.plain"])
+            return len(info.partitions) == 5
+
+        await until(has_grown, "more partitions")
+
+
+async def test_nobody_writes_to_a_copy(source: RunningCluster, target: RunningCluster) -> None:
+    await create(source.bootstrap, "closed")
+    await write(source.bootstrap, "closed", 10)
+    async with target_of(target.bootstrap) as operator:
+        await operator.create("closed", source.bootstrap, "closed")
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "closed"), "the copy")
+    async with Producer(bootstrap_servers=target.bootstrap) as producer:
+        with pytest.raises(KafkaError, match="copy of mirror closed") as refusal:
+            await (await producer.send("closed", b"mine"))
+        assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+    async with Producer(bootstrap_servers=target.bootstrap, transactional_id="closed") as producer:
+        with pytest.raises(KafkaError):
+            async with producer.transaction():
+                await (await producer.send("closed", b"mine"))
+    async with Admin(bootstrap_servers=target.bootstrap) as admin:
+        place = TopicPartition("closed", 0)
+        trimmed = (await admin.delete_records({place: 5}))[place]
+        assert isinstance(trimmed, KafkaError)
+        assert trimmed.code is ErrorCode.POLICY_VIOLATION
+        for change in (admin.create_partitions("closed", 4), admin.delete_topics(["closed"])):
+            with pytest.raises(KafkaError) as refusal:
+                await change
+            assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+    assert await ends_of(target.bootstrap, "closed") == {0: 10}
+
+
+async def test_a_promoted_copy_takes_records_and_ends_what_was_open(
+    source: RunningCluster, target: RunningCluster
+) -> None:
+    """A transaction that is open at the source has nobody here who could end it. And producers here may have the ids
+    of producers there: the first ids of both clusters are the same."""
+    await create(source.bootstrap, "promoted", 2)
+    async with (
+        target_of(target.bootstrap) as operator,
+        Producer(bootstrap_servers=target.bootstrap) as early,
+        Producer(bootstrap_servers=source.bootstrap, transactional_id="open") as theirs,
+    ):
+        await create(target.bootstrap, "elsewhere")
+        await (await early.send("elsewhere", b"has its id"))
+        await write(source.bootstrap, "promoted", 100)
+        async with theirs.transaction():
+            await (await theirs.send("promoted", b"open", partition=0))
+            await operator.create("promoted", source.bootstrap, "promoted")
+            await until(lambda: is_level(source.bootstrap, target.bootstrap, "promoted"), "the copy")
+            copied = await ends_of(target.bootstrap, "promoted")
+            await operator.alter("promoted", MirrorAction.PROMOTE)
+            places = [
+                await (await early.send("promoted", b"ours %d" % number, partition=number % 2))
+                for number in range(20)
+            ]
+        assert [place.offset for place in places if place.partition == 1] == list(
+            range(copied[1], copied[1] + 10)
+        )
+        seen = await records_of(target.bootstrap, "promoted", "read_committed")
+        values = [record[3] for record in seen[0]]
+        assert b"open" not in values
+        assert values[-10:] == [b"ours %d" % number for number in range(0, 20, 2)]
+        async with (
+            Producer(bootstrap_servers=target.bootstrap, transactional_id="here") as producer,
+            producer.transaction(),
+        ):
+            for index in range(2):
+                await producer.send("promoted", b"exactly once", partition=index)
+        seen = await records_of(target.bootstrap, "promoted", "read_committed")
+        assert [some[-1][3] for some in seen.values()] == [b"exactly once"] * 2
+        await write(source.bootstrap, "promoted", 10)  # nobody copies that any more
+        assert await ends_of(target.bootstrap, "promoted") != await ends_of(source.bootstrap, "promoted")
+
+
+async def test_consumers_that_move_go_on_where_they_were(
+    source: RunningCluster, target: RunningCluster
+) -> None:
+    await create(source.bootstrap, "moving", 2)
+    await write(source.bootstrap, "moving", 500)
+
+    def consume(bootstrap: str, count: int) -> list[int]:
+        consumer = StockConsumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "movers",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["moving"])
+        numbers: list[int] = []
+        while len(numbers) < count:
+            message = consumer.poll(10)
+            assert message is not None
+            assert message.error() is None, message.error()
+            numbers.append(int((message.value() or b"")[1:]))
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        return numbers
+
+    async with Admin(bootstrap_servers=source.bootstrap) as admin:
+        await admin.alter_offsets("movers", {TopicPartition("moving", index): 0 for index in range(2)})
+    first = await asyncio.to_thread(consume, source.bootstrap, 200)
+    async with target_of(target.bootstrap) as operator, Admin(bootstrap_servers=target.bootstrap) as admin:
+        await operator.create("moving", source.bootstrap, "moving", groups="mov.*")
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "moving"), "the copy")
+        async with Admin(bootstrap_servers=source.bootstrap) as theirs:
+            wanted = await theirs.committed_offsets("movers")
+
+        async def has_followed() -> bool:
+            return await admin.committed_offsets("movers") == wanted
+
+        await until(has_followed, "the offsets of the group")
+        await operator.alter("moving", MirrorAction.PROMOTE)
+    rest = await asyncio.to_thread(consume, target.bootstrap, 300)
+    assert sorted(first + rest) == list(range(500))
+
+
+async def test_what_the_source_has_dropped_is_told_and_not_passed_over(
+    source: RunningCluster, target: RunningCluster
+) -> None:
+    await create(source.bootstrap, "dropped")
+    await write(source.bootstrap, "dropped", 50)
+    async with target_of(target.bootstrap) as operator:
+        await operator.create("dropped", source.bootstrap, "dropped")
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "dropped"), "the copy")
+        await operator.alter("dropped", MirrorAction.PAUSE)
+        await write(source.bootstrap, "dropped", 50, 50)
+        async with Admin(bootstrap_servers=source.bootstrap) as admin:
+            await admin.delete_records({TopicPartition("dropped", 0): 80})
+        await operator.alter("dropped", MirrorAction.RESUME)
+        fault = await operator.fault("dropped", "dropped")
+        assert (fault.fault, fault.fault_first, fault.fault_end) == (FaultKind.GAP, 50, 80)
+        await write(source.bootstrap, "dropped", 10, 100)
+        assert await ends_of(target.bootstrap, "dropped") == {0: 50}
+        await operator.alter("dropped", MirrorAction.ACCEPT_FAULTS)
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "dropped"), "the rest")
+        ours, theirs = [await records_of(one.bootstrap, "dropped") for one in (target, source)]
+        assert [record for record in ours[0] if record[0] >= 80] == theirs[0]
+
+
+async def test_a_topic_that_is_made_anew_is_told_and_not_mixed_in(
+    source: RunningCluster, target: RunningCluster
+) -> None:
+    await create(source.bootstrap, "anew")
+    await write(source.bootstrap, "anew", 30)
+    async with target_of(target.bootstrap) as operator, Admin(bootstrap_servers=source.bootstrap) as admin:
+        await operator.create("anew", source.bootstrap, "anew")
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "anew"), "the copy")
+        before = await records_of(target.bootstrap, "anew")
+        await admin.delete_topics(["anew"])
+        await create(source.bootstrap, "anew")
+        await write(source.bootstrap, "anew", 40, 1000)
+        fault = await operator.fault("anew", "anew")
+        assert fault.fault == FaultKind.MADE_ANEW
+        assert await records_of(target.bootstrap, "anew") == before
+        await operator.alter("anew", MirrorAction.ACCEPT_FAULTS, "anew")
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "anew"), "the new one")
+        assert await records_of(target.bootstrap, "anew") == await records_of(source.bootstrap, "anew")
+
+
+async def test_copies_begin_at_the_end_or_at_a_time(source: RunningCluster, target: RunningCluster) -> None:
+    await create(source.bootstrap, "begins")
+    async with Producer(bootstrap_servers=source.bootstrap) as producer:
+        for number in range(100):
+            await producer.send("begins", b"%d" % number, timestamp_ms=1_000_000 + number)
+    async with target_of(target.bootstrap) as operator:
+        await operator.create("begins", source.bootstrap, "begins", start=1_000_060)
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "begins"), "the copy")
+        numbers = [int(record[3]) for record in (await records_of(target.bootstrap, "begins"))[0]]
+        # A batch is copied as a whole, from the one on that holds the record.
+        assert numbers == list(range(numbers[0], 100))
+        assert numbers[0] <= 60
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 30)])
+async def test_kills_on_both_sides_lose_and_change_nothing(
+    source: RunningCluster, target: RunningCluster, seed: int
+) -> None:
+    chance = random.Random(seed)
+    await create(source.bootstrap, "killed", 3)
+    stop = asyncio.Event()
+    written = itertools.count()
+
+    async def load() -> None:
+        async with (
+            Producer(bootstrap_servers=source.bootstrap) as plain,
+            Producer(bootstrap_servers=source.bootstrap, transactional_id=f"killed {seed}") as exact,
+        ):
+            while not stop.is_set():
+                await plain.send("killed", b"plain %d" % next(written))
+                if chance.random() < 0.1:
+                    async with exact.transaction():
+                        for index in range(3):
+                            await exact.send("killed", b"exact %d" % next(written), partition=index)
+                await asyncio.sleep(0.002)
+
+    async with target_of(target.bootstrap) as operator:
+        await operator.create("killed", source.bootstrap, "killed")
+        writing = asyncio.create_task(load())
+        try:
+            for _ in range(4):
+                cluster = chance.choice([source, target])
+                node = chance.choice(cluster.brokers)
+                await asyncio.sleep(chance.uniform(0.5, 1.5))
+                node.kill9()
+                await asyncio.sleep(chance.uniform(0.2, 1.5))
+                await asyncio.to_thread(node.restart)
+                await asyncio.to_thread(cluster.wait_until_in_sync, "killed")
+        finally:
+            stop.set()
+            await writing
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "killed"), f"the rest (seed {seed})")
+        for isolation in ("read_uncommitted", "read_committed"):
+            theirs, ours = [await records_of(one.bootstrap, "killed", isolation) for one in (source, target)]
+            assert ours == theirs, f"seed {seed}"
+        assert not [part for part in (await operator.partitions("killed")).values() if part.fault]
