@@ -34,7 +34,7 @@ async def test_kafka_is_copied_while_it_is_killed_and_ottla_takes_over(kafka: Cl
         await operator.create(name, kafka.bootstrap, rf"{name}\..*", groups=name)
         written = await _write(kafka, plain, exact, compacted)
         async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
-            wanted = {TopicPartition(plain, 0): 7, TopicPartition(exact, 1): 3}
+            wanted = {TopicPartition(plain, 0): 40, TopicPartition(exact, 1): 3}
             await admin.alter_offsets(name, wanted)
         open_one = Producer(bootstrap_servers=kafka.bootstrap, transactional_id=f"{name}-open")
         async with open_one, open_one.transaction():
@@ -69,7 +69,7 @@ async def _write(cluster: Cluster, plain: str, exact: str, compacted: str, *, ki
         Producer(bootstrap_servers=cluster.bootstrap, transactional_id=f"{exact}-writer") as writer,
     ):
         for number in range(300):
-            await producer.send(plain, b"%d" % number)
+            await producer.send(plain, b"%d" % number, partition=number % 3)
             await producer.send(compacted, b"%d" % number, key=b"k%d" % (number % 5))
             count += 2
             if number % 30 == 0:
