@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 from ..protocol.acls import AclOperation
 from ..protocol.cluster_image import PartitionState
 from ..protocol.exposition import Family, Metric, MetricKind
+from .mirroring.measures import MIRROR_METRICS, mirror_families
 from .server.request_times import RequestTimes
 
 if TYPE_CHECKING:
     from ..protocol.cluster_image import ClusterImage
     from .groups.coordinator import GroupCoordinator
     from .groups.shard import Shard
+    from .mirroring.mirrors import Mirrors
     from .replication.replica.partition import Partition
     from .replication.replicas.replicas import Replicas
     from .security.authorization.access import Authorization
@@ -152,7 +154,7 @@ OLD_SECRETS = _gauge(
 )
 _GONE = PartitionState((), ())
 
-METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+METRICS = (*(value for value in list(globals().values()) if isinstance(value, Metric)), *MIRROR_METRICS)
 
 
 class BrokerMetrics:
@@ -173,6 +175,7 @@ class BrokerMetrics:
         failed_handshakes: Callable[[], int],
         tls_reloads: TlsReloads,
         old_secrets: Callable[[], int],
+        mirrors: Mirrors,
         authentication: Mapping[str, AuthenticationSettings],
         authorization: Authorization | None = None,
         bearer_keys: Mapping[KeySource, ProviderKeys] = MappingProxyType({}),
@@ -184,6 +187,7 @@ class BrokerMetrics:
         self._uncleanable, self._unreadable = uncleanable, unreadable
         self._failed_handshakes, self._tls_reloads = failed_handshakes, tls_reloads
         self._old_secrets = old_secrets
+        self._mirrors = mirrors
         self._authentication, self._authorization = authentication, authorization
         self._bearer_keys = bearer_keys
 
@@ -210,6 +214,7 @@ class BrokerMetrics:
         yield Family(TLS_HANDSHAKE_FAILURES, [((), self._failed_handshakes())])
         yield Family(TLS_RELOAD_FAILURES, [((), self._tls_reloads.failures)])
         yield Family(OLD_SECRETS, [((), self._old_secrets())])
+        yield from mirror_families(self._image(), self._mirrors)
         yield Family(ACLS, [((), len(self._image().acls))])
         if self._authorization is not None:
             yield Family(DECISIONS, _decisions(self._authorization.audit))

@@ -344,6 +344,7 @@ class BrokerParts:
             lambda: self.server.handshakes.failures,
             self.tls_reloads,
             self.resealing.left,
+            self.mirrors,
             self.server.authentication,
             self.server.authorization,
             self.logins.by_token.keys,

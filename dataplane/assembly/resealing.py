@@ -68,4 +68,7 @@ class Resealing:
         settings = list(self._resealer.settings(image))
         for few in pieces(settings, _CHANGES_PER_COMMAND):
             await self._quorum.submit(AlterConfigs(resources=list(few)))
-        return len(credentials) + len(settings)
+        mirrors = list(self._resealer.mirrors(image))
+        for command in mirrors:
+            await self._quorum.submit(command)
+        return len(credentials) + len(settings) + len(mirrors)

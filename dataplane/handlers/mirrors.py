@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import TopicState
@@ -13,6 +13,7 @@ from ...protocol.messages.mirror_commands import (
     AlterMirror,
     CreateMirror,
     DeleteMirror,
+    ReconnectMirror,
 )
 from ...protocol.messages.mirror_records import MirrorOption, SourceEpoch
 from ...protocol.messages.mirrors import (
@@ -74,37 +75,43 @@ class MirrorHandlers:
     @handles(CreateMirrorRequest, 0, 0, on_error=_create_error, needs=cluster(AclOperation.ALTER))
     async def create(self, request: ClientRequest, message: CreateMirrorRequest) -> CreateMirrorResponse:
         """Reach the source once, so that a mistake is told to whom it can be told."""
+        compile_pattern(message.topics, "the pattern of topics")
+        if message.groups:
+            compile_pattern(message.groups, "the pattern of groups")
+        cluster_id, options = await self._tried(message.name, message.bootstrap_servers, message.options)
+        command = CreateMirror(
+            name=message.name,
+            source_cluster_id=cluster_id,
+            bootstrap_servers=message.bootstrap_servers,
+            topics=message.topics,
+            groups=message.groups,
+            start=message.start,
+            options=options,
+            is_checked_only=message.validate_only,
+        )
+        await self._quorum.submit(command, author=request.session)
+        return CreateMirrorResponse(source_cluster_id=cluster_id)
+
+    async def _tried(
+        self, mirror: str, bootstrap_servers: str, options: Iterable[MirrorOption]
+    ) -> tuple[str, list[MirrorOption]]:
+        """The id of the cluster that is reached so, and the options with their secrets encrypted. Raises KafkaError."""
         if self._sources is None:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, "this process was started without a client for sources"
             )
-        compile_pattern(message.topics, "the pattern of topics")
-        if message.groups:
-            compile_pattern(message.groups, "the pattern of groups")
-        given = {option.name: option.value for option in message.options}
-        source = self._sources.open(message.bootstrap_servers, given)
+        given = {option.name: option.value for option in options}
+        source = self._sources.open(bootstrap_servers, given)
         try:
             metadata = await source.metadata([])
         finally:
             await source.close()
         if metadata.cluster_id is None:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{message.bootstrap_servers} tells no cluster id: it is too old",
+                ErrorCode.UNSUPPORTED_VERSION, f"{bootstrap_servers} tells no cluster id: it is too old"
             )
-        sealed = self._options.seal(self._sources, message.name, given)
-        command = CreateMirror(
-            name=message.name,
-            source_cluster_id=metadata.cluster_id,
-            bootstrap_servers=message.bootstrap_servers,
-            topics=message.topics,
-            groups=message.groups,
-            start=message.start,
-            options=[MirrorOption(name=name, value=value) for name, value in sealed.items()],
-            is_checked_only=message.validate_only,
-        )
-        await self._quorum.submit(command, author=request.session)
-        return CreateMirrorResponse(source_cluster_id=metadata.cluster_id)
+        sealed = self._options.seal(self._sources, mirror, given)
+        return metadata.cluster_id, [MirrorOption(name=name, value=value) for name, value in sealed.items()]
 
     @handles(AlterMirrorRequest, 0, 0, on_error=_alter_error, needs=cluster(AclOperation.ALTER))
     async def alter(self, request: ClientRequest, message: AlterMirrorRequest) -> AlterMirrorResponse:
@@ -114,12 +121,28 @@ class MirrorHandlers:
             command = AlterMirror(name=message.name, phase=_PHASES[message.action])
         elif message.action == MirrorAction.DELETE:
             command = DeleteMirror(name=message.name)
+        elif message.action == MirrorAction.RECONNECT:
+            command = await self._reconnection(message)
         elif message.action == MirrorAction.ACCEPT_FAULTS:
             command = AcceptMirrorFaults(mirror=message.name, topics=message.topics)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no action {message.action} on mirrors")
         await self._quorum.submit(command, author=request.session)
         return AlterMirrorResponse()
+
+    async def _reconnection(self, message: AlterMirrorRequest) -> ReconnectMirror:
+        """Only to the same cluster. Raises KafkaError."""
+        mirror = self._quorum.image.mirrors.by_name.get(message.name)
+        if mirror is None:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {message.name!r}")
+        servers = message.bootstrap_servers or mirror.bootstrap_servers
+        cluster_id, options = await self._tried(mirror.name, servers, message.options)
+        if cluster_id != mirror.source_cluster_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"{servers} is cluster {cluster_id}, mirror {mirror.name!r} copies {mirror.source_cluster_id}",
+            )
+        return ReconnectMirror(name=mirror.name, bootstrap_servers=servers, options=options)
 
     @handles(DescribeMirrorsRequest, 0, 0, on_error=_describe_error, needs=cluster(AclOperation.DESCRIBE))
     def describe(self, request: ClientRequest, message: DescribeMirrorsRequest) -> DescribeMirrorsResponse:
@@ -194,8 +217,6 @@ def _partition(
         told.is_told, told.trouble = True, copy.trouble
         told.log_end_offset, told.high_watermark = copy.log_end, copy.partition.high_watermark
         if copy.source_high_watermark >= 0:
-            lag = max(0, copy.source_high_watermark - copy.log_end)
-            told.source_high_watermark = copy.source_high_watermark
-            told.lag_bytes = round(lag * copy.bytes_per_record)
-            told.behind_ms = 0 if lag == 0 else copy.behind_ms(monotonic_ms())
+            told.source_high_watermark, told.lag_bytes = copy.source_high_watermark, copy.lag_bytes
+            told.behind_ms = copy.behind_ms(monotonic_ms())
     return told

@@ -50,8 +50,20 @@ class Copy:
         """Where the copy ends."""
         return self.partition.log.log_end_offset
 
+    @property
+    def lag(self) -> int:
+        """Offsets that are still to be copied, where the source's end is known."""
+        return max(0, self.source_high_watermark - self.log_end)
+
+    @property
+    def lag_bytes(self) -> int:
+        """The same in bytes, estimated."""
+        return round(self.lag * self.bytes_per_record)
+
     def behind_ms(self, now_ms: int) -> int:
         """How long ago it had all that the source had; NEVER if it has not had that in this leadership."""
+        if self.lag == 0:
+            return 0
         return NEVER if self.level_at_ms == NEVER else now_ms - self.level_at_ms
 
     def retry_at(self, time_s: float, trouble: str) -> None:

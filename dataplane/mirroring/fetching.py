@@ -67,15 +67,18 @@ class SourceFetcher:
         image: Callable[[], ClusterImage],
         copies: Callable[[int], Iterable[Copy]],
         report: Report,
+        count: Callable[[int], None],
         look_again: Callable[[], None],
     ) -> None:
-        """`copies` are those whose source that broker leads; `look_again` has the metadata of the source fetched."""
+        """`copies` are those whose source that broker leads; `count` hears of bytes that were copied; `look_again` has
+        the metadata of the source fetched."""
         self._broker_id = broker_id
         self._mirror = mirror
         self._source = source
         self._image = image
         self._copies = copies
         self._report = report
+        self._count = count
         self._look_again = look_again
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -248,6 +251,7 @@ class SourceFetcher:
             # Fetched bytes are shared with other partitions of the answer, and these are written to.
             copy.partition.append_copied(memoryview(bytearray(received[: news.size])))
             copy.bytes_per_record = news.size / max(1, copy.log_end - before)
+            self._count(news.size)
         except KafkaError as error:
             if error.code in (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_RECORD):
                 fault = MirrorFault(

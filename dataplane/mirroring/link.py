@@ -50,6 +50,8 @@ class MirrorLink:
         self.mirror = mirror
         self.trouble = ""
         """Why the source is not reached at the moment."""
+        self.copied_bytes = 0
+        """Since this link began."""
         self._broker_id = broker_id
         self._source = source
         self._quorum = quorum
@@ -199,10 +201,14 @@ class MirrorLink:
                 lambda: self._quorum.image,
                 self._led_by,
                 self._report,
+                self._count,
                 self.look_again,
             )
         for fetcher in self._fetchers.values():
             fetcher.wake()
+
+    def _count(self, size: int) -> None:
+        self.copied_bytes += size
 
     async def _report(self, partitions: Sequence[MirrorPartitionReport]) -> None:
         await self._quorum.submit(

@@ -8,6 +8,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.mirror_table import Mirror
 from ...protocol.sealed_text import as_text, sealed_bytes
 from ..security.sealing import SealBroken, Sealer
+from ..security.setting_secrets import subject_of_option
 from .source import SourceCluster, Sources
 
 
@@ -20,7 +21,7 @@ class MirrorOptions:
     def seal(self, sources: Sources, mirror: str, options: Mapping[str, str]) -> dict[str, str]:
         """The options as they go to the quorum."""
         return {
-            name: as_text(self._sealer.seal(value.encode(), _subject(mirror, name)))
+            name: as_text(self._sealer.seal(value.encode(), subject_of_option(mirror, name)))
             if name in sources.secrets
             else value
             for name, value in options.items()
@@ -40,11 +41,6 @@ class MirrorOptions:
         if sealed is None:
             return value
         try:
-            return self._sealer.open(sealed, _subject(mirror, name)).decode()
+            return self._sealer.open(sealed, subject_of_option(mirror, name)).decode()
         except SealBroken as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"option {name} cannot be read: {error}") from None
-
-
-def _subject(mirror: str, name: str) -> bytes:
-    """What the sealed value of an option is about."""
-    return f"mirror\0{mirror}\0{name}".encode()

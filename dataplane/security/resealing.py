@@ -10,11 +10,15 @@ from collections.abc import Iterator
 
 from ...protocol.cluster_image import ClusterImage, ImageDelta, ScramKey
 from ...protocol.messages.config_commands import ConfigChange, ConfigResource, ResourceType
+from ...protocol.messages.mirror_commands import ReconnectMirror
+from ...protocol.messages.mirror_records import MirrorOption
 from ...protocol.messages.user_commands import ScramCredentialChange
+from ...protocol.mirror_table import Mirror
 from ...protocol.sealed_text import as_text, sealed_bytes
 from .sasl.scram import subject_of as subject_of_credential
 from .sealing import SealBroken, Sealer
 from .setting_secrets import subject_of as subject_of_setting
+from .setting_secrets import subject_of_option
 
 
 class Resealer:
@@ -36,7 +40,8 @@ class Resealer:
 
     def left(self, image: ClusterImage) -> int:
         """How many values are not under the first secret."""
-        return len(self._old_credentials) + sum(1 for _ in self._old_settings(image))
+        settings = sum(1 for _ in self._old_settings(image))
+        return len(self._old_credentials) + settings + sum(1 for _ in self._old_mirrors(image))
 
     def credentials(self, image: ClusterImage) -> Iterator[ScramCredentialChange]:
         """Of users who log in by SCRAM. What no present secret opens is left out."""
@@ -63,6 +68,26 @@ class Resealer:
                 yield ConfigResource(
                     resource_type=ResourceType.BROKER, resource_name=broker, changes=[change]
                 )
+
+    def mirrors(self, image: ClusterImage) -> Iterator[ReconnectMirror]:
+        """Options of connections to sources. A mirror of which no present secret opens one is left out."""
+        for mirror in list(self._old_mirrors(image)):
+            options = []
+            for name, text in mirror.options:
+                sealed = sealed_bytes(text)
+                again = None if sealed is None else self._again(sealed, subject_of_option(mirror.name, name))
+                if sealed is not None and again is None:
+                    break
+                options.append(MirrorOption(name=name, value=text if again is None else as_text(again)))
+            else:
+                replaces = [MirrorOption(name=name, value=value) for name, value in mirror.options]
+                yield ReconnectMirror(name=mirror.name, options=options, replaces=replaces)
+
+    def _old_mirrors(self, image: ClusterImage) -> Iterator[Mirror]:
+        for mirror in image.mirrors.by_name.values():
+            sealed = [one for _, text in mirror.options if (one := sealed_bytes(text)) is not None]
+            if not all(map(self._sealer.is_under_first, sealed)):
+                yield mirror
 
     def _old_settings(self, image: ClusterImage) -> Iterator[tuple[str, str, str, bytes]]:
         """Broker, name, text and encrypted bytes of each."""

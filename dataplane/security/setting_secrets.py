@@ -35,6 +35,11 @@ class SettingSecrets:
             raise ConfigError(f"{name} cannot be read, set it again: {error}") from None
 
 
+def subject_of_option(mirror: str, name: str) -> bytes:
+    """What the sealed value of an option of a mirror's connections is about."""
+    return f"mirror\0{mirror}\0{name}".encode()
+
+
 def subject_of(broker: str, name: str) -> bytes:
     """What the sealed value of a broker's setting is about."""
     return f"setting\0{broker}\0{name}".encode()

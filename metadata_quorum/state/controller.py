@@ -36,6 +36,7 @@ from ...protocol.messages.mirror_commands import (
     CreateMirror,
     DeleteMirror,
     FollowTopics,
+    ReconnectMirror,
     ReportMirrorPartitions,
 )
 from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
@@ -340,6 +341,7 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     FollowTopics: mirrors.follow,
     ReportMirrorPartitions: mirrors.report,
     AcceptMirrorFaults: mirrors.accept,
+    ReconnectMirror: mirrors.reconnect,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

@@ -6,7 +6,7 @@ a new leader epoch with it, so that brokers can tell what was copied from what w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -27,9 +27,15 @@ from ...protocol.messages.mirror_commands import (
     MirroredTopic,
     MirroredTopicResult,
     MirrorPartitionReport,
+    ReconnectMirror,
     ReportMirrorPartitions,
 )
-from ...protocol.messages.mirror_records import MirrorRemovedRecord, MirrorTopicRecord, SourceEpoch
+from ...protocol.messages.mirror_records import (
+    MirrorOption,
+    MirrorRemovedRecord,
+    MirrorTopicRecord,
+    SourceEpoch,
+)
 from ...protocol.messages.topic_commands import NewTopic
 from ...protocol.mirror_table import (
     MIRRORED_SETTINGS,
@@ -62,7 +68,7 @@ def create(work: Workspace, command: CreateMirror) -> PlainResult:
             f"mirrors need the feature {MIRROR} at level 1, so that no broker is left that takes records for a copy",
         )
     _check_settings(work, command)
-    options = tuple((option.name, option.value) for option in command.options)
+    options = _pairs(command.options)
     mirror = Mirror(
         command.name,
         command.source_cluster_id,
@@ -128,6 +134,26 @@ def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror) -> None:
             copy = _copy(work, topic.id, index)
             work.emit(mirror_partition_record(topic.id, index, replace(copy, promoted_epoch=epoch)))
             work.set_partition(topic.id, index, _in_new_epoch(state))
+
+
+def reconnect(work: Workspace, command: ReconnectMirror) -> PlainResult:
+    """Have the source reached elsewhere or otherwise, unless somebody else has changed that. Raises KafkaError."""
+    mirror = _known(work, command.name)
+    if command.replaces is not None and _pairs(command.replaces) != mirror.options:
+        return PlainResult()
+    if len(command.options) > OPTIONS_MAX:
+        raise _refused(f"{len(command.options)} options: a mirror may have {OPTIONS_MAX}")
+    changed = replace(
+        mirror,
+        bootstrap_servers=command.bootstrap_servers[:TEXT_LENGTH_MAX] or mirror.bootstrap_servers,
+        options=_pairs(command.options),
+    )
+    work.emit(mirror_record(changed))
+    return PlainResult()
+
+
+def _pairs(options: Iterable[MirrorOption]) -> tuple[tuple[str, str], ...]:
+    return tuple((option.name, option.value) for option in options)
 
 
 def delete(work: Workspace, command: DeleteMirror) -> PlainResult:

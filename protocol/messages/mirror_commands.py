@@ -31,6 +31,21 @@ class AlterMirror(Command[PlainResult]):
 
 
 @data()
+class ReconnectMirror(Command[PlainResult]):
+    """Reach the source elsewhere, or otherwise: with a new password, or one that is encrypted anew."""
+
+    name: str = string(about="Of the mirror.")
+    bootstrap_servers: str = string(about="Where the source is first asked; empty: as before.")
+    options: list[MirrorOption] = array(MirrorOption, about="All options of the connections from now on.")
+    replaces: list[MirrorOption] | None = array(
+        MirrorOption,
+        nullable="0+",
+        default=None,
+        about="Only if these are the present ones; null: in any case.",
+    )
+
+
+@data()
 class DeleteMirror(Command[PlainResult]):
     """Forget a mirror; its topics stay."""
 

@@ -33,6 +33,7 @@ class MirrorAction(IntEnum):
     PROMOTE = 3
     DELETE = 4
     ACCEPT_FAULTS = 5
+    RECONNECT = 6
 
 
 @response(20008, "0", flexible="0+")
@@ -71,11 +72,13 @@ class AlterMirrorResponse(Message):
 
 @request(20009, "0", flexible="0+", response=AlterMirrorResponse)
 class AlterMirrorRequest(Request[AlterMirrorResponse]):
-    """Pause, resume, promote or delete a mirror, or go on behind records that are lost."""
+    """Pause, resume, promote or delete a mirror, reconnect it, or go on behind records that are lost."""
 
     name: str = string(about="Of the mirror.")
     action: int = int8(about="See MirrorAction.")
     topics: list[str] = array(string, about="With ACCEPT_FAULTS: of which topics; empty: of all.")
+    bootstrap_servers: str = string(about="With RECONNECT: where the source is asked; empty: as before.")
+    options: list[MirrorOption] = array(MirrorOption, about="With RECONNECT: all options from now on.")
 
 
 @data()

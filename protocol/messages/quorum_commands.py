@@ -30,6 +30,7 @@ from .mirror_commands import (
     CreateMirror,
     DeleteMirror,
     FollowTopics,
+    ReconnectMirror,
     ReportMirrorPartitions,
 )
 from .offline_replica_commands import RenewReplicas, ReportOfflineReplicas
@@ -111,6 +112,7 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     46: FollowTopics,
     47: ReportMirrorPartitions,
     48: AcceptMirrorFaults,
+    49: ReconnectMirror,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

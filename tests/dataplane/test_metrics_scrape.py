@@ -66,6 +66,7 @@ class Held:
             int,
             TlsReloads({}, dict, 0),
             int,
+            cast(Any, SimpleNamespace(links={})),
             {"CLIENTS": AuthenticationSettings({}, counts=AuthenticationCounts(3, 2, 1))},
         )
 

@@ -12,8 +12,10 @@ from confluent_kafka import Consumer as StockConsumer
 
 from ottla import Admin, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.mirrors import MirrorAction
+from ottla.protocol.messages.mirror_records import MirrorOption
+from ottla.protocol.messages.mirrors import AlterMirrorRequest, CreateMirrorRequest, MirrorAction
 from ottla.protocol.mirror_table import FaultKind
+from ottla.testing import LocalCluster
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.mirroring import ends_of, is_level, records_of, target_of, until
 
@@ -261,6 +263,47 @@ async def test_copies_begin_at_the_end_or_at_a_time(source: RunningCluster, targ
         # A batch is copied as a whole, from the one on that holds the record.
         assert numbers == list(range(numbers[0], 100))
         assert numbers[0] <= 60
+
+
+async def test_a_source_is_reached_by_tls_and_a_password_that_nobody_can_read(target: RunningCluster) -> None:
+    async with (
+        LocalCluster(brokers=1, quorum_nodes=1, security="sasl_ssl") as secured,
+        target_of(target.bootstrap) as operator,
+        Producer(**secured.client_options) as producer,
+    ):
+        await (await producer.send("secured", b"kept"))
+        options = {name: str(value) for name, value in secured.client_options.items()}
+        bootstrap = options.pop("bootstrap_servers")
+        password = options["sasl_plain_password"]
+
+        def as_sent(given: dict[str, str]) -> list[MirrorOption]:
+            return [MirrorOption(name=name, value=value) for name, value in given.items()]
+
+        wrong = as_sent(options | {"sasl_plain_password": "not this one"})
+        refused = await operator.cluster.ask_any(
+            CreateMirrorRequest(name="secured", bootstrap_servers=bootstrap, topics="secured", options=wrong)
+        )
+        assert refused.error_code != ErrorCode.NONE
+        assert "not this one" not in (refused.error_message or "")
+        await operator.create("secured", bootstrap, "secured", options=as_sent(options))
+
+        async def is_copied() -> bool:
+            return await ends_of(target.bootstrap, "secured") == {0: 1}
+
+        await until(is_copied, "the copy")
+        for told in await operator.described("secured"):
+            assert password not in repr([(one.name, one.value) for one in told.options])
+            assert not told.trouble
+        for node in (*target.brokers, *target.quorum):
+            assert password not in node.log()
+        again = AlterMirrorRequest(name="secured", action=MirrorAction.RECONNECT, options=as_sent(options))
+        assert (await operator.cluster.ask_any(again)).error_code == ErrorCode.NONE
+        await (await producer.send("secured", b"after it was reached anew"))
+
+        async def goes_on() -> bool:
+            return await ends_of(target.bootstrap, "secured") == {0: 2}
+
+        await until(goes_on, "the copy goes on")
 
 
 @pytest.mark.parametrize("seed", [random.randrange(1 << 30)])

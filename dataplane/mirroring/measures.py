@@ -1,0 +1,62 @@
+"""What monitoring hears of mirrors, from the leaders of copies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.exposition import Family, Metric, MetricKind
+from ..runtime.clocks import monotonic_ms
+from .copies import NEVER
+from .mirrors import Mirrors
+
+_COPY = ("mirror", "topic", "partition")
+
+
+def _gauge(name: str, about: str, *labels: str) -> Metric:
+    return Metric(name, MetricKind.GAUGE, about, labels)
+
+
+MIRROR_LAG = _gauge(
+    "ottla_mirror_lag_records", "Offsets between the end of a copy and what its source shows.", *_COPY
+)
+MIRROR_LAG_BYTES = _gauge(
+    "ottla_mirror_lag_bytes", "The same in bytes, by the size of the records copied last.", *_COPY
+)
+MIRROR_BEHIND = _gauge(
+    "ottla_mirror_behind_milliseconds",
+    "How long ago a copy had all that its source had; absent if it has not had that under this leader.",
+    *_COPY,
+)
+MIRROR_BYTES = Metric(
+    "ottla_mirror_copied_bytes_total", MetricKind.COUNTER, "Bytes that this broker has copied.", ("mirror",)
+)
+MIRROR_FAULTS = _gauge(
+    "ottla_mirror_faulted_partitions",
+    "Partitions of an active mirror, led here, that are copied no further until a person decides.",
+    "mirror",
+)
+MIRROR_REACHED = _gauge("ottla_mirror_source_reached", "1 while this broker reaches the source.", "mirror")
+
+MIRROR_METRICS = (MIRROR_LAG, MIRROR_LAG_BYTES, MIRROR_BEHIND, MIRROR_BYTES, MIRROR_FAULTS, MIRROR_REACHED)
+
+
+def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
+    """Of the active mirrors."""
+    copies = [(name, copy) for name, link in mirrors.links.items() for copy in link.copies if copy.is_led]
+    told = [
+        ((name, copy.partition.topic, copy.partition.index), copy)
+        for name, copy in copies
+        if copy.source_high_watermark >= 0
+    ]
+    yield Family(MIRROR_LAG, [(labels, copy.lag) for labels, copy in told])
+    yield Family(MIRROR_LAG_BYTES, [(labels, copy.lag_bytes) for labels, copy in told])
+    now_ms = monotonic_ms()
+    behind = [(labels, copy.behind_ms(now_ms)) for labels, copy in told]
+    yield Family(MIRROR_BEHIND, [(labels, ms) for labels, ms in behind if ms != NEVER])
+    faults = Counter(name for name, copy in copies if copy.state(image).fault is not None)
+    yield Family(MIRROR_FAULTS, [((name,), faults[name]) for name in mirrors.links])
+    yield Family(MIRROR_BYTES, [((name,), link.copied_bytes) for name, link in mirrors.links.items()])
+    reached = {name: not link.trouble for name, link in mirrors.links.items()}
+    yield Family(MIRROR_REACHED, [((name,), int(one)) for name, one in reached.items()])
