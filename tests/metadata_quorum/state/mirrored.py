@@ -1,0 +1,132 @@
+"""A cluster with mirrors: commands about them, and what the controller knows of copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.metadata_quorum.state.controller import Applied, Controller
+from ottla.protocol.cluster_image import ImageDelta, PartitionState
+from ottla.protocol.features import MIRROR
+from ottla.protocol.messages import quorum_commands as q
+from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
+from ottla.protocol.messages.command import Command, PlainResult
+from ottla.protocol.messages.metadata_records import TopicRemovedRecord
+from ottla.protocol.messages.mirror_commands import (
+    AcceptMirrorFaults,
+    AlterMirror,
+    CreateMirror,
+    DeleteMirror,
+    FollowTopics,
+    FollowTopicsResult,
+    MirroredTopic,
+    MirroredTopicResult,
+    MirrorPartitionReport,
+    ReportMirrorPartitions,
+)
+from ottla.protocol.messages.mirror_records import SourceEpoch
+from ottla.protocol.messages.topic_commands import NewTopicConfig
+from ottla.protocol.mirror_table import MirrorPartition, MirrorPhase
+
+from .harness import ControllerWithBrokers
+
+SOURCE = "source cluster"
+
+
+class Mirrors(ControllerWithBrokers):
+    """Three brokers, and no mirror yet. Every command is checked: what brokers are told of it is what it changed."""
+
+    def __init__(self, brokers: int = 3, level: int = 1) -> None:
+        super().__init__(brokers)
+        features = [InitialFeature(feature=MIRROR, level=level)]
+        self.do(FormCluster(cluster_id="here", features=features), PlainResult)
+
+    def apply(self, command: Command[Any], session: q.Session | None = None) -> Applied:
+        before = self.machine.image.frozen()
+        applied = super().apply(command, session)
+        noted = ImageDelta()
+        for _, record in applied.records:
+            noted.note(record)
+        topics_went = any(isinstance(record, TopicRemovedRecord) for _, record in applied.records)
+        between = ImageDelta.between(before, self.machine.image)
+        assert noted.mirrors or topics_went or not between.mirrors
+        assert between.partitions <= noted.partitions
+        self.machine.check()
+        return applied
+
+    def create_mirror(self, name: str = "m", **changes: Any) -> PlainResult:
+        values: dict[str, Any] = {
+            "source_cluster_id": SOURCE,
+            "bootstrap_servers": "there:9092",
+            "topics": ".*",
+            **changes,
+        }
+        return self.do(CreateMirror(name=name, **values), PlainResult)
+
+    def alter(self, phase: int, name: str = "m") -> PlainResult:
+        return self.do(AlterMirror(name=name, phase=phase), PlainResult)
+
+    def promote(self, name: str = "m") -> None:
+        assert not self.alter(MirrorPhase.PROMOTED, name).error_code
+
+    def delete_mirror(self, name: str = "m") -> PlainResult:
+        return self.do(DeleteMirror(name=name), PlainResult)
+
+    def follow(self, *topics: MirroredTopic, mirror: str = "m") -> list[MirroredTopicResult]:
+        result = self.follow_all(list(topics), mirror)
+        assert not result.error_code, result
+        return result.topics
+
+    def follow_all(self, topics: list[MirroredTopic], mirror: str = "m") -> FollowTopicsResult:
+        command = FollowTopics(mirror=mirror, topics=topics, seed=7 + self.machine.image.offset)
+        return self.do(command, FollowTopicsResult)
+
+    def report(self, name: str = "t", index: int = 0, *, broker: int | None = None, **told: Any) -> None:
+        """The leader tells this, or another broker in its place."""
+        state = self.partition(name, index)
+        values: dict[str, Any] = {
+            "topic_id": self.topic_id(name),
+            "partition": index,
+            "leader_epoch": state.leader_epoch,
+            **told,
+        }
+        sender = state.leader if broker is None else broker
+        command = ReportMirrorPartitions(broker_id=sender, partitions=[MirrorPartitionReport(**values)])
+        assert not self.do(command, PlainResult).error_code
+
+    def accept(self, *topics: str, mirror: str = "m", is_checked_only: bool = False) -> PlainResult:
+        command = AcceptMirrorFaults(mirror=mirror, topics=list(topics), is_checked_only=is_checked_only)
+        return self.do(command, PlainResult)
+
+    def partition(self, name: str = "t", index: int = 0) -> PartitionState:
+        return self.machine.image.topics[name].partitions[index]
+
+    def copy(self, name: str = "t", index: int = 0) -> MirrorPartition:
+        """What is known of it; nothing, if nobody has told anything yet."""
+        return self.machine.image.mirrors.partition(self.topic_id(name), index) or MirrorPartition()
+
+    def is_copy(self, name: str = "t") -> bool:
+        return self.machine.image.mirrors.mirror_of(self.topic_id(name)) is not None
+
+    def restored(self) -> Controller:
+        """Another controller, from a snapshot of this one."""
+        other = Controller()
+        other.restore(list(self.machine.snapshot()))
+        return other
+
+
+def at_source(
+    name: str = "t", partitions: int = 1, factor: int = 1, source_id: bytes = b"s" * 16, **configs: str
+) -> MirroredTopic:
+    """A topic of the source; in keys `_` stands for a dot."""
+    return MirroredTopic(
+        name=name,
+        source_topic_id=source_id,
+        partitions=partitions,
+        replication_factor=factor,
+        configs=[NewTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+
+
+def epochs(*pairs: tuple[int, int]) -> list[SourceEpoch]:
+    """(leader epoch of the source, first offset)."""
+    return [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs]
