@@ -31,6 +31,8 @@ from ..protocol.messages.metadata_records import (
     Record,
     ScramCredentialRecord,
 )
+from ..protocol.messages.mirror_commands import AcceptMirrorFaults, AlterMirror, CreateMirror, DeleteMirror
+from ..protocol.messages.mirror_records import MirrorPartitionRecord
 from ..protocol.messages.quorum_session import SubmitCommand
 from ..protocol.messages.quota_commands import AlterClientQuotas
 from ..protocol.messages.token_commands import (
@@ -39,6 +41,7 @@ from ..protocol.messages.token_commands import (
     RenewDelegationToken,
 )
 from ..protocol.messages.user_commands import AlterScramCredentials
+from ..protocol.mirror_table import MirrorPhase
 from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
 
 logger = logging.getLogger(__name__)
@@ -51,7 +54,16 @@ _TOLD: Final = (
     ExpireDelegationToken,
     AlterConfigs,
     AlterClientQuotas,
+    CreateMirror,
+    AlterMirror,
+    DeleteMirror,
+    AcceptMirrorFaults,
 )
+_DONE_TO_MIRRORS: Final = {
+    MirrorPhase.ACTIVE: "resumed",
+    MirrorPhase.PAUSED: "paused",
+    MirrorPhase.PROMOTED: "promoted",
+}
 _NAMED_MAX: Final = 20
 """So many changes of one command are told one by one."""
 
@@ -96,7 +108,7 @@ class ChangesByPeople:
         """A command has changed so much."""
         if not isinstance(command, _TOLD) or not logger.isEnabledFor(logging.INFO):
             return
-        told = list(_told(records))
+        told = [*_told(records), *_told_of_mirror(command, records, self._image())] if records else []
         if told:
             more = f" and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""
             logger.info(
@@ -148,6 +160,24 @@ def _told(records: Sequence[Record]) -> Iterator[str]:
     configs = [record for record in records if isinstance(record, ConfigRecord)]
     for (kind, name), some in groupby(configs, key=lambda one: (one.resource_type, one.resource_name)):
         yield _configured(kind, name, list(some))
+
+
+def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: ClusterImage) -> Iterator[str]:
+    """What a command has done to a mirror. Its options are not told, as there are secrets among them."""
+    match command:
+        case CreateMirror():
+            groups = f" and groups {command.groups}" if command.groups else ""
+            source = f"{command.bootstrap_servers} (cluster {command.source_cluster_id})"
+            yield f"created the mirror {command.name} of {source}, topics {command.topics}{groups}"
+        case AlterMirror():
+            yield f"{_DONE_TO_MIRRORS[MirrorPhase(command.phase)]} the mirror {command.name}"
+        case DeleteMirror():
+            yield f"deleted the mirror {command.name}"
+        case AcceptMirrorFaults():
+            for record in records:
+                if isinstance(record, MirrorPartitionRecord):
+                    place = f"{image.topics_by_id[record.topic_id].name}-{record.partition}"
+                    yield f"accepted a fault of the mirror {command.mirror}: {place} goes on at {record.resumed_offset}"
 
 
 def _configured(kind: int, name: str, records: Sequence[ConfigRecord]) -> str:

@@ -192,7 +192,7 @@ def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, b
         return _create_copy(work, mirror, wanted, seed, budget)
     copy = work.image.mirrors.topics.get(topic.id)
     if copy is None or copy.mirror != mirror.name:
-        owner = "of no mirror" if copy is None else f"of mirror {copy.mirror!r}"
+        owner = "of no mirror" if copy is None or not copy.mirror else f"of mirror {copy.mirror!r}"
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {wanted.name!r} here, which is {owner}"
         )

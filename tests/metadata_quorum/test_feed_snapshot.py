@@ -6,6 +6,7 @@ from ottla.metadata_quorum.broker_sessions import SnapshotSource
 from ottla.metadata_quorum.feed import MetadataFeed
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.messages import metadata_records as r
+from ottla.protocol.messages import mirror_records as m
 from ottla.protocol.messages import transaction_records as t
 from ottla.protocol.messages.quota_commands import QuotaEntityPart
 from ottla.protocol.transaction_table import Phase
@@ -44,6 +45,11 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
         ),
         t.WriterPoolRecord(transactional_id="x", writers=[t.PooledWriter(producer_id=8, producer_epoch=3)]),
         t.CommitIndexRecord(next_commit_index=5),
+        m.MirrorRecord(name="m", source_cluster_id="there", topics=".*", phase=1),
+        m.MirrorTopicRecord(topic_id=b"t" * 16, mirror="m", source_topic_id=b"t" * 16),
+        m.MirrorPartitionRecord(
+            topic_id=b"t" * 16, lineage=[m.SourceEpoch(epoch=3, start_offset=0)], fault=1
+        ),
     ):
         image.apply(record)
     empty = vars(ClusterImage())

@@ -52,7 +52,7 @@ def test_the_first_leader_forms_the_cluster_and_a_restart_remembers_it(tmp_path:
             node = QuorumNode(config(tmp_path))
             await node.start()
             await until(lambda: node.is_leader and node.controller.image.cluster_id == "c")  # noqa: B023
-            assert node.controller.image.offset == node.feed.end_offset == 2
+            assert node.controller.image.offset == node.feed.end_offset == 3
             await node.stop()
 
     uvloop.run(scenario())

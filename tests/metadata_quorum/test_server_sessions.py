@@ -9,7 +9,7 @@ import uvloop
 
 from ottla.metadata_quorum.link import Link, dial
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.protocol.features import SECURITY
+from ottla.protocol.features import MIRROR, SECURITY
 from ottla.protocol.handshake import Identity, Role
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
@@ -88,7 +88,7 @@ def with_node(tmp_path: Path, scenario: Callable[[QuorumNode], object]) -> None:
         node = QuorumNode(config(tmp_path))
         await node.start()
         try:
-            await until(lambda: node.is_leader and node.feed.end_offset == 2)
+            await until(lambda: node.is_leader and node.feed.end_offset == 3)
             async with asyncio.timeout(20):
                 await scenario(node)  # type: ignore[misc]
         finally:
@@ -101,7 +101,7 @@ async def register(broker: RawBroker) -> int:
     command = RegisterBroker(
         broker_id=broker.broker_id,
         incarnation=INCARNATION,
-        features=[BrokerFeature(name=SECURITY, most=2)],
+        features=[BrokerFeature(name=SECURITY, most=2), BrokerFeature(name=MIRROR, most=1)],
     )
     reply = await broker.ask(0, encode_command(None, command))
     result = decode_result(command, reply.result)
@@ -120,7 +120,7 @@ def test_a_session_opens_with_who_leads_and_subscribing_brings_the_records(tmp_p
         await until(lambda: broker.of(FeedRecords))
         (push,) = broker.of(FeedRecords)
         assert isinstance(push, FeedRecords)
-        assert (push.first_offset, push.end_offset, len(push.records)) == (0, 2, 2)
+        assert (push.first_offset, push.end_offset, len(push.records)) == (0, 3, 3)
         await register(broker)
         await until(lambda: len(broker.of(FeedRecords)) == 2)
 

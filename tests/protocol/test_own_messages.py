@@ -21,6 +21,20 @@ from ottla.protocol.messages.cuts import (
     ListCutOffsetsResponse,
 )
 from ottla.protocol.messages.headers import decode_request_header, encode_request, response_header
+from ottla.protocol.messages.mirror_records import MirrorOption, SourceEpoch
+from ottla.protocol.messages.mirrors import (
+    AlterMirrorRequest,
+    AlterMirrorResponse,
+    CreateMirrorRequest,
+    CreateMirrorResponse,
+    DescribedMirror,
+    DescribedMirrorPartition,
+    DescribedMirrorTopic,
+    DescribeMirrorsRequest,
+    DescribeMirrorsResponse,
+    MirrorAction,
+    SkippedTopic,
+)
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
 from ottla.protocol.messages.producers import InitProducerIdResponse
 from ottla.protocol.messages.shared_transactions import (
@@ -79,6 +93,38 @@ MESSAGES = [
     DeleteTransactionalIdResponse(error_code=51, error_message="transaction 3 is open"),
     AuthenticateNodeRequest(auth_bytes=b"a claim"),
     AuthenticateNodeResponse(auth_bytes=b"a nonce"),
+    CreateMirrorRequest(
+        name="m",
+        bootstrap_servers="there:9092",
+        topics=".*",
+        start=-1,
+        options=[MirrorOption(name="security_protocol", value="SSL")],
+    ),
+    CreateMirrorResponse(error_code=42, error_message="a mirror needs a name", source_cluster_id="there"),
+    AlterMirrorRequest(name="m", action=MirrorAction.ACCEPT_FAULTS, topics=["t"]),
+    AlterMirrorResponse(error_code=91, error_message="there is no mirror"),
+    DescribeMirrorsRequest(names=["m"]),
+    DescribeMirrorsResponse(
+        mirrors=[
+            DescribedMirror(
+                name="m",
+                phase=1,
+                is_told=True,
+                skipped=[SkippedTopic(name="x", reason="it is there")],
+                topics=[
+                    DescribedMirrorTopic(
+                        name="t",
+                        topic_id=b"t" * 16,
+                        partitions=[
+                            DescribedMirrorPartition(
+                                fault=1, fault_first=3, fault_end=2**40, lineage=[SourceEpoch(epoch=3)]
+                            )
+                        ],
+                    )
+                ],
+            )
+        ]
+    ),
 ]
 
 
@@ -126,7 +172,7 @@ def test_bytes_do_not_change() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=named)
 def test_headers_are_flexible(message: Message) -> None:
-    assert 20000 <= message.api_key <= 20007
+    assert 20000 <= message.api_key <= 20010
     assert response_header(message.api_key, 0, 7) == b"\0\0\0\x07\0"
     if named(message).endswith("Request"):
         frame = memoryview(encode_request(message, 0, 7, "client"))[4:]
@@ -151,7 +197,7 @@ def test_the_application_version_is_a_tag_that_others_pass_over() -> None:
 
 def test_other_clients_read_a_list_of_apis_that_has_ours() -> None:
     message = ApiVersionsResponse(
-        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20008))]
+        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20011))]
     )
     told = kio_decode(KioApiVersionsResponse, encode(message, 4))
-    assert [one.api_key for one in told.api_keys][-1] == 20007
+    assert [one.api_key for one in told.api_keys][-1] == 20010

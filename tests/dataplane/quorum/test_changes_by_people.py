@@ -26,6 +26,17 @@ from ottla.protocol.messages.config_commands import (
     ConfigResource,
     ResourceType,
 )
+from ottla.protocol.messages.mirror_commands import (
+    AcceptMirrorFaults,
+    AlterMirror,
+    CreateMirror,
+    DeleteMirror,
+    FollowTopics,
+    MirroredTopic,
+    MirrorPartitionReport,
+    ReportMirrorPartitions,
+)
+from ottla.protocol.messages.mirror_records import MirrorOption
 from ottla.protocol.messages.quorum_session import SubmitCommand
 from ottla.protocol.messages.token_commands import CreateDelegationToken
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
@@ -274,4 +285,56 @@ def test_the_log_of_the_leader_says_who_changed_what(
         f"{who}set the SCRAM-SHA-256 credential of eve",
         f"{who}set max.connections, max.connections.per.ip of broker (default)",
         f"{who}removed the ACL {acl}",
+    ]
+
+
+def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic_id = b"t" * 16
+    report = MirrorPartitionReport(topic_id=topic_id, fault=1, fault_first=5, fault_end=9)
+    commands: list[Command[Any]] = [
+        CreateMirror(
+            name="m",
+            source_cluster_id="there",
+            bootstrap_servers="there:9092",
+            topics="o.*",
+            groups="g",
+            options=[MirrorOption(name="sasl_plain_password", value="424242")],
+        ),
+        FollowTopics(
+            mirror="m",
+            topics=[MirroredTopic(name="o", source_topic_id=topic_id, partitions=1, replication_factor=1)],
+        ),
+        AlterMirror(name="m", phase=1),
+        ReportMirrorPartitions(broker_id=1, partitions=[report]),
+        AcceptMirrorFaults(mirror="m"),
+        AcceptMirrorFaults(mirror="m"),
+        AlterMirror(name="m", phase=2),
+        AlterMirror(name="m", phase=1),
+        AlterMirror(name="m", phase=3),
+        DeleteMirror(name="m"),
+    ]
+
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            for command in commands:
+                await session.submit(command, author=named("root"))
+
+    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.changes_by_people"):
+        run(scenario())
+    who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
+    told = [record.getMessage() for record in caplog.records if "changes_by_people" in record.name]
+    assert told == [
+        f"{who}{what}"
+        for what in (
+            "created the mirror m of there:9092 (cluster there), topics o.* and groups g",
+            "accepted a fault of the mirror m: o-0 goes on at 9",
+            "paused the mirror m",
+            "resumed the mirror m",
+            "promoted the mirror m",
+            "deleted the mirror m",
+        )
     ]

@@ -93,9 +93,8 @@ class Mirrors(ControllerWithBrokers):
         command = ReportMirrorPartitions(broker_id=sender, partitions=[MirrorPartitionReport(**values)])
         assert not self.do(command, PlainResult).error_code
 
-    def accept(self, *topics: str, mirror: str = "m", is_checked_only: bool = False) -> PlainResult:
-        command = AcceptMirrorFaults(mirror=mirror, topics=list(topics), is_checked_only=is_checked_only)
-        return self.do(command, PlainResult)
+    def accept(self, *topics: str, mirror: str = "m") -> PlainResult:
+        return self.do(AcceptMirrorFaults(mirror=mirror, topics=list(topics)), PlainResult)
 
     def partition(self, name: str = "t", index: int = 0) -> PartitionState:
         return self.machine.image.topics[name].partitions[index]

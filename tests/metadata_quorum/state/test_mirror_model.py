@@ -1,0 +1,278 @@
+"""Mirrors under random commands, reports that come late and leaders that change: against a model of what must be known
+of each copy, through snapshots. No copy goes on over a loss that nobody has accepted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.config_commands import ResourceType
+from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
+from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorPhase
+from ottla.protocol.schema import ZERO_UUID
+
+from .mirrored import Mirrors, at_source, epochs
+
+ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED
+GAP, DIVERGED, MADE_ANEW = FaultKind.GAP, FaultKind.DIVERGED, FaultKind.MADE_ANEW
+GOING = st.sampled_from([1, 2])
+"""Broker 3 stays: somebody is there to have copies."""
+MIRROR_NAMES = st.sampled_from(["m", "n"])
+TOPIC_NAMES = st.sampled_from(["a", "b"])
+OFFSETS = st.integers(0, 60)
+
+
+@dataclass
+class Part:
+    """Of one partition."""
+
+    lineage: list[tuple[int, int]] = field(default_factory=list)
+    fault: tuple[FaultKind, int, int] | None = None
+    resumed: tuple[int, int] | None = None
+    promoted_epoch: int = NO_EPOCH
+
+
+@dataclass
+class Copied:
+    """Of one topic. `mirror` is empty once that is deleted."""
+
+    mirror: str
+    source_id: bytes
+    parts: list[Part]
+    retention: str | None
+
+
+class MirrorModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Mirrors()
+        self.phases: dict[str, MirrorPhase] = {}
+        self.topics: dict[str, Copied] = {}
+        #: reports of leaders that may still arrive: topic, partition, leader, leader epoch
+        self.leaders: set[tuple[str, int, int, int]] = set()
+        self.create("m")
+        self.follow("m", "a", 2, b"1" * 16, None)
+
+    def epoch(self, name: str, index: int) -> int:
+        return self.cluster.partition(name, index).leader_epoch
+
+    def of(self, mirror: str) -> list[str]:
+        return [name for name, topic in sorted(self.topics.items()) if topic.mirror == mirror]
+
+    # The life of a mirror
+
+    @rule(name=MIRROR_NAMES)
+    def create_mirror(self, name: str) -> None:
+        self.create(name)
+
+    def create(self, name: str) -> None:
+        error = self.cluster.create_mirror(name).error_code
+        assert error == (ErrorCode.DUPLICATE_RESOURCE if name in self.phases else 0)
+        self.phases.setdefault(name, ACTIVE)
+
+    @rule(name=MIRROR_NAMES, phase=st.sampled_from([ACTIVE, ACTIVE, MirrorPhase.PAUSED, PROMOTED]))
+    def alter(self, name: str, phase: MirrorPhase) -> None:
+        before = {
+            (topic, index): self.epoch(topic, index)
+            for topic, one in self.topics.items()
+            for index in range(len(one.parts))
+        }
+        error = self.cluster.alter(phase, name).error_code
+        known = self.phases.get(name)
+        assert bool(error) == (known is None or (known is PROMOTED and phase is not PROMOTED))
+        if error:
+            return
+        self.phases[name] = phase
+        for (topic, index), epoch in before.items():
+            begins = phase is PROMOTED and known is not PROMOTED and self.topics[topic].mirror == name
+            assert self.epoch(topic, index) == epoch + begins
+            if begins:
+                self.topics[topic].parts[index].promoted_epoch = epoch + 1
+
+    @rule(name=MIRROR_NAMES)
+    def delete(self, name: str) -> None:
+        error = self.cluster.delete_mirror(name).error_code
+        is_left = self.phases.get(name) is PROMOTED or (name in self.phases and not self.of(name))
+        assert bool(error) != is_left
+        if is_left:
+            for topic in self.of(name):
+                self.topics[topic].mirror = ""
+            del self.phases[name]
+
+    # Topics
+
+    @rule(
+        mirror=MIRROR_NAMES,
+        name=TOPIC_NAMES,
+        partitions=st.integers(1, 3),
+        source_id=st.sampled_from([b"1" * 16, b"1" * 16, b"2" * 16, ZERO_UUID]),
+        retention=st.sampled_from([None, "5000", "6000", "no number"]),
+    )
+    def follow_topic(self, **drawn: Any) -> None:
+        self.follow(**drawn)
+
+    def follow(
+        self, mirror: str, name: str, partitions: int, source_id: bytes, retention: str | None
+    ) -> None:
+        configs = {} if retention is None else {"retention_ms": retention}
+        wanted = at_source(name, partitions, 2, bytes(name, "ascii") + source_id[1:], **configs)
+        if source_id == ZERO_UUID:
+            wanted.source_topic_id = ZERO_UUID
+        result = self.cluster.follow_all([wanted], mirror)
+        if self.phases.get(mirror) is not ACTIVE:
+            assert result.error_code
+            return
+        error = result.topics[0].error_code
+        topic = self.topics.get(name)
+        if topic is None:
+            assert bool(error) == (retention == "no number")
+            if not error:
+                parts = [Part() for _ in range(partitions)]
+                self.topics[name] = Copied(mirror, wanted.source_topic_id, parts, retention)
+            return
+        assert error == (0 if topic.mirror == mirror else ErrorCode.TOPIC_ALREADY_EXISTS)
+        if not error:
+            self.followed(topic, wanted.source_topic_id, partitions, retention)
+
+    def followed(self, topic: Copied, source_id: bytes, partitions: int, retention: str | None) -> None:
+        if source_id != ZERO_UUID:
+            if topic.source_id not in (ZERO_UUID, source_id):
+                for part in topic.parts:
+                    part.fault = (MADE_ANEW, 0, -1)
+                return
+            topic.source_id = source_id
+        topic.parts += [Part() for _ in range(partitions - len(topic.parts))]
+        if retention != "no number":
+            topic.retention = retention
+
+    @rule(name=TOPIC_NAMES)
+    def delete_topic(self, name: str) -> None:
+        if name in self.topics:
+            topic = self.topics[name]
+            result = self.cluster.do(DeleteTopics(names=[name]), DeleteTopicsResult).topics[0]
+            is_copy = self.phases.get(topic.mirror, PROMOTED) is not PROMOTED
+            assert result.error_code == (ErrorCode.POLICY_VIOLATION if is_copy else 0)
+            if not is_copy:
+                del self.topics[name]
+
+    # Leaders
+
+    @rule(broker=GOING, comes=st.booleans())
+    def broker_goes_or_comes(self, broker: int, comes: bool) -> None:
+        if comes:
+            self.cluster.unfence(broker)
+        else:
+            self.cluster.fence(broker)
+
+    @rule(
+        data=st.data(), what=st.sampled_from(["epochs", "begins", GAP, DIVERGED]), first=OFFSETS, more=OFFSETS
+    )
+    def report(self, data: st.DataObject, what: str | FaultKind, first: int, more: int) -> None:
+        """A leader, or one that led when it found this."""
+        if not self.leaders:
+            return
+        name, index, broker, epoch = data.draw(st.sampled_from(sorted(self.leaders)))
+        if name not in self.topics:
+            return
+        topic, now = self.topics[name], self.cluster.partition(name, index)
+        pairs = data.draw(st.lists(st.tuples(st.integers(0, 9), OFFSETS), min_size=1, max_size=3))
+        told = {"broker": broker, "leader_epoch": epoch}
+        match what:
+            case "epochs":
+                self.cluster.report(name, index, **told, epochs=epochs(*pairs))
+            case "begins":
+                self.cluster.report(name, index, **told, begins_at=first)
+            case _:
+                self.cluster.report(
+                    name, index, **told, fault=what, fault_first=first, fault_end=first + more
+                )
+        counts = (now.leader, now.leader_epoch) == (broker, epoch)
+        part = topic.parts[index]
+        if not counts or self.phases.get(topic.mirror) is not ACTIVE:
+            return
+        if what == "epochs":
+            for pair in pairs:
+                if not part.lineage or (pair[0] > part.lineage[-1][0] and pair[1] >= part.lineage[-1][1]):
+                    part.lineage.append(pair)
+        elif what == "begins":
+            if not part.lineage:
+                part.resumed = (epoch + 1, first)
+        elif part.fault is None:
+            part.fault = (FaultKind(what), first, first + more)
+
+    @rule(mirror=MIRROR_NAMES, only=st.none() | TOPIC_NAMES)
+    def accept(self, mirror: str, only: str | None) -> None:
+        names = [] if only is None else [only]
+        ours = self.of(mirror)
+        before = {
+            (name, index): self.epoch(name, index)
+            for name in ours
+            for index in range(len(self.topics[name].parts))
+        }
+        error = self.cluster.accept(*names, mirror=mirror).error_code
+        is_possible = self.phases.get(mirror, PROMOTED) is not PROMOTED and set(names) <= set(ours)
+        assert bool(error) != is_possible
+        if error:
+            return
+        for name, index in before:
+            if name in (names or ours):
+                self.accepted(self.topics[name], index, before[name, index])
+
+    def accepted(self, topic: Copied, index: int, epoch: int) -> None:
+        part = topic.parts[index]
+        if part.fault is None:
+            return
+        kind, first, end = part.fault
+        part.fault, part.resumed = None, (epoch + 1, end)
+        if kind is DIVERGED:
+            part.lineage = [pair for pair in part.lineage if pair[1] < first]
+            part.resumed = (epoch + 1, first)
+        elif kind is MADE_ANEW:
+            topic.source_id, part.lineage, part.resumed = ZERO_UUID, [], (epoch + 1, 0)
+
+    # What holds at any time
+
+    @rule()
+    def restart_from_a_snapshot(self) -> None:
+        before = list(self.cluster.machine.image.records())
+        restored = self.cluster.restored()
+        assert list(restored.image.records()) == before
+        assert restored.image.mirrors == self.cluster.machine.image.mirrors
+        self.cluster.machine.adopt(restored)
+
+    @invariant()
+    def agrees(self) -> None:
+        image = self.cluster.machine.image
+        self.cluster.machine.check()
+        assert {name: mirror.phase for name, mirror in image.mirrors.by_name.items()} == self.phases
+        assert image.topics.keys() == self.topics.keys()
+        for name, topic in self.topics.items():
+            state = image.topics[name]
+            known = image.mirrors.topics[state.id]
+            assert (known.mirror, known.source_topic_id) == (topic.mirror, topic.source_id)
+            assert self.cluster.is_copy(name) == (self.phases.get(topic.mirror, PROMOTED) is not PROMOTED)
+            config = image.configs.get((ResourceType.TOPIC, name), {})
+            assert config.get("retention.ms") == topic.retention
+            assert sorted(state.partitions) == list(range(len(topic.parts)))
+            for index, part in enumerate(topic.parts):
+                self.agrees_about(name, index, part)
+
+    def agrees_about(self, name: str, index: int, part: Part) -> None:
+        copy, state = self.cluster.copy(name, index), self.cluster.partition(name, index)
+        fault = None if copy.fault is None else (copy.fault.kind, copy.fault.first, copy.fault.end)
+        resumed = copy.resumption and (copy.resumption.leader_epoch, copy.resumption.offset)
+        known = (list(copy.lineage), fault, resumed, copy.promoted_epoch)
+        assert known == (part.lineage, part.fault, part.resumed, part.promoted_epoch)
+        assert max(copy.promoted_epoch, resumed[0] if resumed else NO_EPOCH) <= state.leader_epoch
+        if state.leader >= 0:
+            self.leaders.add((name, index, state.leader, state.leader_epoch))
+
+
+TestMirrors = MirrorModel.TestCase
+TestMirrors.settings = settings(max_examples=80, stateful_step_count=40)
