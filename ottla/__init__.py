@@ -52,6 +52,7 @@ __all__ = [
     "DelegationToken",
     "ErrorCode",
     "ExactlyOnce",
+    "FaultKind",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -61,6 +62,11 @@ __all__ = [
     "LeftInSpool",
     "LogDirDescription",
     "MadeBeforeFork",
+    "MirrorDescription",
+    "MirrorFault",
+    "MirrorPartitionDescription",
+    "MirrorPhase",
+    "MirrorTopicDescription",
     "NewRecord",
     "NewTopic",
     "NoBrokerReachable",
@@ -122,6 +128,9 @@ if TYPE_CHECKING:
         GroupMember,
         HangingTransaction,
         LogDirDescription,
+        MirrorDescription,
+        MirrorPartitionDescription,
+        MirrorTopicDescription,
         NewTopic,
         OngoingReassignment,
         ProducerDescription,
@@ -182,6 +191,7 @@ if TYPE_CHECKING:
         PatternType,
     )
     from ottla.protocol.errors import ErrorCode, KafkaError
+    from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
 else:
     _HOMES = {
         "client.admin": [
@@ -202,6 +212,9 @@ else:
             "GroupMember",
             "HangingTransaction",
             "LogDirDescription",
+            "MirrorDescription",
+            "MirrorPartitionDescription",
+            "MirrorTopicDescription",
             "NewTopic",
             "OngoingReassignment",
             "ProducerDescription",
@@ -262,6 +275,7 @@ else:
             "PatternType",
         ],
         "protocol.errors": ["ErrorCode", "KafkaError"],
+        "protocol.mirror_table": ["FaultKind", "MirrorFault", "MirrorPhase"],
     }
 
     def __getattr__(name: str) -> object:

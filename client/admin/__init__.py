@@ -13,6 +13,12 @@ from .cluster import ClusterAdmin
 from .cuts import CutAdmin
 from .groups import GroupAdmin
 from .log_dirs import LogDirAdmin
+from .mirrors import (
+    MirrorAdmin,
+    MirrorDescription,
+    MirrorPartitionDescription,
+    MirrorTopicDescription,
+)
 from .placement import OngoingReassignment, PlacementAdmin
 from .quotas import QuotaAdmin
 from .records import RecordAdmin
@@ -62,6 +68,9 @@ __all__ = [
     "GroupMember",
     "HangingTransaction",
     "LogDirDescription",
+    "MirrorDescription",
+    "MirrorPartitionDescription",
+    "MirrorTopicDescription",
     "NewTopic",
     "OngoingReassignment",
     "ProducerDescription",
@@ -88,6 +97,7 @@ class Admin(
     TokenAdmin,
     BegunTransactionAdmin,
     CutAdmin,
+    MirrorAdmin,
 ):
     """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.

@@ -94,3 +94,10 @@ class Admin(Facade):
 
     find_cut = blocking(admin.Admin.find_cut)
     cut_offsets = blocking(admin.Admin.cut_offsets)
+
+    create_mirror = blocking(admin.Admin.create_mirror)
+    describe_mirrors = blocking(admin.Admin.describe_mirrors)
+    pause_mirror = blocking(admin.Admin.pause_mirror)
+    resume_mirror = blocking(admin.Admin.resume_mirror)
+    promote_mirror = blocking(admin.Admin.promote_mirror)
+    delete_mirror = blocking(admin.Admin.delete_mirror)
