@@ -24,12 +24,14 @@ from ...protocol.nearest import nearest
 from ..connections.cluster import Backoff
 from ..connections.metadata import NO_LEADER
 from ..failures import RequestTimedOut
-from ..security.foreign_options import of_java
+from ..foreign_names import JAVA, LIBRDKAFKA
+from ..security.foreign_options import of_java, of_librdkafka
 from .session import check
 from .theme import AdminTheme
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
+_NOT_ABOUT_SECURITY: Final = ("bootstrap_servers", "client_id")
 Start = Literal["earliest", "latest"] | datetime | int
 Progress = Callable[["MirrorDescription"], None]
 _Answers = dict[int, list[DescribedMirror] | KafkaError]
@@ -134,7 +136,7 @@ class MirrorDescription:
 
 
 class MirrorAdmin(AdminTheme):
-    """Creates, describes, pauses, promotes and deletes mirrors. To describe takes DESCRIBE on the cluster, else ALTER."""
+    """Creates, describes, pauses, promotes and deletes mirrors. It takes ALTER on the cluster, or DESCRIBE."""
 
     async def create_mirror(
         self,
@@ -283,14 +285,19 @@ def source_options(options: Mapping[str, str]) -> dict[str, str]:
     Raises ValueError for one of another client that is not understood, or is not about connections.
     """
     foreign = {name: value for name, value in options.items() if "." in name}
-    given, others = of_java(foreign)
+    named = {name: value for name, value in options.items() if name not in foreign}
+    of_librdkafka_alone = foreign.keys() & LIBRDKAFKA.keys() - JAVA.keys()
+    given, others = of_java({name: foreign[name] for name in foreign if name not in of_librdkafka_alone})
+    others += [name for name in foreign if {**LIBRDKAFKA, **JAVA}.get(name) in _NOT_ABOUT_SECURITY]
     if others:
         raise ValueError(f"{others[0]!r} is no option of connections to a source")
-    named = {name: value for name, value in options.items() if name not in foreign}
-    twice = next((name for name in given if name in named), None)
+    theirs = of_librdkafka({name: foreign[name] for name in of_librdkafka_alone})
+    twice = next(
+        (name for name in (*given, *theirs) if (name in named) + (name in given) + (name in theirs) > 1), None
+    )
     if twice is not None:
         raise ValueError(f"{twice!r} is given twice, also by its name in other clients")
-    return named | {name: _text(name, value) for name, value in given.items()}
+    return named | {name: _text(name, value) for name, value in (given | theirs).items()}
 
 
 def _text(name: str, value: Any) -> str:

@@ -174,6 +174,11 @@ async def test_options_of_java_clients_become_ours() -> None:
         ({"start": -2}, "not -2"),
         ({"start": True}, "not True"),
         ({"start": 1.5}, "not 1.5"),
+        ({"options": {"bootstrap.servers": "b"}}, "'bootstrap.servers' is no option"),
+        (
+            {"options": {"sasl.password": "a", "sasl_plain_password": "b"}},
+            "'sasl_plain_password' is given twice",
+        ),
         ({"options": {"fetch.min.bytes": "1"}}, "'fetch.min.bytes' is no option of connections"),
         ({"options": {"sasl.mechanisn": "PLAIN"}}, "did you mean 'sasl.mechanism'"),
         (
@@ -205,6 +210,19 @@ async def test_other_clusters_have_no_mirrors() -> None:
             await admin.create_mirror("m", source="there:9092", topics=".*")
         with pytest.raises(VersionUnsupported):
             await admin.describe_mirrors()
+
+
+async def test_options_of_librdkafka_become_ours() -> None:
+    async with mirroring() as (cluster, admin):
+        options = {"security.protocol": "ssl", "ssl.ca.location": "/etc/ca.pem", "sasl.password": "p w"}
+        await admin.create_mirror("m", source="there:9092", topics=".*", options=options)
+        (request,) = cluster.asked
+        assert isinstance(request, CreateMirrorRequest)
+        assert {option.name: option.value for option in request.options} == {
+            "security_protocol": "SSL",
+            "ssl_cafile": "/etc/ca.pem",
+            "sasl_plain_password": "p w",
+        }
 
 
 # Describing
