@@ -71,6 +71,7 @@ COMMANDS = {
     "token": "commands.token",
     "security": "commands.security",
     "txn": "commands.txn",
+    "mirror": "commands.mirror",
     "audit": "commands.audit",
     "cluster": "commands.cluster",
     "spark": "commands.spark",

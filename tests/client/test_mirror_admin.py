@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -14,62 +14,14 @@ from ottla.client.failures import ConnectionLost, RequestTimedOut, VersionUnsupp
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.mirror_records import MirrorOption, SourceEpoch
 from ottla.protocol.messages.mirrors import (
-    AlterMirrorRequest,
-    AlterMirrorResponse,
     CreateMirrorRequest,
-    CreateMirrorResponse,
-    DescribedMirror,
-    DescribedMirrorPartition,
-    DescribedMirrorTopic,
-    DescribeMirrorsRequest,
-    DescribeMirrorsResponse,
     MirrorAction,
     SkippedTopic,
 )
 from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
-from ottla.protocol.schema import Message, Request
-from tests.client.fake_cluster import FakeCluster, Fault
+from tests.client.fake_mirrors import Described, Mirroring, described, partition
 
 ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED
-Described = list[DescribedMirror] | None
-
-
-class Mirroring(FakeCluster):
-    """Brokers that tell of mirrors what a test says: `describe` of a broker's number, None breaks the connection."""
-
-    def __init__(self) -> None:
-        super().__init__("t", 1, lambda: Fault.NONE)
-        self.served += [CreateMirrorRequest, AlterMirrorRequest, DescribeMirrorsRequest]
-        self.asked: list[CreateMirrorRequest | AlterMirrorRequest] = []
-        self.describe: Callable[[int], Described] = lambda broker: []
-        #: what so many changes are refused with, the last one first
-        self.refusals: list[ErrorCode] = []
-
-    def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
-        refusal = ErrorCode.NONE
-        if isinstance(request, CreateMirrorRequest | AlterMirrorRequest):
-            self.asked.append(request)
-            refusal = self.refusals.pop() if self.refusals else ErrorCode.NONE
-        message = "for a reason" if refusal else None
-        match request:
-            case CreateMirrorRequest():
-                return CreateMirrorResponse(
-                    error_code=refusal, error_message=message, source_cluster_id="there"
-                )
-            case AlterMirrorRequest():
-                return AlterMirrorResponse(error_code=refusal, error_message=message)
-            case DescribeMirrorsRequest():
-                assert not request.names, "a broker that has not heard of a mirror yet would refuse all"
-                mirrors = self.describe(broker)
-                return None if mirrors is None else DescribeMirrorsResponse(mirrors=mirrors)
-        return super().answer_other(broker, request, version)
-
-    def actions(self) -> list[tuple[MirrorAction, list[str]]]:
-        return [
-            (MirrorAction(one.action), one.topics)
-            for one in self.asked
-            if isinstance(one, AlterMirrorRequest)
-        ]
 
 
 @asynccontextmanager
@@ -81,17 +33,6 @@ async def mirroring(brokers: int = 3, **options: Any) -> AsyncIterator[tuple[Mir
             yield cluster, admin
     finally:
         await cluster.stop()
-
-
-def partition(index: int, leader: int, **told: Any) -> DescribedMirrorPartition:
-    return DescribedMirrorPartition(partition=index, leader=leader, **told)
-
-
-def described(*partitions: DescribedMirrorPartition, name: str = "m", **told: Any) -> DescribedMirror:
-    """A mirror with topic `t`, if there are partitions."""
-    topics = [DescribedMirrorTopic(name="t", topic_id=b"t" * 16, partitions=list(partitions))]
-    values: dict[str, Any] = {"phase": ACTIVE, **told}
-    return DescribedMirror(name=name, topics=topics if partitions else [], **values)
 
 
 async def only(admin: Admin) -> MirrorDescription:

@@ -1,0 +1,154 @@
+"""`ottla mirror`: topics of another cluster, copied offset by offset until they are promoted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...arguments.options import (
+    Actions,
+    CommandParser,
+    add_common,
+    add_connection,
+    add_yes,
+    carry_out,
+    command_parser,
+)
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla mirror ...`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Copy topics of another cluster, watch the copies, and promote them.",
+        "  ottla mirror create west --from kafka.west.example:9092 --topics 'orders.*' --groups '.*'\n"
+        "  ottla mirror status west\n"
+        "  ottla mirror resume west --accept-gap --topic orders\n"
+        "  ottla mirror promote west\n"
+        "  ottla mirror delete west",
+    )
+    add_connection(options)
+    actions = Actions(options, __name__)
+    _create(actions)
+    _show(actions)
+    _change(actions)
+    return options
+
+
+run = carry_out
+
+
+def _create(actions: Actions) -> None:
+    create = actions.add(
+        "create",
+        "create:create",
+        "Begin to copy topics.",
+        "  ottla mirror create west --from kafka.west.example:9092\n"
+        "  ottla mirror create west --from kafka.west.example:9092 --topics 'orders.*' --groups 'billing.*' --wait\n"
+        "  ottla mirror create west --from kafka.west.example:9093 --source-option security.protocol=SSL\n"
+        "  ottla mirror create west --from kafka.west.example:9092 --start latest --dry-run",
+    )
+    create.add_argument("name", metavar="NAME", help="of the mirror")
+    create.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="HOST:PORT,...",
+        help="brokers of the source, as the brokers here reach them",
+    )
+    create.add_argument(
+        "--topics", default=".*", metavar="REGEX", help="which topics: matches whole names (all of them)"
+    )
+    create.add_argument(
+        "--groups", default="", metavar="REGEX", help="whose committed offsets follow (no group's)"
+    )
+    create.add_argument(
+        "--start",
+        default="earliest",
+        metavar="WHERE",
+        help="where copies begin: earliest, latest, or a time (ms, ISO 8601, or an age as 2h)",
+    )
+    create.add_argument(
+        "--source-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="how the source is reached, as security.protocol=SSL, repeatable; files are those of the brokers",
+    )
+    create.add_argument(
+        "--source-options-file",
+        type=Path,
+        metavar="FILE",
+        help="the same as properties of a client, also with secrets",
+    )
+    create.add_argument(
+        "--wait", action="store_true", help="until each copy has once had all that its source had"
+    )
+    create.add_argument(
+        "--dry-run", action="store_true", help="only reach the source, and ask whether it would work"
+    )
+    add_common(create)
+
+
+def _show(actions: Actions) -> None:
+    listing = actions.add(
+        "list",
+        "show:list_mirrors",
+        "List mirrors.",
+        "  ottla mirror list\n  ottla mirror list -o json",
+    )
+    add_common(listing)
+    status = actions.add(
+        "status",
+        "show:status",
+        "Show how far copies are, and what stops them. Exit code 1 if something does.",
+        "  ottla mirror status\n  ottla mirror status west\n  ottla mirror status west -o json",
+    )
+    status.add_argument("names", nargs="*", metavar="NAME", help="all, if none is named")
+    add_common(status)
+
+
+def _change(actions: Actions) -> None:
+    pause = actions.add(
+        "pause",
+        "change:pause",
+        "Copy nothing until the mirror is resumed.",
+        "  ottla mirror pause west",
+    )
+    resume = actions.add(
+        "resume",
+        "change:resume",
+        "Go on to copy.",
+        "  ottla mirror resume west\n"
+        "  ottla mirror resume west --accept-gap                  behind all records that are lost\n"
+        "  ottla mirror resume west --accept-gap --topic orders",
+    )
+    resume.add_argument(
+        "--accept-gap",
+        action="store_true",
+        help="also where a fault stops a copy: what 'status' names is lost",
+    )
+    resume.add_argument(
+        "-t",
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="with --accept-gap: only the faults of this topic, repeatable",
+    )
+    promote = actions.add(
+        "promote",
+        "change:promote",
+        "Copy no more, and let the topics take records. There is no way back.",
+        "  ottla mirror promote west\n  ottla mirror promote west --yes -o json",
+    )
+    delete = actions.add(
+        "delete",
+        "change:delete",
+        "Forget a mirror that is promoted, or has no topics. Its topics stay.",
+        "  ottla mirror delete west",
+    )
+    for action in (pause, resume, promote, delete):
+        action.add_argument("name", metavar="NAME")
+        add_common(action)
+    for action in (resume, promote, delete):
+        add_yes(action)

@@ -1,0 +1,143 @@
+"""What `ottla mirror pause`, `resume`, `promote` and `delete` do."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+
+from ....client.admin import Admin, MirrorDescription
+from ....protocol.mirror_table import MirrorPhase
+from ...arguments.selection import missing
+from ...asking import run_client
+from ...connection.precedence import connection_of
+from ...failures import CommandFailed, UsageError
+from ...terminal.confirmation import confirm
+from ...terminal.output import bytes_text, print_json, print_table
+from ...terminal.text import note, show_progress
+from .report import Stopped, fault_as_json, stopped
+from .show import describe
+
+NAMED_MAX = 20
+"""So many losses are named before the question; 'ottla mirror status' names all."""
+
+
+def pause(arguments: argparse.Namespace) -> None:
+    """Copy nothing for now."""
+    _do(arguments, lambda admin: admin.pause_mirror(arguments.name))
+    _print_result(arguments, "paused")
+
+
+def resume(arguments: argparse.Namespace) -> None:
+    """Go on, and with --accept-gap also behind what is lost."""
+    if arguments.topic and not arguments.accept_gap:
+        raise UsageError("a mirror is resumed as a whole: --topic goes with --accept-gap")
+    accepted: list[Stopped] = []
+    if arguments.accept_gap:
+        accepted = _to_accept(arguments)
+    if accepted:
+        # Only what was shown is accepted: a fault that comes meanwhile in another topic waits for its own question.
+        topics = sorted({one.topic for one in accepted})
+        _do(arguments, lambda admin: admin.resume_mirror(arguments.name, accept_gap=True, topics=topics))
+    else:
+        _do(arguments, lambda admin: admin.resume_mirror(arguments.name))
+    if arguments.output == "json":
+        losses = [
+            {"topic": one.topic, "partition": one.partition, **fault_as_json(one.fault)} for one in accepted
+        ]
+        print_json({"name": arguments.name, "result": "resumed", "accepted": losses})
+    else:
+        word = f"resumed, {len(accepted)} faults accepted" if arguments.accept_gap else "resumed"
+        print_table(("MIRROR", "RESULT"), [(arguments.name, word)])
+
+
+def promote(arguments: argparse.Namespace) -> None:
+    """Let the topics take records."""
+    before = _one(arguments)
+    partitions = sum(len(topic.partitions) for topic in before.topics)
+    if before.phase is not MirrorPhase.PROMOTED:
+        confirm(
+            f"Promote {before.name}? Its {len(before.topics)} topics take records from then on and are copied no more; "
+            f"there is no way back. {_left_behind(before)}",
+            yes=arguments.yes,
+        )
+
+    def told(mirror: MirrorDescription) -> None:
+        show_progress(f"{mirror.name}: waiting for leaders that take records")
+
+    after = run_client(_promote(arguments, told))
+    show_progress(f"{after.name}: every partition takes records", last=True)
+    if arguments.output == "json":
+        print_json(
+            {
+                "name": after.name,
+                "result": "promoted",
+                "topics": len(after.topics),
+                "partitions": partitions,
+                "lag_before": before.lag,
+                "faults": len(stopped(before)),
+            }
+        )
+    else:
+        rows = [(after.name, len(after.topics), partitions, "promoted")]
+        print_table(("MIRROR", "TOPICS", "PARTITIONS", "RESULT"), rows)
+
+
+def delete(arguments: argparse.Namespace) -> None:
+    """Forget the mirror."""
+    confirm(f"Forget mirror {arguments.name}? Its topics stay.", yes=arguments.yes)
+    _do(arguments, lambda admin: admin.delete_mirror(arguments.name))
+    _print_result(arguments, "deleted")
+
+
+def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
+    """The faults that are accepted, after a yes."""
+    mirror = _one(arguments)
+    known = {topic.name for topic in mirror.topics}
+    for name in arguments.topic:
+        if name not in known:
+            raise CommandFailed(missing(name, known, "topic"))
+    faults = stopped(mirror, arguments.topic)
+    for one in faults[:NAMED_MAX]:
+        note(f"{one.loss} ({one.fault.reason})")
+    if len(faults) > NAMED_MAX:
+        note(f"and {len(faults) - NAMED_MAX} more: 'ottla mirror status {mirror.name}' names all")
+    if faults:
+        confirm(f"Go on with {len(faults)} partitions without what is lost?", yes=arguments.yes)
+    return faults
+
+
+def _left_behind(mirror: MirrorDescription) -> str:
+    """What the promotion leaves at the source."""
+    faults = len(stopped(mirror))
+    stands = f" {faults} partitions have stopped before, and miss what came since." if faults else ""
+    if mirror.lag is None:
+        return f"How many records of the source are not copied yet is not known.{stands}"
+    size = "" if mirror.lag_bytes is None else f" ({bytes_text(mirror.lag_bytes)})"
+    return f"{mirror.lag:,} records{size} of the source are not copied yet, and would stay behind.{stands}"
+
+
+def _one(arguments: argparse.Namespace) -> MirrorDescription:
+    (mirror,) = run_client(describe(arguments, [arguments.name]))
+    return mirror
+
+
+def _do(arguments: argparse.Namespace, ask: Callable[[Admin], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with Admin(**connection_of(arguments)) as admin:
+            await ask(admin)
+
+    run_client(run())
+
+
+async def _promote(
+    arguments: argparse.Namespace, told: Callable[[MirrorDescription], None]
+) -> MirrorDescription:
+    async with Admin(**connection_of(arguments)) as admin:
+        return await admin.promote_mirror(arguments.name, progress=told)
+
+
+def _print_result(arguments: argparse.Namespace, result: str) -> None:
+    if arguments.output == "json":
+        print_json({"name": arguments.name, "result": result})
+    else:
+        print_table(("MIRROR", "RESULT"), [(arguments.name, result)])

@@ -1,0 +1,123 @@
+"""What `ottla mirror create` does: reads how the source is reached, creates the mirror, and waits if it shall."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from ....client.admin import Admin, MirrorDescription
+from ....client.foreign_names import JAVA, LIBRDKAFKA, is_secret
+from ....client.security.foreign_options import is_about_connections
+from ....client.security.options import SecurityOptions
+from ...arguments.options import key_values
+from ...arguments.selection import timestamp_ms
+from ...asking import run_client
+from ...connection.precedence import connection_of
+from ...failures import CommandFailed, UsageError
+from ...nodes.config_providers import resolve
+from ...nodes.settings import parse_properties, read_text
+from ...terminal.output import print_json, print_table
+from ...terminal.text import note, show_progress
+from .report import progress, stopped
+
+LOOK_AGAIN_S = 0.5
+NEAR_MS = 1_000
+"""A copy of a topic that is written to all the time never has all of it. This near it counts as if it had."""
+
+
+def create(arguments: argparse.Namespace) -> None:
+    """Create a mirror, and wait with --wait."""
+    start = _start(arguments.start)
+    options = _options(arguments.source_option, arguments.source_options_file)
+    source_id = run_client(_create(arguments, start, options))
+    result = "checked" if arguments.dry_run else "created"
+    if arguments.wait and not arguments.dry_run:
+        try:
+            run_client(_follow(arguments))
+        except KeyboardInterrupt:
+            note(f"the mirror goes on: 'ottla mirror status {arguments.name}' shows it")
+            raise
+        result = "caught up"
+    if arguments.output == "json":
+        print_json({"name": arguments.name, "source_cluster_id": source_id, "result": result})
+    else:
+        print_table(("MIRROR", "SOURCE-CLUSTER", "RESULT"), [(arguments.name, source_id, result)])
+
+
+async def _create(arguments: argparse.Namespace, start: str | int, options: dict[str, str]) -> str:
+    async with Admin(**connection_of(arguments)) as admin:
+        return await admin.create_mirror(
+            arguments.name,
+            source=arguments.source,
+            topics=arguments.topics,
+            groups=arguments.groups,
+            start=start,  # type: ignore[arg-type]
+            options=options,
+            validate_only=arguments.dry_run,
+        )
+
+
+async def _follow(arguments: argparse.Namespace) -> None:
+    """Wait until each copy has once had all that its source had."""
+    caught_up: set[tuple[str, int]] = set()
+    async with Admin(**connection_of(arguments)) as admin:
+        while True:
+            (mirror,) = await admin.describe_mirrors([arguments.name])
+            if faults := stopped(mirror):
+                show_progress(progress(mirror), last=True)
+                raise CommandFailed(
+                    f"{len(faults)} partitions have stopped: 'ottla mirror status {mirror.name}' shows why"
+                )
+            copies = {(topic.name, one.partition) for topic in mirror.topics for one in topic.partitions}
+            caught_up |= _near(mirror)
+            if copies and copies <= caught_up:
+                show_progress(progress(mirror), last=True)
+                return
+            show_progress(progress(mirror))
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _near(mirror: MirrorDescription) -> set[tuple[str, int]]:
+    return {
+        (topic.name, one.partition)
+        for topic in mirror.topics
+        for one in topic.partitions
+        if one.lag == 0 or (one.behind_ms is not None and one.behind_ms <= NEAR_MS)
+    }
+
+
+def _start(text: str) -> str | int:
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        return timestamp_ms(text, int(time.time() * 1000))
+    except UsageError as error:
+        raise UsageError(f"--start takes earliest, latest or a time: {error}") from None
+
+
+def _options(pairs: list[str], file: Path | None) -> dict[str, str]:
+    """Of the connections to the source. Raises UsageError and CommandFailed."""
+    given = key_values(pairs, "--source-option")
+    for name in given:
+        if is_secret(name):
+            raise UsageError(
+                f"--source-option {name}: whoever lists processes would see it. --source-options-file takes secrets"
+            )
+    return (_of_file(file) if file is not None else {}) | given
+
+
+def _of_file(file: Path) -> dict[str, str]:
+    properties = resolve(parse_properties(read_text(file), file), os.environ, note).values
+    others = sorted(name for name in properties if not _is_option(name))
+    if others:
+        note(f"{file}: not about connections, and left alone: {', '.join(others)}")
+    return {name: value for name, value in properties.items() if name not in others}
+
+
+def _is_option(name: str) -> bool:
+    if {**LIBRDKAFKA, **JAVA}.get(name) in ("bootstrap_servers", "client_id"):
+        return False
+    return name in (*SecurityOptions.__dataclass_fields__, *LIBRDKAFKA) or is_about_connections(name)

@@ -1,0 +1,173 @@
+"""What is told of mirrors: rows for people, and JSON for machines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ....client.admin import MirrorDescription, MirrorPartitionDescription, MirrorTopicDescription
+from ....protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
+from ...terminal.output import bytes_text
+
+UNKNOWN: Final = "?"
+KINDS: Final = {
+    FaultKind.GAP: "gap",
+    FaultKind.DIVERGED: "diverged",
+    FaultKind.MADE_ANEW: "made anew",
+    FaultKind.UNREADABLE: "unreadable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A partition that a fault stops."""
+
+    topic: str
+    partition: int
+    fault: MirrorFault
+
+    @property
+    def records(self) -> int | None:
+        """How many offsets are concerned; None for all that the copy has."""
+        return None if self.fault.kind is FaultKind.MADE_ANEW else self.fault.end - self.fault.first
+
+    @property
+    def loss(self) -> str:
+        """What is lost to go on, for people."""
+        place = f"{self.topic}-{self.partition}"
+        if self.fault.kind is FaultKind.MADE_ANEW:
+            return f"{place}: all records that were copied are deleted, and the new topic is copied from its start"
+        what = f"{self.records:,} offsets from {self.fault.first} to {self.fault.end - 1}"
+        if self.fault.kind is FaultKind.DIVERGED:
+            return f"{place}: {what} are cut off here, and copied as the source has them now"
+        return f"{place}: {what} are left out"
+
+
+def stopped(mirror: MirrorDescription, topics: Collection[str] = ()) -> list[Stopped]:
+    """The faults in these topics, or in all."""
+    return [
+        Stopped(topic.name, index, fault)
+        for topic in mirror.topics
+        if not topics or topic.name in topics
+        for index, fault in sorted(topic.faults.items())
+    ]
+
+
+def state_of(mirror: MirrorDescription, topic: MirrorTopicDescription) -> str:
+    """In one word or two."""
+    if mirror.phase is not MirrorPhase.ACTIVE:
+        return mirror.phase.name.lower()
+    if topic.faults:
+        return "faulted"
+    if any(one.leader is None for one in topic.partitions):
+        return "no leader"
+    if any(one.trouble for one in topic.partitions):
+        return "in trouble"
+    return "unknown" if topic.lag is None else "copying"
+
+
+def troubles(mirror: MirrorDescription) -> Iterator[tuple[str, str]]:
+    """(broker or partition, why nothing is copied there at the moment)."""
+    for broker_id, why in sorted(mirror.troubles.items()):
+        yield f"broker {broker_id}", why
+    for broker_id, error in sorted(mirror.unanswered.items()):
+        yield f"broker {broker_id}", f"it does not answer: {error.message}"
+    for topic in mirror.topics:
+        for one in topic.partitions:
+            if one.trouble:
+                yield f"{topic.name}-{one.partition}", one.trouble
+
+
+def summary(mirror: MirrorDescription) -> str:
+    """A line about a mirror as a whole."""
+    groups = f", groups {mirror.groups_pattern}" if mirror.groups_pattern else ""
+    return (
+        f"mirror {mirror.name} of {mirror.bootstrap_servers} (cluster {mirror.source_cluster_id}) is "
+        f"{mirror.phase.name.lower()}: topics {mirror.topics_pattern}{groups}"
+    )
+
+
+def progress(mirror: MirrorDescription) -> str:
+    """A line while copies catch up."""
+    lag = UNKNOWN if mirror.lag is None else f"{mirror.lag:,}"
+    size = "" if mirror.lag_bytes is None else f" ({bytes_text(mirror.lag_bytes)})"
+    return f"{mirror.name}: {len(mirror.topics)} topics, {lag} records to copy{size}"
+
+
+def shown(number: int | None) -> object:
+    """A number, or that nobody knows it."""
+    return UNKNOWN if number is None else number
+
+
+def topic_row(mirror: MirrorDescription, topic: MirrorTopicDescription) -> tuple[object, ...]:
+    """Of the table of `mirror status`."""
+    size = UNKNOWN if topic.lag_bytes is None else bytes_text(topic.lag_bytes)
+    return (
+        topic.name,
+        len(topic.partitions),
+        state_of(mirror, topic),
+        shown(topic.lag),
+        size,
+        shown(topic.behind_ms),
+        len(topic.faults),
+    )
+
+
+def as_json(mirror: MirrorDescription) -> dict[str, Any]:
+    """All that is known of a mirror. Numbers that nobody knows are null."""
+    return {
+        "name": mirror.name,
+        "phase": mirror.phase.name.lower(),
+        "source_cluster_id": mirror.source_cluster_id,
+        "bootstrap_servers": mirror.bootstrap_servers,
+        "topics_pattern": mirror.topics_pattern,
+        "groups_pattern": mirror.groups_pattern,
+        "start": {-2: "earliest", -1: "latest"}.get(mirror.start, mirror.start),
+        "options": dict(mirror.options),
+        "lag": mirror.lag,
+        "lag_bytes": mirror.lag_bytes,
+        "topics": [_topic_as_json(mirror, topic) for topic in mirror.topics],
+        "skipped": None if mirror.skipped is None else dict(mirror.skipped),
+        "troubles": [{"where": where, "why": why} for where, why in troubles(mirror)],
+    }
+
+
+def _topic_as_json(mirror: MirrorDescription, topic: MirrorTopicDescription) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "state": state_of(mirror, topic),
+        "topic_id": topic.topic_id.hex(),
+        "source_topic_id": topic.source_topic_id.hex(),
+        "lag": topic.lag,
+        "lag_bytes": topic.lag_bytes,
+        "behind_ms": topic.behind_ms,
+        "partitions": [_partition_as_json(one) for one in topic.partitions],
+    }
+
+
+def _partition_as_json(one: MirrorPartitionDescription) -> dict[str, Any]:
+    return {
+        "partition": one.partition,
+        "leader": one.leader,
+        "lag": one.lag,
+        "lag_bytes": one.lag_bytes,
+        "behind_ms": one.behind_ms,
+        "log_end_offset": one.log_end_offset,
+        "high_watermark": one.high_watermark,
+        "source_high_watermark": one.source_high_watermark,
+        "promoted_epoch": one.promoted_epoch,
+        "fault": None if one.fault is None else fault_as_json(one.fault),
+        "trouble": one.trouble or None,
+    }
+
+
+def fault_as_json(fault: MirrorFault) -> dict[str, Any]:
+    """With the offsets from `first` to before `end`."""
+    is_anew = fault.kind is FaultKind.MADE_ANEW
+    return {
+        "kind": KINDS[fault.kind],
+        "first": None if is_anew else fault.first,
+        "end": None if is_anew else fault.end,
+        "reason": fault.reason,
+    }

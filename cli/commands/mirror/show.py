@@ -1,0 +1,78 @@
+"""What `ottla mirror list` and `ottla mirror status` print."""
+
+from __future__ import annotations
+
+import argparse
+
+from ....client.admin import Admin, MirrorDescription
+from ...asking import run_client
+from ...connection.precedence import connection_of
+from ...terminal.output import print_json, print_table
+from ...terminal.text import say
+from .report import KINDS, as_json, shown, stopped, summary, topic_row, troubles
+
+
+def list_mirrors(arguments: argparse.Namespace) -> None:
+    """Print a line for each mirror."""
+    mirrors = run_client(describe(arguments, []))
+    if arguments.output == "json":
+        keys = ("name", "phase", "bootstrap_servers", "source_cluster_id", "lag", "lag_bytes")
+        print_json(
+            [
+                {key: as_json(one)[key] for key in keys}
+                | {"topics": len(one.topics), "faults": len(stopped(one))}
+                for one in mirrors
+            ]
+        )
+        return
+    rows = [
+        (
+            one.name,
+            one.phase.name.lower(),
+            one.bootstrap_servers,
+            len(one.topics),
+            shown(one.lag),
+            len(stopped(one)),
+        )
+        for one in mirrors
+    ]
+    print_table(("MIRROR", "PHASE", "SOURCE", "TOPICS", "LAG", "FAULTS"), rows)
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Print all that is known of mirrors; 1 if something is not copied that should be."""
+    mirrors = run_client(describe(arguments, arguments.names))
+    if arguments.output == "json":
+        print_json([as_json(one) for one in mirrors])
+    else:
+        for index, one in enumerate(mirrors):
+            if index:
+                say()
+            _print(one)
+    return int(any(stopped(one) or any(troubles(one)) for one in mirrors))
+
+
+async def describe(arguments: argparse.Namespace, names: list[str]) -> list[MirrorDescription]:
+    """These mirrors, or all."""
+    async with Admin(**connection_of(arguments)) as admin:
+        return await admin.describe_mirrors(names or None)
+
+
+def _print(mirror: MirrorDescription) -> None:
+    say(summary(mirror))
+    print_table(
+        ("TOPIC", "PARTITIONS", "STATE", "LAG", "LAG-BYTES", "BEHIND-MS", "FAULTS"),
+        [topic_row(mirror, topic) for topic in mirror.topics],
+    )
+    if faults := stopped(mirror):
+        say(f"stopped; 'ottla mirror resume {mirror.name} --accept-gap' goes on without what is lost:")
+        rows = [
+            (one.topic, one.partition, KINDS[one.fault.kind], one.loss, one.fault.reason) for one in faults
+        ]
+        print_table(("TOPIC", "PARTITION", "FAULT", "LOSS", "REASON"), rows)
+    if found := list(troubles(mirror)):
+        say("in trouble:")
+        print_table(("WHERE", "WHY"), found)
+    if mirror.skipped:
+        say("not copied:")
+        print_table(("TOPIC", "REASON"), sorted(mirror.skipped.items()))

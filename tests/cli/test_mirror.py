@@ -1,0 +1,451 @@
+"""`ottla mirror` against a cluster that tells of mirrors what a test says: what is printed, asked and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.mirror_records import MirrorOption
+from ottla.protocol.messages.mirrors import (
+    CreateMirrorRequest,
+    DescribedMirror,
+    DescribedMirrorPartition,
+    MirrorAction,
+    SkippedTopic,
+)
+from ottla.protocol.mirror_table import MirrorPhase
+from tests.client.fake_mirrors import Described, Mirroring, described, partition
+
+GAP = {"fault": 1, "fault_first": 3, "fault_end": 9, "fault_reason": "retention was faster"}
+DIVERGED = {"fault": 2, "fault_first": 5, "fault_end": 7, "fault_reason": "an unclean election"}
+MADE_ANEW = {"fault": 3, "fault_first": 0, "fault_end": -1, "fault_reason": "another topic has its name"}
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirroring]:
+    """One broker in a thread of its own, which OTTLA_BOOTSTRAP names. Nobody is at the terminal."""
+    cluster, loop = Mirroring(), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(cluster.start(1), loop).result(10)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", cluster.bootstrap)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    yield cluster
+    asyncio.run_coroutine_threadsafe(cluster.stop(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+class Person(io.StringIO):
+    """Somebody at a terminal, who answers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def told(index: int, *, lag: int = 0, **more: Any) -> DescribedMirrorPartition:
+    """A partition that broker 0 leads and tells of."""
+    values: dict[str, Any] = {
+        "is_told": True,
+        "log_end_offset": 100,
+        "high_watermark": 100,
+        "source_high_watermark": 100 + lag,
+        "lag_bytes": 10 * lag,
+        "behind_ms": 20 * lag,
+        **more,
+    }
+    return partition(index, 0, **values)
+
+
+def west(*partitions: DescribedMirrorPartition, **changes: Any) -> DescribedMirror:
+    values: dict[str, Any] = {
+        "name": "west",
+        "source_cluster_id": "W",
+        "bootstrap_servers": "west:9092",
+        "topics_pattern": "t.*",
+        "is_told": True,
+        **changes,
+    }
+    return described(*partitions, **values)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+# create
+
+
+def test_create_sends_what_was_written(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "west.properties"
+    file.write_text(
+        "bootstrap.servers=elsewhere:9092\nacks=all\nsecurity.protocol=SASL_SSL\nsasl_plain_password=p w\n"
+    )
+    words = ["mirror", "create", "west", "--from", "west:9092", "--topics", "o.*", "--groups", "g"]
+    more = ["--source-option", "sasl_plain_username=ann", "--source-options-file", str(file)]
+    assert main([*words, *more, "--start", "1700000000000"]) == 0
+    assert capsys.readouterr() == (
+        "MIRROR\tSOURCE-CLUSTER\tRESULT\nwest\tthere\tcreated\n",
+        f"{file}: not about connections, and left alone: acks, bootstrap.servers\n",
+    )
+    (request,) = cluster.asked
+    assert isinstance(request, CreateMirrorRequest)
+    assert {option.name: option.value for option in request.options} == {
+        "security_protocol": "SASL_SSL",
+        "sasl_plain_username": "ann",
+        "sasl_plain_password": "p w",
+    }
+    request.options = []
+    assert request == CreateMirrorRequest(
+        name="west", bootstrap_servers="west:9092", topics="o.*", groups="g", start=1_700_000_000_000
+    )
+
+
+def test_create_takes_all_topics_from_their_start_and_no_groups(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["mirror", "create", "west", "--from", "west:9092", "--dry-run", "-o", "json"]) == 0
+    assert printed(capsys) == {"name": "west", "source_cluster_id": "there", "result": "checked"}
+    assert cluster.asked == [
+        CreateMirrorRequest(name="west", bootstrap_servers="west:9092", topics=".*", validate_only=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "--from"),
+        (
+            ["--from", "w:1", "--start", "yesterday"],
+            2,
+            "--start takes earliest, latest or a time: 'yesterday'",
+        ),
+        (
+            ["--from", "w:1", "--source-option", "sasl_plain_password=x"],
+            2,
+            "whoever lists processes would see it",
+        ),
+        (["--from", "w:1", "--source-option", "x"], 2, "--source-option takes key=value, not 'x'"),
+        (["--from", "w:1", "--source-option", "ssl.nosuch=1"], 2, "there is no option 'ssl.nosuch'"),
+        (["--from", "w:1", "--source-options-file", "/nosuch"], 1, "/nosuch"),
+        (["--from", "w:1"], 1, "mirror 'west': for a reason (DUPLICATE_RESOURCE)"),
+    ],
+)
+def test_what_create_refuses(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str
+) -> None:
+    cluster.refusals = [ErrorCode.DUPLICATE_RESOURCE]
+    assert main(["mirror", "create", "west", *words]) == code
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+
+
+def test_create_waits_until_each_copy_has_once_had_all(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.cli.commands.mirror.create.LOOK_AGAIN_S", 0.01)
+    looks = iter(
+        [
+            [west()],
+            [west(told(0, lag=90), told(1, lag=3, behind_ms=4000))],
+            [west(told(0), told(1, lag=3, behind_ms=4000))],
+            [west(told(0, lag=90), told(1, lag=3, behind_ms=10))],
+        ]
+    )
+    cluster.describe = lambda broker: next(looks)
+    assert main(["mirror", "create", "west", "--from", "west:9092", "--wait"]) == 0
+    assert capsys.readouterr().out.endswith("west\tthere\tcaught up\n")
+    assert next(looks, None) is None
+
+
+def test_create_does_not_wait_for_what_has_stopped(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.describe = lambda broker: [west(told(0, **GAP))]
+    assert main(["mirror", "create", "west", "--from", "west:9092", "--wait"]) == 1
+    assert "1 partitions have stopped: 'ottla mirror status west' shows why" in capsys.readouterr().err
+
+
+# list and status
+
+
+def test_list_has_a_line_for_each(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.describe = lambda broker: [
+        west(told(0, lag=7), told(1, **GAP)),
+        west(partition(0, -1), name="east", phase=MirrorPhase.PAUSED),
+    ]
+    assert main(["mirror", "list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "MIRROR\tPHASE\tSOURCE\tTOPICS\tLAG\tFAULTS",
+        "east\tpaused\twest:9092\t1\t?\t0",
+        "west\tactive\twest:9092\t1\t7\t1",
+    ]
+    assert main(["mirror", "list", "-o", "json"]) == 0
+    assert printed(capsys)[1] == {
+        "name": "west",
+        "phase": "active",
+        "bootstrap_servers": "west:9092",
+        "source_cluster_id": "W",
+        "lag": 7,
+        "lag_bytes": 70,
+        "topics": 1,
+        "faults": 1,
+    }
+
+
+def test_status_names_what_is_lost_and_why(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.describe = lambda broker: [
+        west(
+            told(0, lag=7, trouble="the source is silent"),
+            told(1, **GAP),
+            told(2, **DIVERGED),
+            told(3, **MADE_ANEW),
+            groups_pattern="g",
+            trouble="no route to west",
+            skipped=[SkippedTopic(name="x", reason="there is a topic x here")],
+        )
+    ]
+    assert main(["mirror", "status", "west"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "mirror west of west:9092 (cluster W) is active: topics t.*, groups g",
+        "TOPIC\tPARTITIONS\tSTATE\tLAG\tLAG-BYTES\tBEHIND-MS\tFAULTS",
+        "t\t4\tfaulted\t7\t70 B\t140\t3",
+        "stopped; 'ottla mirror resume west --accept-gap' goes on without what is lost:",
+        "TOPIC\tPARTITION\tFAULT\tLOSS\tREASON",
+        "t\t1\tgap\tt-1: 6 offsets from 3 to 8 are left out\tretention was faster",
+        "t\t2\tdiverged\tt-2: 2 offsets from 5 to 6 are cut off here, and copied as the source has them now"
+        "\tan unclean election",
+        "t\t3\tmade anew\tt-3: all records that were copied are deleted, and the new topic is copied from its start"
+        "\tanother topic has its name",
+        "in trouble:",
+        "WHERE\tWHY",
+        "broker 0\tno route to west",
+        "t-0\tthe source is silent",
+        "not copied:",
+        "TOPIC\tREASON",
+        "x\tthere is a topic x here",
+    ]
+
+
+def test_status_as_json_has_all(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    option = MirrorOption(name="security_protocol", value="SSL")
+    cluster.describe = lambda broker: [
+        west(told(0, lag=7), partition(1, -1), start=-1, options=[option], groups_pattern="g")
+    ]
+    assert main(["mirror", "status", "-o", "json"]) == 0
+    (found,) = printed(capsys)
+    first, second = found["topics"][0].pop("partitions")
+    assert found == {
+        "name": "west",
+        "phase": "active",
+        "source_cluster_id": "W",
+        "bootstrap_servers": "west:9092",
+        "topics_pattern": "t.*",
+        "groups_pattern": "g",
+        "start": "latest",
+        "options": {"security_protocol": "SSL"},
+        "lag": None,
+        "lag_bytes": None,
+        "topics": [
+            {
+                "name": "t",
+                "state": "no leader",
+                "topic_id": b"t".hex() * 16,
+                "source_topic_id": "00" * 16,
+                "lag": None,
+                "lag_bytes": None,
+                "behind_ms": None,
+            }
+        ],
+        "skipped": {},
+        "troubles": [],
+    }
+    assert first == {
+        "partition": 0,
+        "leader": 0,
+        "lag": 7,
+        "lag_bytes": 70,
+        "behind_ms": 140,
+        "log_end_offset": 100,
+        "high_watermark": 100,
+        "source_high_watermark": 107,
+        "promoted_epoch": None,
+        "fault": None,
+        "trouble": None,
+    }
+    assert (second["leader"], second["lag"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("mirror", "state"),
+    [
+        (west(told(0)), "copying"),
+        (west(told(0, trouble="silent")), "in trouble"),
+        (west(partition(0, 0)), "unknown"),
+        (west(partition(0, -1)), "no leader"),
+        (west(told(0, **GAP)), "faulted"),
+        (west(told(0), phase=MirrorPhase.PAUSED), "paused"),
+        (west(partition(0, 0), phase=MirrorPhase.PROMOTED), "promoted"),
+    ],
+)
+def test_each_topic_has_a_state(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], mirror: DescribedMirror, state: str
+) -> None:
+    cluster.describe = lambda broker: [mirror]
+    code = main(["mirror", "status"])
+    assert capsys.readouterr().out.splitlines()[2].split("\t")[2] == state
+    assert code == int(state in ("in trouble", "faulted"))
+
+
+def test_a_mirror_that_is_not_there(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.describe = lambda broker: [west()]
+    for action in ("status", "promote"):
+        assert main(["mirror", action, "wets"]) == 1
+        assert "there is no mirror 'wets'; did you mean 'west'?" in capsys.readouterr().err
+
+
+# changes
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "delete"])
+def test_a_change_says_what_it_has_done(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    assert main(["mirror", action, "west"]) == 0
+    assert capsys.readouterr().out == f"MIRROR\tRESULT\nwest\t{action.rstrip('e')}ed\n"
+    assert main(["mirror", action, "west", "-o", "json"]) == 0
+    assert printed(capsys)["name"] == "west"
+    assert cluster.actions() == [(MirrorAction[action.upper()], [])] * 2
+
+
+def test_only_what_was_shown_is_accepted(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.describe = lambda broker: [west(told(0, **GAP), told(1), told(2, **DIVERGED))]
+    assert main(["mirror", "resume", "west", "--accept-gap", "-o", "json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        "t-0: 6 offsets from 3 to 8 are left out (retention was faster)",
+        "t-2: 2 offsets from 5 to 6 are cut off here, and copied as the source has them now (an unclean election)",
+    ]
+    losses = json.loads(captured.out)["accepted"]
+    assert [(one["topic"], one["partition"], one["kind"], one["first"], one["end"]) for one in losses] == [
+        ("t", 0, "gap", 3, 9),
+        ("t", 2, "diverged", 5, 7),
+    ]
+    assert cluster.actions() == [(MirrorAction.ACCEPT_FAULTS, ["t"]), (MirrorAction.RESUME, [])]
+
+
+def test_where_nothing_is_lost_nothing_is_accepted(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.describe = lambda broker: [west(told(0))]
+    assert main(["mirror", "resume", "west", "--accept-gap"]) == 0
+    assert capsys.readouterr().out.endswith("west\tresumed, 0 faults accepted\n")
+    assert cluster.actions() == [(MirrorAction.RESUME, [])]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--topic", "t"], 2, "a mirror is resumed as a whole: --topic goes with --accept-gap"),
+        (["--accept-gap", "--topic", "x"], 1, "there is no topic 'x'"),
+    ],
+)
+def test_what_resume_refuses(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str
+) -> None:
+    cluster.describe = lambda broker: [west(told(0, **GAP))]
+    assert main(["mirror", "resume", "west", *words]) == code
+    assert said in capsys.readouterr().err
+    assert not cluster.asked
+
+
+class AfterPromotion:
+    """Tells that the mirror is promoted once somebody has asked for that."""
+
+    def __init__(self, cluster: Mirroring, *partitions: DescribedMirrorPartition) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+
+    def __call__(self, broker: int) -> Described:
+        is_promoted = (MirrorAction.PROMOTE, []) in self._cluster.actions()
+        return [west(*self._partitions, phase=MirrorPhase.PROMOTED if is_promoted else MirrorPhase.ACTIVE)]
+
+
+def test_promote_tells_what_was_left_behind(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.describe = AfterPromotion(cluster, told(0, lag=7), told(1))
+    assert main(["mirror", "promote", "west", "-o", "json"]) == 0
+    assert printed(capsys) == {
+        "name": "west",
+        "result": "promoted",
+        "topics": 1,
+        "partitions": 2,
+        "lag_before": 7,
+        "faults": 0,
+    }
+    assert main(["mirror", "promote", "west"]) == 0
+    assert capsys.readouterr().out == "MIRROR\tTOPICS\tPARTITIONS\tRESULT\nwest\t1\t2\tpromoted\n"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "said"),
+    [
+        (
+            [told(0, lag=1234)],
+            "1,234 records (12.3 kB) of the source are not copied yet, and would stay behind.",
+        ),
+        ([told(0), partition(1, 0)], "How many records of the source are not copied yet is not known."),
+        ([told(0, **GAP)], "1 partitions have stopped before, and miss what came since."),
+    ],
+)
+def test_promote_asks_and_tells_what_would_be_lost(
+    cluster: Mirroring,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: list[DescribedMirrorPartition],
+    said: str,
+) -> None:
+    cluster.describe = AfterPromotion(cluster, *partitions)
+    monkeypatch.setattr("sys.stdin", Person("n\n"))
+    assert main(["mirror", "promote", "west"]) == 1
+    told = capsys.readouterr().err
+    assert "there is no way back" in told
+    assert said in told
+    assert "nothing was done" in told
+    assert not cluster.asked
+    assert main(["mirror", "promote", "west", "--yes"]) == 0
+    assert cluster.actions() == [(MirrorAction.PROMOTE, [])]
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (["resume", "west", "--accept-gap"], "Go on with 1 partitions without what is lost? [y/N]"),
+        (["delete", "west"], "Forget mirror west? Its topics stay. [y/N]"),
+    ],
+)
+def test_who_says_no_changes_nothing(
+    cluster: Mirroring,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    asked: str,
+) -> None:
+    cluster.describe = lambda broker: [west(told(0, **GAP))]
+    monkeypatch.setattr("sys.stdin", Person("n\n"))
+    assert main(["mirror", *words]) == 1
+    assert asked in capsys.readouterr().err
+    assert not cluster.asked
