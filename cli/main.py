@@ -33,6 +33,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   token      make, list, renew and expire delegation tokens
   security   get back into a cluster that lets nobody in, by its secret
   txn        list, describe and abort transactions; find those that hang
+  mirror     copy topics of another cluster offset by offset, watch and promote them
   audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
 

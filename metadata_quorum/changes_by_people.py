@@ -31,7 +31,13 @@ from ..protocol.messages.metadata_records import (
     Record,
     ScramCredentialRecord,
 )
-from ..protocol.messages.mirror_commands import AcceptMirrorFaults, AlterMirror, CreateMirror, DeleteMirror
+from ..protocol.messages.mirror_commands import (
+    AcceptMirrorFaults,
+    AlterMirror,
+    CreateMirror,
+    DeleteMirror,
+    ReconnectMirror,
+)
 from ..protocol.messages.mirror_records import MirrorPartitionRecord
 from ..protocol.messages.quorum_session import SubmitCommand
 from ..protocol.messages.quota_commands import AlterClientQuotas
@@ -57,6 +63,7 @@ _TOLD: Final = (
     CreateMirror,
     AlterMirror,
     DeleteMirror,
+    ReconnectMirror,
     AcceptMirrorFaults,
 )
 _DONE_TO_MIRRORS: Final = {
@@ -173,6 +180,9 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
             yield f"{_DONE_TO_MIRRORS[MirrorPhase(command.phase)]} the mirror {command.name}"
         case DeleteMirror():
             yield f"deleted the mirror {command.name}"
+        case ReconnectMirror() if command.replaces is None:
+            servers = image.mirrors.by_name[command.name].bootstrap_servers
+            yield f"reconnected the mirror {command.name}: its source is reached at {servers}"
         case AcceptMirrorFaults():
             for record in records:
                 if isinstance(record, MirrorPartitionRecord):

@@ -164,9 +164,7 @@ class MirrorAdmin(AdminTheme):
             topics=topics,
             groups=groups,
             start=_start(start),
-            options=[
-                MirrorOption(name=key, value=value) for key, value in source_options(options or {}).items()
-            ],
+            options=_sent(options),
             validate_only=validate_only,
         )
 
@@ -212,6 +210,19 @@ class MirrorAdmin(AdminTheme):
             await self._alter_mirror(name, MirrorAction.ACCEPT_FAULTS, some)
         await self._alter_mirror(name, MirrorAction.RESUME)
 
+    async def reconnect_mirror(
+        self, name: str, *, source: str = "", options: Mapping[str, str] | None = None
+    ) -> None:
+        """Reach the source with these `options` from now on, and at another address if `source` is given. All options
+        are replaced, so that secrets are given anew. It has to be the same cluster."""
+        request = AlterMirrorRequest(
+            name=name,
+            action=MirrorAction.RECONNECT,
+            bootstrap_servers=source,
+            options=_sent(options),
+        )
+        await self._submit_change(request)
+
     async def promote_mirror(self, name: str, *, progress: Progress | None = None) -> MirrorDescription:
         """Copy no more, and let all topics of the mirror take records. There is no way back.
 
@@ -250,12 +261,13 @@ class MirrorAdmin(AdminTheme):
         await self._alter_mirror(name, MirrorAction.DELETE)
 
     async def _alter_mirror(self, name: str, action: MirrorAction, topics: Iterable[str] = ()) -> None:
-        request = AlterMirrorRequest(name=name, action=action, topics=list(topics))
+        await self._submit_change(AlterMirrorRequest(name=name, action=action, topics=list(topics)))
 
+    async def _submit_change(self, request: AlterMirrorRequest) -> None:
         async def once() -> None:
             connection = await self.session.cluster.any_connection()
             told = await connection.request(request)
-            check(told.error_code, f"mirror {name!r}", told.error_message)
+            check(told.error_code, f"mirror {request.name!r}", told.error_message)
 
         await self.session.with_retries(once)
 
@@ -279,7 +291,11 @@ class MirrorAdmin(AdminTheme):
         return answers
 
 
-def source_options(options: Mapping[str, str]) -> dict[str, str]:
+def _sent(options: Mapping[str, str] | None) -> list[MirrorOption]:
+    return [MirrorOption(name=key, value=value) for key, value in _source_options(options or {}).items()]
+
+
+def _source_options(options: Mapping[str, str]) -> dict[str, str]:
     """Options of a source under the names that brokers know, which are those of clients here.
 
     Raises ValueError for one of another client that is not understood, or is not about connections.

@@ -99,5 +99,6 @@ class Admin(Facade):
     describe_mirrors = blocking(admin.Admin.describe_mirrors)
     pause_mirror = blocking(admin.Admin.pause_mirror)
     resume_mirror = blocking(admin.Admin.resume_mirror)
+    reconnect_mirror = blocking(admin.Admin.reconnect_mirror)
     promote_mirror = blocking(admin.Admin.promote_mirror)
     delete_mirror = blocking(admin.Admin.delete_mirror)

@@ -16,6 +16,7 @@ from ottla.cli.main import main
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.mirror_records import MirrorOption
 from ottla.protocol.messages.mirrors import (
+    AlterMirrorRequest,
     CreateMirrorRequest,
     DescribedMirror,
     DescribedMirrorPartition,
@@ -178,6 +179,22 @@ def test_create_does_not_wait_for_what_has_stopped(
     cluster.describe = lambda broker: [west(told(0, **GAP))]
     assert main(["mirror", "create", "west", "--from", "west:9092", "--wait"]) == 1
     assert "1 partitions have stopped: 'ottla mirror status west' shows why" in capsys.readouterr().err
+
+
+def test_reconnect_replaces_all_options(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--from", "elsewhere:9092", "--source-option", "security.protocol=SSL"]
+    assert main(["mirror", "reconnect", "west", *words]) == 0
+    assert capsys.readouterr().out == "MIRROR\tRESULT\nwest\treconnected\n"
+    assert main(["mirror", "reconnect", "west", "-o", "json"]) == 0
+    assert printed(capsys) == {"name": "west", "result": "reconnected"}
+    ssl = [MirrorOption(name="security_protocol", value="SSL")]
+    assert [
+        (one.bootstrap_servers, one.options) for one in cluster.asked if isinstance(one, AlterMirrorRequest)
+    ] == [
+        ("elsewhere:9092", ssl),
+        ("", []),
+    ]
+    assert main(["mirror", "reconnect", "west", "--source-option", "sasl.password=x"]) == 2
 
 
 # list and status

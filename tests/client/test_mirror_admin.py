@@ -14,6 +14,7 @@ from ottla.client.failures import ConnectionLost, RequestTimedOut, VersionUnsupp
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.mirror_records import MirrorOption, SourceEpoch
 from ottla.protocol.messages.mirrors import (
+    AlterMirrorRequest,
     CreateMirrorRequest,
     MirrorAction,
     SkippedTopic,
@@ -282,6 +283,21 @@ async def test_each_change_is_one_request() -> None:
             (MirrorAction.ACCEPT_FAULTS, ["t"]),
             (MirrorAction.RESUME, []),
             (MirrorAction.DELETE, []),
+        ]
+
+
+async def test_a_source_is_reached_otherwise() -> None:
+    async with mirroring() as (cluster, admin):
+        await admin.reconnect_mirror("m", source="elsewhere:9092", options={"sasl.password": "p w"})
+        await admin.reconnect_mirror("m")
+        assert cluster.asked == [
+            AlterMirrorRequest(
+                name="m",
+                action=MirrorAction.RECONNECT,
+                bootstrap_servers="elsewhere:9092",
+                options=[MirrorOption(name="sasl_plain_password", value="p w")],
+            ),
+            AlterMirrorRequest(name="m", action=MirrorAction.RECONNECT),
         ]
 
 

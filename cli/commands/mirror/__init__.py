@@ -67,19 +67,7 @@ def _create(actions: Actions) -> None:
         metavar="WHERE",
         help="where copies begin: earliest, latest, or a time (ms, ISO 8601, or an age as 2h)",
     )
-    create.add_argument(
-        "--source-option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="how the source is reached, as security.protocol=SSL, repeatable; files are those of the brokers",
-    )
-    create.add_argument(
-        "--source-options-file",
-        type=Path,
-        metavar="FILE",
-        help="the same as properties of a client, also with secrets",
-    )
+    _add_source_options(create)
     create.add_argument(
         "--wait", action="store_true", help="until each copy has once had all that its source had"
     )
@@ -87,6 +75,22 @@ def _create(actions: Actions) -> None:
         "--dry-run", action="store_true", help="only reach the source, and ask whether it would work"
     )
     add_common(create)
+
+
+def _add_source_options(options: CommandParser) -> None:
+    options.add_argument(
+        "--source-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="how the source is reached, as security.protocol=SSL, repeatable; files are those of the brokers",
+    )
+    options.add_argument(
+        "--source-options-file",
+        type=Path,
+        metavar="FILE",
+        help="the same as properties of a client, also with secrets",
+    )
 
 
 def _show(actions: Actions) -> None:
@@ -135,6 +139,17 @@ def _change(actions: Actions) -> None:
         metavar="TOPIC",
         help="with --accept-gap: only the faults of this topic, repeatable",
     )
+    reconnect = actions.add(
+        "reconnect",
+        "create:reconnect",
+        "Reach the source elsewhere or with other options, which replace all that there were.",
+        "  ottla mirror reconnect west --source-options-file west.properties      with a new password\n"
+        "  ottla mirror reconnect west --from kafka2.west.example:9092",
+    )
+    reconnect.add_argument(
+        "--from", dest="source", default="", metavar="HOST:PORT,...", help="brokers of the source (as before)"
+    )
+    _add_source_options(reconnect)
     promote = actions.add(
         "promote",
         "change:promote",
@@ -147,7 +162,7 @@ def _change(actions: Actions) -> None:
         "Forget a mirror that is promoted, or has no topics. Its topics stay.",
         "  ottla mirror delete west",
     )
-    for action in (pause, resume, promote, delete):
+    for action in (pause, resume, reconnect, promote, delete):
         action.add_argument("name", metavar="NAME")
         add_common(action)
     for action in (resume, promote, delete):

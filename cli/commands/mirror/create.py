@@ -1,4 +1,4 @@
-"""What `ottla mirror create` does: reads how the source is reached, creates the mirror, and waits if it shall."""
+"""What `ottla mirror create` and `reconnect` do: they read how the source is reached; `create` waits if it shall."""
 
 from __future__ import annotations
 
@@ -45,6 +45,21 @@ def create(arguments: argparse.Namespace) -> None:
         print_json({"name": arguments.name, "source_cluster_id": source_id, "result": result})
     else:
         print_table(("MIRROR", "SOURCE-CLUSTER", "RESULT"), [(arguments.name, source_id, result)])
+
+
+def reconnect(arguments: argparse.Namespace) -> None:
+    """Reach the source otherwise."""
+    options = _options(arguments.source_option, arguments.source_options_file)
+    run_client(_reconnect(arguments, options))
+    if arguments.output == "json":
+        print_json({"name": arguments.name, "result": "reconnected"})
+    else:
+        print_table(("MIRROR", "RESULT"), [(arguments.name, "reconnected")])
+
+
+async def _reconnect(arguments: argparse.Namespace, options: dict[str, str]) -> None:
+    async with Admin(**connection_of(arguments)) as admin:
+        await admin.reconnect_mirror(arguments.name, source=arguments.source, options=options)
 
 
 async def _create(arguments: argparse.Namespace, start: str | int, options: dict[str, str]) -> str:

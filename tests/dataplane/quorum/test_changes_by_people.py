@@ -34,6 +34,7 @@ from ottla.protocol.messages.mirror_commands import (
     FollowTopics,
     MirroredTopic,
     MirrorPartitionReport,
+    ReconnectMirror,
     ReportMirrorPartitions,
 )
 from ottla.protocol.messages.mirror_records import MirrorOption
@@ -310,6 +311,8 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
         ReportMirrorPartitions(broker_id=1, partitions=[report]),
         AcceptMirrorFaults(mirror="m"),
         AcceptMirrorFaults(mirror="m"),
+        ReconnectMirror(name="m", bootstrap_servers="elsewhere:9092"),
+        ReconnectMirror(name="m", options=[MirrorOption(name="x", value="sealed anew")], replaces=[]),
         AlterMirror(name="m", phase=2),
         AlterMirror(name="m", phase=1),
         AlterMirror(name="m", phase=3),
@@ -332,6 +335,7 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
         for what in (
             "created the mirror m of there:9092 (cluster there), topics o.* and groups g",
             "accepted a fault of the mirror m: o-0 goes on at 9",
+            "reconnected the mirror m: its source is reached at elsewhere:9092",
             "paused the mirror m",
             "resumed the mirror m",
             "promoted the mirror m",

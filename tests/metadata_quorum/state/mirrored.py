@@ -21,6 +21,7 @@ from ottla.protocol.messages.mirror_commands import (
     MirroredTopic,
     MirroredTopicResult,
     MirrorPartitionReport,
+    ReconnectMirror,
     ReportMirrorPartitions,
 )
 from ottla.protocol.messages.mirror_records import SourceEpoch
@@ -67,6 +68,9 @@ class Mirrors(ControllerWithBrokers):
 
     def promote(self, name: str = "m") -> None:
         assert not self.alter(MirrorPhase.PROMOTED, name).error_code
+
+    def reconnect(self, name: str = "m", **changes: Any) -> PlainResult:
+        return self.do(ReconnectMirror(name=name, **changes), PlainResult)
 
     def delete_mirror(self, name: str = "m") -> PlainResult:
         return self.do(DeleteMirror(name=name), PlainResult)

@@ -125,15 +125,37 @@ def test_no_way_leads_back_from_a_promotion(
     assert cluster.alter(after).error_code == code
 
 
+def test_a_source_is_reached_elsewhere_and_otherwise(cluster: Mirrors) -> None:
+    def known() -> tuple[str, tuple[tuple[str, str], ...]]:
+        mirror = cluster.machine.image.mirrors.by_name["m"]
+        assert (mirror.topics, mirror.phase, mirror.source_cluster_id) == (".*", ACTIVE, SOURCE)
+        return mirror.bootstrap_servers, mirror.options
+
+    def options(value: str) -> list[MirrorOption]:
+        return [MirrorOption(name="sasl_plain_password", value=value)]
+
+    assert not cluster.reconnect(options=options("a")).error_code
+    assert known() == ("there:9092", (("sasl_plain_password", "a"),))
+    assert not cluster.reconnect(bootstrap_servers="elsewhere:9092", options=options("b")).error_code
+    assert known() == ("elsewhere:9092", (("sasl_plain_password", "b"),))
+    assert not cluster.reconnect(options=options("c"), replaces=options("a")).error_code
+    assert known()[1] == (("sasl_plain_password", "b"),), "somebody has changed it meanwhile"
+    assert not cluster.reconnect(options=options("c"), replaces=options("b")).error_code
+    assert known() == ("elsewhere:9092", (("sasl_plain_password", "c"),))
+    many = [MirrorOption(name=str(one)) for one in range(OPTIONS_MAX + 1)]
+    refused(cluster.reconnect(options=many), ErrorCode.INVALID_REQUEST, "51 options")
+
+
 @pytest.mark.parametrize(
     "ask",
     [
+        lambda cluster: cluster.reconnect("x"),
         lambda cluster: cluster.alter(PAUSED, "x"),
         lambda cluster: cluster.delete_mirror("x"),
         lambda cluster: cluster.accept(mirror="x"),
         lambda cluster: cluster.follow_all([], "x"),
     ],
-    ids=["alter", "delete", "accept", "follow"],
+    ids=["reconnect", "alter", "delete", "accept", "follow"],
 )
 def test_a_mirror_that_is_not_there_is_named(cluster: Mirrors, ask: Callable[[Mirrors], Any]) -> None:
     refused(ask(cluster), ErrorCode.RESOURCE_NOT_FOUND, "there is no mirror 'x'")
