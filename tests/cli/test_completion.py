@@ -47,6 +47,8 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("group seek --to-", {"--to-group", "--to-file"}),
         ("config get ", {"topic", "broker", "group", "client-metrics", "broker-logger"}),
         ("completion f", {"fish"}),
+        ("mirror re", {"resume", "reconnect"}),
+        ("mirror create west --sta", {"--start"}),
     ],
 )
 def test_what_bash_offers(bash: str, line: str, offered: set[str], tmp_path: Path) -> None:
@@ -55,7 +57,9 @@ def test_what_bash_offers(bash: str, line: str, offered: set[str], tmp_path: Pat
     assert {word for word in found if asked_for_flags or not word.startswith("-")} == offered
 
 
-@pytest.mark.parametrize("line", ["broker -c ", "produce orders ", "spark run "])
+@pytest.mark.parametrize(
+    "line", ["broker -c ", "produce orders ", "spark run ", "mirror create west --source-options-file "]
+)
 def test_bash_offers_files_where_a_command_takes_one(bash: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "broker.yaml").touch()
     assert "broker.yaml" in completed(bash, line, tmp_path)

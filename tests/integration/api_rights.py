@@ -71,6 +71,12 @@ from ottla.protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.mirrors import (
+    AlterMirrorRequest,
+    CreateMirrorRequest,
+    DescribeMirrorsRequest,
+    MirrorAction,
+)
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -608,6 +614,10 @@ ROWS = [
         [topic(Op.DESCRIBE)],
         leaks=True,
     ),
+    # It would reach the source, if the pattern were one.
+    Row(lambda *_: CreateMirrorRequest(name="m", topics="("), 0, [cluster(Op.ALTER)]),
+    Row(lambda *_: AlterMirrorRequest(name="m", action=MirrorAction.PAUSE), 0, [cluster(Op.ALTER)]),
+    Row(lambda *_: DescribeMirrorsRequest(), 0, [cluster(Op.DESCRIBE)]),
 ]
 
 SHOWN_APART = {

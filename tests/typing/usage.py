@@ -24,6 +24,8 @@ from ottla import (
     GroupListing,
     KafkaError,
     LogDirDescription,
+    MirrorDescription,
+    MirrorPhase,
     NewTopic,
     OngoingReassignment,
     Producer,
@@ -144,6 +146,12 @@ async def administering() -> None:
         assert_type(await admin.list_partition_reassignments(), dict[TopicPartition, OngoingReassignment])
         described = await admin.describe_transactions(["x"])
         assert_type(described, dict[str, TransactionDescription | KafkaError])
+        assert_type(await admin.create_mirror("m", source="b:9092", topics=".*", start="latest"), str)
+        (mirror,) = await admin.describe_mirrors(["m"])
+        assert_type(mirror, MirrorDescription)
+        assert_type(mirror.phase, MirrorPhase)
+        assert_type(mirror.lag, int | None)
+        assert_type(await admin.promote_mirror("m"), MirrorDescription)
         producers = await admin.describe_producers([HERE])
         assert_type(producers, dict[TopicPartition, Sequence[ProducerDescription] | KafkaError])
 
