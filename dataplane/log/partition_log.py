@@ -29,7 +29,7 @@ from .durability import Durability
 from .durable_files import sync_file
 from .leader_epochs import LeaderEpochs
 from .old_segments import OldSegments
-from .placement import PlacedBatches, must_roll, place_copied, place_fetched, place_produced, roll_jitter_ms
+from .placement import PlacedBatches, must_roll, place_fetched, place_produced, roll_jitter_ms
 from .producers.producer_loading import load_producers
 from .producers.producer_snapshot import drop_snapshots_above, write_snapshot
 from .producers.producer_state import ProducerStates
@@ -215,7 +215,7 @@ class PartitionLog:
         placement = place_produced(
             batches, parsed, config, self.log_end_offset, leader_epoch, now_ms, largest
         )
-        return self._append_placed(batches, placement, leader_epoch, now_ms)
+        return self.append_placed(batches, placement, leader_epoch, now_ms)
 
     def has(self, batches: bytearray | memoryview) -> bool:
         """Whether the log has a batch already, as far as its header tells. To be asked before anything that would
@@ -250,7 +250,7 @@ class PartitionLog:
         self.check_usable()
         parsed = list(walk_batches(batches))
         placement = place_produced(batches, parsed, self.config, self.log_end_offset, leader_epoch, now_ms)
-        return self._append_placed(batches, placement, leader_epoch, now_ms)
+        return self.append_placed(batches, placement, leader_epoch, now_ms)
 
     def append_marker(
         self,
@@ -277,11 +277,12 @@ class PartitionLog:
             parsed = [(0, parse_header(view))]
             placement = place_produced(view, parsed, self.config, self.log_end_offset, leader_epoch, now_ms)
             placement.batches[0] = placement.batches[0]._replace(marker=marker)
-            return self._append_placed(view, placement, leader_epoch, now_ms)
+            return self.append_placed(view, placement, leader_epoch, now_ms)
 
-    def _append_placed(
+    def append_placed(
         self, batches: memoryview, placement: PlacedBatches, leader_epoch: int, now_ms: int
     ) -> AppendResult:
+        """As leader, append what has its place. Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended."""
         first_offset = self.log_end_offset
         max_timestamp = self._append(batches, placement, now_ms)
         if leader_epoch > self.leader_epochs.latest_epoch:
@@ -336,43 +337,6 @@ class PartitionLog:
                 epochs.assign(header.partition_leader_epoch, base_offset)
         first_offset = placement.batches[0].base_offset
         return AppendResult(first_offset, self.log_end_offset - 1, -1, max_timestamp, len(batches), False)
-
-    def append_copied(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
-        """As leader of the copy of a partition of another cluster, append whole batches of it (writable: the epoch is
-        patched in place). Offsets stay as they are; some may be left out.
-
-        Raises KafkaError: as `place_copied`; KAFKA_STORAGE_ERROR. Nothing was appended.
-        """
-        self.check_usable()
-        first = parse_header(batches)
-        if first.base_offset < self.log_end_offset < first.next_offset:
-            self._step_back_over_gap(first.base_offset)
-        placement = place_copied(batches, self.directory.name, self.log_end_offset, leader_epoch)
-        if placement.has_gaps:
-            self.segment_list.note_gaps()
-        return self._append_placed(batches, placement, leader_epoch, now_ms)
-
-    def _step_back_over_gap(self, offset: int) -> None:
-        """The source's log starts within a batch, which can only be had as a whole: it may begin where ours has
-        nothing. Where ours has something, nothing happens."""
-        if self.log_start_offset == self.log_end_offset:
-            self.truncate_fully_and_start_at(offset)
-        elif self.segment_list.is_empty_from(offset):
-            self.truncate_to(offset)
-
-    def end_at(self, offset: int) -> None:
-        """Have the log end at `offset`: what is behind goes, what is missing is left out. A batch that holds the offset
-        goes as a whole.
-
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
-        """
-        if offset < self.log_end_offset:
-            self.truncate_to(offset)
-        elif self.log_start_offset == self.log_end_offset:
-            self.truncate_fully_and_start_at(offset)
-        elif offset > self.log_end_offset:
-            self.leave_out_to(offset)
-        self.leader_epochs.truncate_from_end(self.log_end_offset)
 
     def _append(self, batches: memoryview, placement: PlacedBatches, now_ms: int) -> int:
         """Write, then note; the max timestamp."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.record_batch import parse_header
+from ...log.copies import append_copied, end_at
 from ..roles.follower import (
     EpochEnd,
     FollowerState,
@@ -242,7 +243,7 @@ class Partition:
         """Before it leads: have the log of a copy end at `offset`: its mirror begins or goes on there."""
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log, before = self.log, self.log.log_end_offset
-        log.end_at(offset)
+        end_at(log, offset)
         self._follower_watermark = max(
             log.log_start_offset, min(self._follower_watermark, log.log_end_offset)
         )
@@ -397,10 +398,10 @@ class Partition:
     def append_copied(self, batches: memoryview) -> None:
         """Append what the source of this copy has (writable: leader epochs are patched in place).
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what `PartitionLog.append_copied` raises.
+        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what `log.copies.append_copied` raises.
         """
         leader = self.leading()
-        self.log.append_copied(batches, leader.leader_epoch, self._broker.wall_ms())
+        append_copied(self.log, batches, leader.leader_epoch, self._broker.wall_ms())
         self._appended(leader)
 
     def append_marker(

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.copies import append_copied, end_at
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import (
     NO_COMMIT_INDEX,
@@ -48,7 +49,7 @@ def spans(log: PartitionLog) -> list[tuple[int, int, int]]:
 
 def copied(log: PartitionLog, base_offset: int, count: int, *, epoch: int = 3, source_epoch: int = 9) -> None:
     batch = make_batch(count, base_offset=base_offset, leader_epoch=source_epoch)
-    log.append_copied(memoryview(batch), epoch, NOW)
+    append_copied(log, memoryview(batch), epoch, NOW)
 
 
 def test_offsets_stay_and_epochs_are_ours(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_damaged_batches_are_refused(tmp_path: Path) -> None:
     batch = make_batch(5)
     batch[-1] ^= 1
     with pytest.raises(KafkaError) as refusal:
-        log.append_copied(memoryview(batch), 0, NOW)
+        append_copied(log, memoryview(batch), 0, NOW)
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.log_end_offset == 0
 
@@ -94,7 +95,7 @@ def test_a_marker_has_no_place_among_our_decisions(tmp_path: Path) -> None:
         )
     )
     patch_offset_and_epoch(marker, 0, 2, 1)
-    log.append_copied(memoryview(records + marker), 0, NOW)
+    append_copied(log, memoryview(records + marker), 0, NOW)
     assert not log.transactions.open
     assert log.producers.transactions.last_commit_index == NO_COMMIT_INDEX
     piece = log.read(2, 1 << 20, 3, at_least_one=True)
@@ -114,7 +115,7 @@ def test_kafkas_markers_stay_as_they_are(tmp_path: Path) -> None:
         )
     )
     before = bytes(marker[21:])
-    log.append_copied(memoryview(marker), 0, NOW)
+    append_copied(log, memoryview(marker), 0, NOW)
     piece = log.read(0, 1 << 20, 1, at_least_one=True)
     assert bytes(piece.read())[21:] == before
     piece.release()
@@ -124,7 +125,7 @@ def test_kafkas_markers_stay_as_they_are(tmp_path: Path) -> None:
 def test_the_log_goes_on_behind_a_gap_even_within_a_batch(tmp_path: Path, clean: bool) -> None:
     log = opened(tmp_path)
     copied(log, 0, 30)
-    log.end_at(50)
+    end_at(log, 50)
     assert log.log_end_offset == 50
     copied(log, 40, 20)  # the source's log starts at 50, within this batch
     copied(log, 60, 1)
@@ -136,7 +137,7 @@ def test_the_log_goes_on_behind_a_gap_even_within_a_batch(tmp_path: Path, clean:
 
 def test_an_empty_log_begins_anywhere(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    log.end_at(100)
+    end_at(log, 100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
     copied(log, 90, 20)
     assert (log.log_start_offset, log.log_end_offset) == (90, 110)
@@ -171,7 +172,7 @@ def test_it_is_a_list_of_batches(
                 with pytest.raises(KafkaError):
                     copied(log, base, count)
         else:
-            log.end_at(number)
+            end_at(log, number)
             cut = [one for one in batches if one[1] < number]
             held = next((first for first, last in batches if first <= number <= last), number)
             end = min(held, number) if number < end else number
