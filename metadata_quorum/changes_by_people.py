@@ -170,7 +170,8 @@ def _told(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: ClusterImage) -> Iterator[str]:
-    """What a command has done to a mirror. Its options are not told, as there are secrets among them."""
+    """What a command has done to a mirror. Its options are not told, as there are secrets among them. The image may be
+    that of later commands already."""
     match command:
         case CreateMirror():
             groups = f" and groups {command.groups}" if command.groups else ""
@@ -181,13 +182,15 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
         case DeleteMirror():
             yield f"deleted the mirror {command.name}"
         case ReconnectMirror() if command.replaces is None:
-            servers = image.mirrors.by_name[command.name].bootstrap_servers
-            yield f"reconnected the mirror {command.name}: its source is reached at {servers}"
+            where = f" at {command.bootstrap_servers}" if command.bootstrap_servers else ""
+            yield f"reconnected the mirror {command.name}: its source is reached{where} with other options"
         case AcceptMirrorFaults():
             for record in records:
                 if isinstance(record, MirrorPartitionRecord):
-                    place = f"{image.topics_by_id[record.topic_id].name}-{record.partition}"
-                    yield f"accepted a fault of the mirror {command.mirror}: {place} goes on at {record.resumed_offset}"
+                    topic = image.topics_by_id.get(record.topic_id)
+                    name = record.topic_id.hex() if topic is None else topic.name
+                    place = f"{name}-{record.partition} goes on at {record.resumed_offset}"
+                    yield f"accepted a fault of the mirror {command.mirror}: {place}"
 
 
 def _configured(kind: int, name: str, records: Sequence[ConfigRecord]) -> str:

@@ -335,7 +335,7 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
         for what in (
             "created the mirror m of there:9092 (cluster there), topics o.* and groups g",
             "accepted a fault of the mirror m: o-0 goes on at 9",
-            "reconnected the mirror m: its source is reached at elsewhere:9092",
+            "reconnected the mirror m: its source is reached at elsewhere:9092 with other options",
             "paused the mirror m",
             "resumed the mirror m",
             "promoted the mirror m",
