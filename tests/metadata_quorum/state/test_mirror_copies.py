@@ -126,6 +126,7 @@ def test_an_id_that_was_not_told_is_taken_over(cluster: Mirrors) -> None:
 def test_an_id_that_is_not_told_any_more_is_remembered(cluster: Mirrors) -> None:
     cluster.follow(at_source())
     cluster.follow(at_source(source_id=ZERO_UUID))
+    assert cluster.copy().fault is None
     cluster.follow(at_source(source_id=b"n" * 16))
     fault = cluster.copy().fault
     assert fault is not None
