@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.shared_fixtures import SharedFixtures, group_of
+from tests.shared_fixtures import SharedFixtures, group_of, is_below
 
 HERE = Path(__file__).parent
 SECONDS_MAX = 120
 """Of a test without a mark: `timeout` in pyproject.toml."""
-LONG = {HERE / "simulation", HERE / "testing"}
+LONG = (HERE / "simulation", HERE / "testing")
 """Folders whose tests take seconds, with a cluster or without."""
+NAMED_BYTES_MAX = 200
+"""A longer value is not in the name of its test."""
 
 # How long an example takes depends on what else the machine does. No test asserts it.
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +25,13 @@ settings.load_profile("ottla")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SharedFixtures())
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Megabytes that a test sends are not in its name: pytest-xdist passes each name on many times."""
+    if isinstance(val, str | bytes) and len(val) > NAMED_BYTES_MAX:
+        return f"{argname} of {len(val)}"
+    return None
 
 
 # After the folders have named their groups, and before pytest-xdist looks for them.
@@ -55,4 +64,4 @@ def _begins_early(item: pytest.Item) -> float:
     if (mark := item.get_closest_marker("timeout")) is not None:
         return float(mark.args[0])
     starts = any(item.get_closest_marker(name) is not None for name in ("cluster", "java", "programs"))
-    return SECONDS_MAX if starts or not LONG.isdisjoint(item.path.parents) else 0
+    return SECONDS_MAX if starts or any(is_below(folder, item) for folder in LONG) else 0

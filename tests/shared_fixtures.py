@@ -6,7 +6,9 @@ goes on to another group, and with a test that does not take it. A later test th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +49,11 @@ def group_of(item: pytest.Item) -> str | None:
     """The group of pytest-xdist in which it runs, which makes one of several marks; None if it runs by itself."""
     names = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
     return "_".join(sorted(names)) or None
+
+
+def is_below(folder: Path, item: pytest.Item) -> bool:
+    """Whether its file is in this folder or deeper. `Path.parents` takes long for thousands of items."""
+    return str(item.path).startswith(f"{folder}{os.sep}")
 
 
 def _takes(item: pytest.Item, fixturedef: pytest.FixtureDef[Any]) -> bool:

@@ -17,6 +17,7 @@ import pytest
 from benchmarks.clusters import Cluster, ottla_cluster
 from benchmarks.kafka import JAR_CACHE, kafka_cluster
 from ottla import Admin, NewTopic
+from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
 SMALL = {"offsets.topic.num.partitions": "4"}
@@ -47,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if is_below(HERE, item):
             item.add_marker(pytest.mark.compat)
             item.add_marker(pytest.mark.xdist_group("compat"))
             if not config.getoption("--compat", default=False):

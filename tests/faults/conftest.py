@@ -22,6 +22,7 @@ from tests.faults.namespaces import CLIENT, NetworkCluster, network_cluster
 from tests.faults.secured import SecuredCluster, secured_cluster
 from tests.faults.workload import SESSIONS
 from tests.integration.history import SMALL_CLUSTER
+from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
 SETTINGS = SMALL_CLUSTER | SESSIONS | {"broker.session.timeout.ms": "2000"}
@@ -36,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     everything = config.getoption("--all-faults", default=False)
     for item in items:
-        if HERE not in item.path.parents:
+        if not is_below(HERE, item):
             continue
         item.add_marker(pytest.mark.faults)
         if "cluster" in getattr(item, "fixturenames", ()):

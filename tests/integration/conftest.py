@@ -24,6 +24,7 @@ from tests.cluster import running_cluster
 from tests.integration.secured_cells import secured_cluster
 from tests.integration.tls_cluster import TlsCluster
 from tests.java import tools as tools
+from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
 
@@ -32,7 +33,7 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What shares a cluster runs in one process."""
     for item in items:
-        if HERE not in item.path.parents:
+        if not is_below(HERE, item):
             continue
         names = getattr(item, "fixturenames", ())
         if "description" in names:

@@ -14,6 +14,7 @@ import pytest
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.history import SMALL_CLUSTER
 from tests.java import tools as tools
+from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
 
@@ -28,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     everything = config.getoption("--programs", default=False)
     for item in items:
-        if HERE not in item.path.parents:
+        if not is_below(HERE, item):
             continue
         item.add_marker(pytest.mark.programs)
         item.add_marker(pytest.mark.xdist_group(item.path.stem))
