@@ -1,4 +1,7 @@
-"""One Spark session and one cluster for all of these tests, which run on one process, one after the other."""
+"""One Spark session for all tests that need one, and a cluster beside it.
+
+They run on one process, one after the other. Tests that start drivers of their own run on another one.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.testing.local_cluster import LocalCluster
+from tests.shared_fixtures import is_below
 from tests.spark_integration.session import new_session
 
 STARTS_S = 120
@@ -16,13 +20,14 @@ STARTS_S = 120
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """All on one process. `make faults` runs what takes longer than `make test` has time for."""
+    """`make faults` runs what takes longer than `make test` has time for."""
     here, everything = Path(__file__).parent, config.getoption("--all-faults", default=False)
     for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            item.add_marker(pytest.mark.timeout(STARTS_S))
-            if {"spark", "spark_cluster"} & set(getattr(item, "fixturenames", ())):
+        if is_below(here, item):
+            names = getattr(item, "fixturenames", ())
+            if "spark" in names or "spark_cluster" in names:
+                item.add_marker(pytest.mark.xdist_group("spark" if "spark" in names else "spark drivers"))
+                item.add_marker(pytest.mark.timeout(STARTS_S))
                 item.add_marker(pytest.mark.cluster)
             if item.get_closest_marker("faults") is not None and not everything:
                 item.add_marker(pytest.mark.skip(reason="one of the long ones: make faults"))

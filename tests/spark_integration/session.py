@@ -18,6 +18,7 @@ def new_session(warehouse: Path) -> SparkSession:
     """As pipelines have it, with two cores; every task is tried three times."""
     properties = {
         "spark.driver.extraJavaOptions": QUICK_TO_START,
+        "spark.python.daemon.module": "tests.spark_integration.loaded_daemon",
         "spark.jars": ",".join(map(str, connector_jars())),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
