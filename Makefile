@@ -7,13 +7,14 @@ READY := $(VENV)/.installed
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration cli
 
+LINTS := lint-types lint-style lint-public lint-imports
 TESTED := protocol metadata_quorum dataplane client spark_integration cli testing
 
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo test test-quick compat programs faults fuzz spark-4.2 lint format clean soak mutants
-.PHONY: lint-types lint-style lint-public lint-imports quick-tests
+.PHONY: lint-types lint-style lint-public lint-imports quick-tests prepared compiled-tests suite
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
@@ -43,18 +44,30 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 	@[ -x $(BIN)/python ] && $(BIN)/python -c 'import pip' 2>/dev/null || { \
 	  rm -rf $(VENV) && echo "creating $(VENV) with $(PYTHON)" && "$(PYTHON)" -m venv $(VENV); }
 	@echo "installing ottla and what demo, test and lint need into $(VENV)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[demo,test,lint]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --editable '.[demo,test,lint]'
 	@! command -v krb5-config >/dev/null || \
 	  $(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[gssapi]' || \
 	  echo "gssapi cannot be built here: tests of Kerberos are skipped" >&2
+	@$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib >/dev/null || true # pip would do it on one processor
 	@touch $@
 
 demo: venv
 	@$(BIN)/python -m benchmarks.flights_demo
 
-# Three on two cores: what waits for a broker, a timeout or Spark leaves them to others.
-test: venv lint
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+test: prepared
+	@$(MAKE) --no-print-directory suite
+
+# Two at a time: mypy takes about as long as the others together.
+prepared: venv
+	@$(MAKE) --no-print-directory -j2 $(LINTS) compiled-tests
+
+# Four on two cores: what waits for a broker, a timeout or Spark leaves them to others.
+suite: venv
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
+
+# Pytest compiles tests in a form of its own. All processes of the suite would do so at once.
+compiled-tests:
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true # the suite tells what is wrong
 
 test-quick: venv
 	@case " $(TESTED) " in *" $(PACKAGE) "*) ;; *) echo "PACKAGE must be one of: $(TESTED)" >&2; exit 2 ;; esac
@@ -87,9 +100,8 @@ soak: venv
 mutants: venv
 	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300
 
-# Two at a time: mypy takes about as long as the others together.
 lint: venv
-	@$(MAKE) --no-print-directory -j2 lint-types lint-style lint-public lint-imports
+	@$(MAKE) --no-print-directory -j2 $(LINTS)
 
 lint-types:
 	MYPYPATH=.typing $(BIN)/mypy -p ottla
