@@ -1,0 +1,183 @@
+"""MirrorMaker 2 from Maven Central, and the two clusters between which it copies, as a test looks at them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from benchmarks.kafka import HOST, free_ports
+from tests.cluster import wait_for
+from tests.programs.jvm import Jars
+from tests.programs.process import Program
+
+VERSION = "4.3.1"  # connect-mirror is not on Maven Central as 4.4.0
+MIRROR = Jars("kafka-mirror", (f"org.apache.kafka:connect-mirror:{VERSION}", "org.slf4j:slf4j-simple:1.7.36"))
+GROUP = "readers"
+
+
+class Mirrored(NamedTuple):
+    """What has to be the same on both sides."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[Any, ...], ...]
+    timestamp: tuple[int, int]
+
+
+class Placed(NamedTuple):
+    """A record, and where it stands on this side."""
+
+    offset: int
+    record: Mirrored
+
+
+class Side:
+    """One cluster with the topic that is written there, and its mirror in the other one."""
+
+    def __init__(self, name: str, bootstrap: str, other: str) -> None:
+        self.name, self.bootstrap = name, bootstrap
+        self.topic, self.mirror = f"from-{name}", f"{other}.from-{other}"
+        self.checkpoints = f"{other}.checkpoints.internal"
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def create(self, partitions: int, replicas: int, settings: dict[str, str]) -> None:
+        """The topic that is written here."""
+        new = NewTopic(self.topic, partitions, replicas, config=settings)
+        self._admin.create_topics([new])[self.topic].result(30)
+
+    def grow(self, partitions: int) -> None:
+        """More partitions of the topic that is written here."""
+        new = NewPartitions(self.topic, partitions)
+        self._admin.create_partitions([new])[self.topic].result(30)
+
+    def config(self, topic: str, *names: str) -> dict[str, str]:
+        """Settings of a topic here."""
+        asked = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
+        (entries,) = (answer.result(30) for answer in asked.values())
+        return {name: entries[name].value for name in names}
+
+    def set(self, key: str, value: str) -> None:
+        """Change a setting of the topic that is written here."""
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
+        for answer in self._admin.incremental_alter_configs([resource]).values():
+            answer.result(30)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has here; 0 if there is none of that name."""
+        found = self._admin.list_topics(timeout=30).topics.get(topic)
+        return 0 if found is None else len(found.partitions)
+
+    def length(self, topic: str) -> int:
+        """How many records a topic has here, markers of transactions among them."""
+        asked = {TopicPartition(topic, one): OffsetSpec.latest() for one in range(self.partitions(topic))}
+
+        def total() -> int | None:
+            with suppress(KafkaException, TimeoutError):  # leaders change, or are dead
+                return sum(answer.result(5).offset for answer in self._admin.list_offsets(asked).values())
+            return None
+
+        return wait_for(total, f"the ends of {topic}", 120) if asked else 0
+
+    def read(self, topic: str) -> dict[int, list[Placed]]:
+        """Everything that is committed in a topic here, by partition."""
+        found: dict[int, list[Placed]] = defaultdict(list)
+        places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
+        consumer = self._consumer("nobody")
+        ends = {one.partition: consumer.get_watermark_offsets(one, 30)[1] for one in places}
+        consumer.assign([TopicPartition(topic, one.partition, 0) for one in places])
+        while any(one.offset < ends[one.partition] for one in consumer.position(places)):
+            for message in consumer.consume(10_000, 0.2):
+                assert message.error() is None, message.error()
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                headers = tuple(tuple(one) for one in message.headers() or ())
+                record = Mirrored(message.key(), message.value(), headers, message.timestamp())
+                found[partition].append(Placed(offset, record))
+        consumer.close()
+        return found
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        """As the group, in the topic that is written here."""
+        consumer = self._consumer(GROUP)
+        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+
+    def translated(self) -> dict[int, int]:
+        """The group's offsets in the mirror here."""
+        consumer = self._consumer(GROUP)
+        places = [TopicPartition(self.mirror, one) for one in range(self.partitions(self.mirror))]
+        found = {one.partition: one.offset for one in consumer.committed(places, 30)}
+        consumer.close()
+        return found
+
+    def _consumer(self, group: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+
+
+def mirror_maker(folder: Path, kafka: str, ottla: str) -> Program:
+    """One process that mirrors both ways, each with exactly-once and two tasks."""
+    replicas = {"kafka": "1", "ottla": "3"}
+    settings = {
+        "clusters": "kafka,ottla",
+        "kafka.bootstrap.servers": kafka,
+        "ottla.bootstrap.servers": ottla,
+        "groups": GROUP,
+        "tasks.max": "2",
+        "dedicated.mode.enable.internal.rest": "true",
+        "listeners": f"http://{HOST}:{free_ports(1)[0]}",
+        "plugin.discovery": "service_load",
+        "offset.lag.max": "0",
+        "emit.checkpoints.interval.seconds": "1",
+        "refresh.groups.interval.seconds": "1",
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+        "refresh.topics.interval.seconds": "2",
+        "sync.topic.configs.interval.seconds": "2",
+        "offset.flush.interval.ms": "1000",
+        "offset.storage.partitions": "4",
+        "session.timeout.ms": "10000",
+        "heartbeat.interval.ms": "1000",
+        "scheduled.rebalance.max.delay.ms": "2000",
+    }
+    for here, there in (("kafka", "ottla"), ("ottla", "kafka")):
+        flow = f"{here}->{there}"
+        settings |= {
+            f"{here}.exactly.once.source.support": "enabled",
+            f"{flow}.enabled": "true",
+            f"{flow}.topics": f"from-{here}",
+            f"{flow}.replication.factor": replicas[there],
+            f"{flow}.checkpoints.topic.replication.factor": replicas[there],
+            f"{flow}.heartbeats.topic.replication.factor": replicas[there],
+            f"{flow}.offset-syncs.topic.replication.factor": replicas[here],
+        }
+        for store in ("config", "offset", "status"):
+            settings[f"{here}.{store}.storage.replication.factor"] = replicas[here]
+    properties = folder / "mirror.properties"
+    properties.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+    argv = MIRROR.run_class("org.apache.kafka.connect.mirror.MirrorMaker", str(properties))
+    return Program(argv, folder / "mirror.log")

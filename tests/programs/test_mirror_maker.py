@@ -1,0 +1,158 @@
+"""MirrorMaker 2 between Apache Kafka and Ottla, both ways, while a broker of ours and MirrorMaker itself are killed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from benchmarks.clusters import Cluster
+from benchmarks.kafka import kafka_cluster
+from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.integration.history import SMALL_CLUSTER
+from tests.programs.jvm import needs_jdk
+from tests.programs.mirroring import Side, mirror_maker
+from tests.programs.topics import Input, Sent
+
+pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(1200)]
+PARTITIONS = 3
+SETTINGS = {"retention.ms": "86400000", "max.message.bytes": "2000000", "compression.type": "gzip"}
+CHANGED = {"retention.ms": "43200000"}
+WAIT_S = 240.0  # two clusters and a JVM share the cores with other tests
+ONE_BROKER = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+}
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[Side]:
+    """Apache Kafka."""
+    with kafka_cluster(tmp_path / "kafka", brokers=1, quorum=1, settings=ONE_BROKER) as running:
+        yield made("kafka", running, "ottla", replicas=1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
+    folder = tmp_path / "ottla"
+    folder.mkdir()
+    with running_cluster(folder, quorum=1, settings=SMALL_CLUSTER) as running:
+        yield running
+
+
+@pytest.fixture
+def ours(cluster: RunningCluster) -> Side:
+    return made("ottla", cluster, "kafka", replicas=3)
+
+
+def made(name: str, cluster: Cluster | RunningCluster, other: str, replicas: int) -> Side:
+    """A side with its topic."""
+    side = Side(name, cluster.bootstrap, other)
+    side.create(PARTITIONS, replicas, SETTINGS)
+    return side
+
+
+def records(topic: str) -> Iterator[Sent]:
+    """With and without keys, with tombstones, and with headers that repeat a name and lack a value."""
+    for number in itertools.count(1):
+        key = f"key{number % 50}" if number % 7 else None
+        value = None if number % 11 == 0 else f"value {number}"
+        headers = (("number", str(number).encode()), ("twice", b"a"), ("twice", None))
+        yield Sent(topic, key, value, headers=headers)
+
+
+def test_mirrors_both_ways_through_kills(
+    theirs: Side, ours: Side, cluster: RunningCluster, tmp_path: Path
+) -> None:
+    sides = (theirs, ours)
+    with mirror_maker(tmp_path, theirs.bootstrap, ours.bootstrap) as program:
+        with (
+            Input(theirs.bootstrap, records(theirs.topic)),
+            Input(ours.bootstrap, records(ours.topic)),
+        ):
+            wait_for_more(*sides)
+            kill_broker(cluster, ours.mirror, sides)
+            program.kill9()
+            program.start()
+            for side in sides:
+                change(side)
+            for side in sides:
+                wait_until(partial(follows, side), f"{side.mirror} like its origin", WAIT_S)
+            wait_for_more(*sides)
+        for here, there in (sides, sides[::-1]):
+            check_mirror(here, there)
+            check_group(here, there)
+
+
+def wait_for_more(*sides: Side) -> None:
+    """Return once some hundred records have come to each mirror."""
+    goals = {side: side.length(side.mirror) + 300 for side in sides}
+    for side, goal in goals.items():
+        wait_until(partial(has_grown, side, goal), f"{goal} records in {side.mirror}", WAIT_S)
+
+
+def has_grown(side: Side, goal: int) -> bool:
+    return side.length(side.mirror) >= goal
+
+
+def kill_broker(cluster: RunningCluster, topic: str, sides: tuple[Side, Side]) -> None:
+    """Kill a leader of ours; records arrive on both sides before it is back."""
+    leader = cluster.leader(topic, 0)
+    assert leader is not None
+    node = cluster.broker(leader)
+    node.kill9()
+    wait_for_more(*sides)
+    node.restart()
+    cluster.wait_until_in_sync(topic, WAIT_S)
+
+
+def change(side: Side) -> None:
+    """Another setting, and one partition more, with records."""
+    side.set("retention.ms", CHANGED["retention.ms"])
+    side.grow(PARTITIONS + 1)
+    producer = Producer({"bootstrap.servers": side.bootstrap, "enable.idempotence": True})
+    for number in range(10):
+        producer.produce(side.topic, f"late value {number}", partition=PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+def follows(side: Side) -> bool:
+    """Whether the mirror here has the new setting and the new partition."""
+    return side.partitions(side.mirror) == PARTITIONS + 1 and side.config(side.mirror, *CHANGED) == CHANGED
+
+
+def check_mirror(here: Side, there: Side) -> None:
+    """Each record is once in the mirror, in its partition and order; the settings are the same."""
+    written = {number: [one.record for one in placed] for number, placed in here.read(here.topic).items()}
+    last = {number: records[-1] for number, records in written.items()}
+
+    def arrived() -> bool:
+        copied = there.read(there.mirror)
+        return all(last[number] in [one.record for one in copied[number]] for number in last)
+
+    wait_until(arrived, f"the last records in {there.mirror}", WAIT_S)
+    copied = {number: [one.record for one in placed] for number, placed in there.read(there.mirror).items()}
+    assert copied == written
+    assert there.config(there.mirror, *SETTINGS) == here.config(here.topic, *SETTINGS) == SETTINGS | CHANGED
+
+
+def check_group(here: Side, there: Side) -> None:
+    """A group's offsets are translated: never beyond what it has not read, and in the end to the same place."""
+    written, copied = here.read(here.topic), there.read(there.mirror)
+    # MirrorMaker translates no offsets from before its own start.
+    late = {number: placed[-min(20, len(placed) // 2)].offset for number, placed in written.items()}
+    here.commit(late)
+    wait_until(lambda: all(one >= 0 for one in there.translated().values()), "a translated group", WAIT_S)
+    for number, offset in there.translated().items():
+        passed_over = sum(one.offset < offset for one in copied[number])
+        assert passed_over <= sum(one.offset < late[number] for one in written[number])
+    here.commit({number: placed[-1].offset + 1 for number, placed in written.items()})
+    ends = {number: placed[-1].offset + 1 for number, placed in copied.items()}
+    wait_until(lambda: there.translated() == ends, f"the group at the end of {there.mirror}", WAIT_S)
+    assert there.config(there.checkpoints, "cleanup.policy") == {"cleanup.policy": "compact"}

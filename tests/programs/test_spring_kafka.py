@@ -1,0 +1,103 @@
+"""spring-kafka: retry topics, dead letters, and a listener in transactions, through kills of instances and a broker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.cluster import RunningCluster
+from tests.programs.jvm import Jars, needs_jdk
+from tests.programs.process import Program
+from tests.programs.topics import Input, Output, Sent, create_topics
+
+pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(1200)]
+SPRING = Jars(
+    "spring-kafka", ("org.springframework.kafka:spring-kafka:4.1.2", "org.slf4j:slf4j-simple:2.0.17")
+)
+PARTITIONS = 3
+OUTPUTS = ("done", "given-up", "billed", "orders-dead")
+RETRIES = ("jobs-retry-200", "jobs-retry-400", "jobs-dlt")
+WAIT_S = 240.0  # two instances and a cluster share the cores with other tests
+
+
+def jobs_and_orders() -> Iterator[Sent]:
+    """One order to three jobs: each order is a transaction of its own."""
+    for number in itertools.count():
+        topic = "jobs" if number % 4 else "orders"
+        yield Sent(topic, f"key{number % 7}", f"value {number if topic == 'jobs' else number // 4}")
+
+
+def fails(value: str) -> bool:
+    """Whether the program never succeeds with it."""
+    return value.endswith("3")
+
+
+def worked(job: str) -> str:
+    """What the program writes for a job in the end."""
+    return f"{job} at {3 if job.endswith('5') else 1}"
+
+
+def values(output: Output) -> list[str]:
+    return sorted(value for _, value in output.messages)
+
+
+def test_jobs_and_orders_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
+    """Each order is billed, or given up, once. No job is lost, and some are done again after a kill."""
+    admin = create_topics(cluster, "jobs", "orders", *OUTPUTS, partitions=PARTITIONS)
+    done, given_up, billed, dead = (Output(cluster.bootstrap, topic, PARTITIONS) for topic in OUTPUTS)
+    argv = SPRING.command("SpringProgram.java")
+    with ExitStack() as running:
+        both = [
+            running.enter_context(Program([*argv, cluster.bootstrap, name], tmp_path / f"{name}.log"))
+            for name in ("ann", "ben")
+        ]
+        for one in both:
+            one.wait_until_said("STARTED", WAIT_S)
+        with Input(cluster.bootstrap, jobs_and_orders(), per_second=60) as given:
+            billed.wait_for(50, WAIT_S)
+            for turn in range(3):
+                kill_and_start(cluster, both[turn % 2], turn, billed)
+        jobs, orders = (
+            sorted(str(one.value) for one in given.sent if one.topic == topic) for topic in ("jobs", "orders")
+        )
+        billed.wait_for(sum(not fails(one) for one in orders), WAIT_S)
+        dead.wait_for(sum(map(fails, orders)), WAIT_S)
+        assert values(billed) == [one for one in orders if not fails(one)]
+        assert values(dead) == [one for one in orders if fails(one)]
+        wait_for_all(done, {worked(one) for one in jobs if not fails(one)})
+        wait_for_all(given_up, {one for one in jobs if fails(one)})
+    check_retry_topics(admin)
+
+
+def kill_and_start(cluster: RunningCluster, instance: Program, turn: int, billed: Output) -> None:
+    """Kill an instance, each second time with a leader of its output; orders are billed before all is whole again."""
+    instance.kill9()
+    leader = cluster.leader("billed", turn % PARTITIONS)
+    assert leader is not None
+    node = cluster.broker(leader)
+    if turn % 2:
+        node.kill9()
+    instance.start()
+    billed.wait_for(billed.read() + 50, WAIT_S)
+    if turn % 2:
+        node.restart()
+        cluster.wait_until_in_sync("billed", WAIT_S)
+
+
+def wait_for_all(output: Output, expected: set[str]) -> None:
+    """Return once all that is expected is there, and nothing else."""
+    output.wait_until(lambda: set(values(output)) >= expected, f"{len(expected)} values", WAIT_S)
+    assert set(values(output)) == expected
+
+
+def check_retry_topics(admin: AdminClient) -> None:
+    """They have as many partitions and replicas as the program asks for."""
+    topics = admin.list_topics(timeout=30).topics
+    for name in RETRIES:
+        replicas = [len(one.replicas) for one in topics[name].partitions.values()]
+        assert replicas == [3] * PARTITIONS, name
