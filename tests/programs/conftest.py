@@ -1,7 +1,7 @@
 """Programs that others wrote, against real clusters, with kills in the middle.
 
 All tests in this folder are marked `programs`: they run with `--programs` (make programs). Those marked `short` are
-part of `make test` as well.
+part of `make test` as well. With `--on-apache-kafka` those run against Apache Kafka that take their cluster from here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.history import SMALL_CLUSTER
 from tests.java import tools as tools
+from tests.programs.apache_kafka import running_apache_kafka
 from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
@@ -22,6 +23,11 @@ HERE = Path(__file__).parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs", action="store_true", help="run the programs that others wrote, all of them"
+    )
+    parser.addoption(
+        "--on-apache-kafka",
+        action="store_true",
+        help="run programs against Apache Kafka, to see whether a failure is ours; needs Java and Maven",
     )
 
 
@@ -38,8 +44,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     folder = tmp_path / "cluster"
     folder.mkdir()
-    with running_cluster(folder, settings=SMALL_CLUSTER) as running:
+    on_kafka = request.config.getoption("--on-apache-kafka")
+    start = running_apache_kafka if on_kafka else running_cluster
+    with start(folder, settings=SMALL_CLUSTER) as running:
         yield running

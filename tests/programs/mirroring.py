@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -20,13 +21,14 @@ from confluent_kafka.admin import (
 )
 
 from benchmarks.kafka import HOST, free_ports
-from tests.cluster import wait_for
+from tests.cluster import wait_for, wait_until
 from tests.programs.jvm import Jars
 from tests.programs.process import Program
 
 VERSION = "4.3.1"  # connect-mirror is not on Maven Central as 4.4.0
 MIRROR = Jars("kafka-mirror", (f"org.apache.kafka:connect-mirror:{VERSION}", "org.slf4j:slf4j-simple:1.7.36"))
-GROUP = "readers"
+STAYING, MOVING = "staying", "moving"
+"""Groups: one reads a topic where it is written, the other goes on in the mirror."""
 
 
 class Mirrored(NamedTuple):
@@ -102,27 +104,38 @@ class Side:
         consumer.assign([TopicPartition(topic, one.partition, 0) for one in places])
         while any(one.offset < ends[one.partition] for one in consumer.position(places)):
             for message in consumer.consume(10_000, 0.2):
-                assert message.error() is None, message.error()
-                partition, offset = message.partition(), message.offset()
+                record, partition, offset = _mirrored(message), message.partition(), message.offset()
                 assert partition is not None
                 assert offset is not None
-                headers = tuple(tuple(one) for one in message.headers() or ())
-                record = Mirrored(message.key(), message.value(), headers, message.timestamp())
                 found[partition].append(Placed(offset, record))
         consumer.close()
         return found
 
+    def go_on(self, topic: str, enough: Callable[[list[Mirrored]], bool], timeout_s: float) -> list[Mirrored]:
+        """What the moving group reads, from where it is here until it has `enough`, and commits."""
+        consumer, found = self._consumer(MOVING), list[Mirrored]()
+        consumer.subscribe([topic])
+
+        def read_and_ask() -> bool:
+            found.extend(_mirrored(message) for message in consumer.consume(100, 0.2))
+            return enough(found)
+
+        wait_until(read_and_ask, f"enough of {topic}", timeout_s)
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        return found
+
     def commit(self, offsets: dict[int, int]) -> None:
-        """As the group, in the topic that is written here."""
-        consumer = self._consumer(GROUP)
+        """As the staying group, in the topic that is written here."""
+        consumer = self._consumer(STAYING)
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
 
-    def translated(self) -> dict[int, int]:
-        """The group's offsets in the mirror here."""
-        consumer = self._consumer(GROUP)
-        places = [TopicPartition(self.mirror, one) for one in range(self.partitions(self.mirror))]
+    def offsets(self, group: str, topic: str) -> dict[int, int]:
+        """What a group has committed here; below 0 where that is nothing."""
+        consumer = self._consumer(group)
+        places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
         found = {one.partition: one.offset for one in consumer.committed(places, 30)}
         consumer.close()
         return found
@@ -133,20 +146,27 @@ class Side:
                 "bootstrap.servers": self.bootstrap,
                 "group.id": group,
                 "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "log_level": 0,
             }
         )
 
 
-def mirror_maker(folder: Path, kafka: str, ottla: str) -> Program:
-    """One process that mirrors both ways, each with exactly-once and two tasks."""
+def _mirrored(message: Message) -> Mirrored:
+    assert message.error() is None, message.error()
+    headers = tuple(tuple(one) for one in message.headers() or ())
+    return Mirrored(message.key(), message.value(), headers, message.timestamp())
+
+
+def mirror_maker(folder: Path, kafka: str, ottla: str, *, exactly_once: bool) -> Program:
+    """One process that mirrors both ways, each with two tasks."""
     replicas = {"kafka": "1", "ottla": "3"}
     settings = {
         "clusters": "kafka,ottla",
         "kafka.bootstrap.servers": kafka,
         "ottla.bootstrap.servers": ottla,
-        "groups": GROUP,
+        "groups": f"{STAYING},{MOVING}",
         "tasks.max": "2",
         "dedicated.mode.enable.internal.rest": "true",
         "listeners": f"http://{HOST}:{free_ports(1)[0]}",
@@ -167,7 +187,7 @@ def mirror_maker(folder: Path, kafka: str, ottla: str) -> Program:
     for here, there in (("kafka", "ottla"), ("ottla", "kafka")):
         flow = f"{here}->{there}"
         settings |= {
-            f"{here}.exactly.once.source.support": "enabled",
+            f"{here}.exactly.once.source.support": "enabled" if exactly_once else "disabled",
             f"{flow}.enabled": "true",
             f"{flow}.topics": f"from-{here}",
             f"{flow}.replication.factor": replicas[there],

@@ -15,7 +15,7 @@ from benchmarks.kafka import kafka_cluster
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.history import SMALL_CLUSTER
 from tests.programs.jvm import needs_jdk
-from tests.programs.mirroring import Side, mirror_maker
+from tests.programs.mirroring import MOVING, STAYING, Mirrored, Side, mirror_maker
 from tests.programs.topics import Input, Sent
 
 pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(1200)]
@@ -67,14 +67,15 @@ def records(topic: str) -> Iterator[Sent]:
         yield Sent(topic, key, value, headers=headers)
 
 
+@pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])
 def test_mirrors_both_ways_through_kills(
-    theirs: Side, ours: Side, cluster: RunningCluster, tmp_path: Path
+    theirs: Side, ours: Side, cluster: RunningCluster, tmp_path: Path, exactly_once: bool
 ) -> None:
     sides = (theirs, ours)
-    with mirror_maker(tmp_path, theirs.bootstrap, ours.bootstrap) as program:
+    with mirror_maker(tmp_path, theirs.bootstrap, ours.bootstrap, exactly_once=exactly_once) as program:
         with (
-            Input(theirs.bootstrap, records(theirs.topic)),
-            Input(ours.bootstrap, records(ours.topic)),
+            Input(theirs.bootstrap, records(theirs.topic)) as one,
+            Input(ours.bootstrap, records(ours.topic)) as two,
         ):
             wait_for_more(*sides)
             kill_broker(cluster, ours.mirror, sides)
@@ -85,9 +86,18 @@ def test_mirrors_both_ways_through_kills(
             for side in sides:
                 wait_until(partial(follows, side), f"{side.mirror} like its origin", WAIT_S)
             wait_for_more(*sides)
-        for here, there in (sides, sides[::-1]):
-            check_mirror(here, there)
-            check_group(here, there)
+            begun = [read_so_far(side, given) for side, given in ((theirs, one), (ours, two))]
+            wait_for_more(*sides)
+        for (here, there), read in zip((sides, sides[::-1]), begun, strict=True):
+            check_mirror(here, there, exactly_once=exactly_once)
+            check_moved(here, there, read)
+            check_staying(here, there)
+
+
+def read_so_far(side: Side, given: Input) -> list[Mirrored]:
+    """The moving group reads about as many records as there are, and stops."""
+    goal = len(given.sent)
+    return side.go_on(side.topic, lambda read: len(read) >= goal, WAIT_S)
 
 
 def wait_for_more(*sides: Side) -> None:
@@ -127,32 +137,49 @@ def follows(side: Side) -> bool:
     return side.partitions(side.mirror) == PARTITIONS + 1 and side.config(side.mirror, *CHANGED) == CHANGED
 
 
-def check_mirror(here: Side, there: Side) -> None:
-    """Each record is once in the mirror, in its partition and order; the settings are the same."""
+def check_mirror(here: Side, there: Side, *, exactly_once: bool) -> None:
+    """Each record is in the mirror, in its partition and order, and once if that was asked for; the settings are the
+    same."""
     written = {number: [one.record for one in placed] for number, placed in here.read(here.topic).items()}
-    last = {number: records[-1] for number, records in written.items()}
+
+    def copied() -> dict[int, list[Mirrored]]:
+        return {number: [one.record for one in placed] for number, placed in there.read(there.mirror).items()}
 
     def arrived() -> bool:
-        copied = there.read(there.mirror)
-        return all(last[number] in [one.record for one in copied[number]] for number in last)
+        found = copied()
+        return all(set(found.get(number, ())) >= set(one) for number, one in written.items())
 
-    wait_until(arrived, f"the last records in {there.mirror}", WAIT_S)
-    copied = {number: [one.record for one in placed] for number, placed in there.read(there.mirror).items()}
-    assert copied == written
+    wait_until(arrived, f"all records in {there.mirror}", WAIT_S)
+    found = copied()
+    if not exactly_once:  # those whose offsets a killed process had not committed come again
+        found = {number: list(dict.fromkeys(one)) for number, one in found.items()}
+    assert found == written
     assert there.config(there.mirror, *SETTINGS) == here.config(here.topic, *SETTINGS) == SETTINGS | CHANGED
 
 
-def check_group(here: Side, there: Side) -> None:
-    """A group's offsets are translated: never beyond what it has not read, and in the end to the same place."""
+def check_moved(here: Side, there: Side, begun: list[Mirrored]) -> None:
+    """A group's offsets are translated: never beyond what it has not read. It goes on in the mirror and misses none."""
     written, copied = here.read(here.topic), there.read(there.mirror)
-    # MirrorMaker translates no offsets from before its own start.
-    late = {number: placed[-min(20, len(placed) // 2)].offset for number, placed in written.items()}
-    here.commit(late)
-    wait_until(lambda: all(one >= 0 for one in there.translated().values()), "a translated group", WAIT_S)
-    for number, offset in there.translated().items():
-        passed_over = sum(one.offset < offset for one in copied[number])
-        assert passed_over <= sum(one.offset < late[number] for one in written[number])
-    here.commit({number: placed[-1].offset + 1 for number, placed in written.items()})
-    ends = {number: placed[-1].offset + 1 for number, placed in copied.items()}
-    wait_until(lambda: there.translated() == ends, f"the group at the end of {there.mirror}", WAIT_S)
+    done = {one: offset for one, offset in here.offsets(MOVING, here.topic).items() if offset >= 0}
+
+    def translated() -> dict[int, int]:
+        return {one: offset for one, offset in there.offsets(MOVING, there.mirror).items() if offset >= 0}
+
+    wait_until(lambda: translated().keys() >= done.keys(), f"{MOVING} in {there.mirror}", WAIT_S)
+    for number, offset in translated().items():
+        unread = {one.record for one in written[number] if one.offset >= done[number]}
+        assert unread <= {one.record for one in copied[number] if one.offset >= offset}
+    every = {one.record for placed in written.values() for one in placed}
+    there.go_on(there.mirror, lambda read: {*begun, *read} >= every, WAIT_S)
+
+
+def check_staying(here: Side, there: Side) -> None:
+    """The end of a topic is translated as the end of its mirror."""
+    here.commit({number: placed[-1].offset + 1 for number, placed in here.read(here.topic).items()})
+    ends = {number: placed[-1].offset + 1 for number, placed in there.read(there.mirror).items()}
+    wait_until(
+        lambda: there.offsets(STAYING, there.mirror) == ends,
+        f"{STAYING} at the end of {there.mirror}",
+        WAIT_S,
+    )
     assert there.config(there.checkpoints, "cleanup.policy") == {"cleanup.policy": "compact"}

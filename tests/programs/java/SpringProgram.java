@@ -166,8 +166,9 @@ public class SpringProgram {
         }
 
         @KafkaListener(id = "billing", topics = "orders", containerFactory = "inTransactions")
-        public void bill(ConsumerRecord<String, String> order) {
-            transactional.send("billed", order.key(), order.value());
+        public void bill(ConsumerRecord<String, String> order) throws InterruptedException {
+            transactional.send("billed", order.key(), order.value()).join();
+            Thread.sleep(30); // so that most kills find a transaction open
             if (order.value().endsWith("3")) {
                 throw new IllegalStateException("failed: " + order.value());
             }

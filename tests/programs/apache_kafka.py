@@ -1,0 +1,37 @@
+"""Apache Kafka as programs' tests see a cluster: what fails there as well is no fault of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.clusters import Node
+from benchmarks.kafka import kafka_cluster
+from tests.cluster import RunningCluster
+
+
+@contextmanager
+def running_apache_kafka(directory: Path, settings: Mapping[str, str]) -> Iterator[RunningCluster]:
+    """Three brokers of Apache Kafka and a quorum node, whose data stands in `directory`, until the block ends."""
+    few = {"transaction.state.log.num.partitions": "4"}
+    with kafka_cluster(directory, quorum=1, settings=few | dict(settings)) as started:
+        description = {
+            "bootstrap": started.bootstrap,
+            "brokers": [_entry(node, directory) for node in started.brokers],
+            "quorum": [_entry(node, directory) for node in started.quorum],
+        }
+        cluster = RunningCluster(directory, None, description)
+        try:
+            yield cluster
+        finally:
+            for (
+                node
+            ) in cluster.brokers:  # those that a test has started again are unknown to who started them first
+                node.kill9()
+
+
+def _entry(node: Node, directory: Path) -> dict[str, object]:
+    """As it would stand in cluster.json."""
+    return asdict(node) | {"log": str(directory / f"node-{node.id}.log")}
