@@ -102,7 +102,7 @@ class Side:
         consumer = self._consumer("nobody")
         ends = {one.partition: consumer.get_watermark_offsets(one, 30)[1] for one in places}
         consumer.assign([TopicPartition(topic, one.partition, 0) for one in places])
-        while any(one.offset < ends[one.partition] for one in consumer.position(places)):
+        while any(max(one.offset, 0) < ends[one.partition] for one in consumer.position(places)):
             for message in consumer.consume(10_000, 0.2):
                 record, partition, offset = _mirrored(message), message.partition(), message.offset()
                 assert partition is not None

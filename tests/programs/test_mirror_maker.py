@@ -126,10 +126,18 @@ def change(side: Side) -> None:
     """Another setting, and one partition more, with records."""
     side.set("retention.ms", CHANGED["retention.ms"])
     side.grow(PARTITIONS + 1)
+    wait_until(
+        lambda: side.partitions(side.topic) == PARTITIONS + 1, f"one partition more of {side.topic}", WAIT_S
+    )
     producer = Producer({"bootstrap.servers": side.bootstrap, "enable.idempotence": True})
+    outcomes = list[object]()
     for number in range(10):
-        producer.produce(side.topic, f"late value {number}", partition=PARTITIONS)
-    assert producer.flush(60) == 0
+        value = f"late value {number}"
+        producer.produce(
+            side.topic, value, partition=PARTITIONS, on_delivery=lambda error, _: outcomes.append(error)
+        )
+    producer.flush(60)
+    assert outcomes == [None] * 10
 
 
 def follows(side: Side) -> bool:
