@@ -6,7 +6,7 @@ part of `make test` as well. With `--on-apache-kafka` those run against Apache K
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -44,10 +44,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
+def settings() -> Mapping[str, str]:
+    """Those of the cluster's brokers; a module may have others."""
+    return SMALL_CLUSTER
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, request: pytest.FixtureRequest, settings: Mapping[str, str]
+) -> Iterator[RunningCluster]:
     folder = tmp_path / "cluster"
     folder.mkdir()
     on_kafka = request.config.getoption("--on-apache-kafka")
     start = running_apache_kafka if on_kafka else running_cluster
-    with start(folder, settings=SMALL_CLUSTER) as running:
+    with start(folder, settings=settings) as running:
         yield running

@@ -7,12 +7,14 @@ commit what they have fetched and not what they have done, so a worker may take 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster, wait_until
+from tests.integration.history import SMALL_CLUSTER
 from tests.programs.environments import Environment
 from tests.programs.process import Program
 from tests.programs.topics import committed
@@ -22,6 +24,12 @@ TASKS = Environment("tasks")
 GROUPS = {"taskiq": "workers", "kombu": "tasks-consumer-group", "celery": "tasks-consumer-group"}
 BATCH = 50
 PARTITIONS = 3
+
+
+@pytest.fixture
+def settings() -> Mapping[str, str]:
+    # Kombu does not wait for the topic that it creates. Asking for it may create it first, as brokers see fit.
+    return SMALL_CLUSTER | {"auto.create.topics.enable": "false"}
 
 
 class Queue:
