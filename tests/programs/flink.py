@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from benchmarks.kafka import HOST, free_ports
 from tests.cluster import wait_until
 from tests.programs.jvm import Jars
 from tests.programs.process import Program
@@ -69,6 +70,34 @@ class FlinkJars(Jars):
                         (folder / jar).write_bytes(packed.read(name))
 
 
+_SOURCE = "FlinkProgram.java"
+_MANAGER = "org.apache.flink.container.entrypoint.StandaloneApplicationClusterEntryPoint"
+_TASKS = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+_CLUSTER = {
+    "jobmanager.rpc.address": HOST,
+    "jobmanager.bind-host": HOST,
+    "rest.address": HOST,
+    "rest.bind-address": HOST,
+    "rest.bind-port": "0",
+    "taskmanager.host": HOST,
+    "taskmanager.bind-host": HOST,
+    "taskmanager.numberOfTaskSlots": "1",
+    "taskmanager.cpu.cores": "1.0",
+    "taskmanager.memory.framework.heap.size": "64m",
+    "taskmanager.memory.framework.off-heap.size": "64m",
+    "taskmanager.memory.jvm-metaspace.size": "128m",
+    "taskmanager.memory.jvm-overhead.min": "64m",
+    "taskmanager.memory.jvm-overhead.max": "64m",
+    "taskmanager.memory.task.heap.size": "128m",
+    "taskmanager.memory.task.off-heap.size": "0m",
+    "taskmanager.memory.managed.size": "32m",
+    "taskmanager.memory.network.min": "32m",
+    "taskmanager.memory.network.max": "32m",
+    "heartbeat.interval": "500",
+    "heartbeat.timeout": "10000",
+}
+"""One task for each process of tasks, which has to know all sizes. Whoever is killed is missed after two heartbeats."""
+
 JARS = FlinkJars("flink", (f"org.apache.flink:flink-sql-connector-kafka:{CONNECTOR}",), _FLAGS)
 
 
@@ -76,9 +105,9 @@ class FlinkJob:
     """The job of java/FlinkProgram.java in one process after the other, each from a checkpoint of those before it."""
 
     def __init__(self, bootstrap: str, folder: Path, naming: str) -> None:
-        self._arguments = (bootstrap, str(folder / "checkpoints"), naming)
         self._folder = folder / "checkpoints"
         self._folder.mkdir(parents=True)
+        self._arguments = (bootstrap, str(self._folder), naming)
         self._log = folder / "flink.log"
         self._program: Program | None = None
 
@@ -89,11 +118,15 @@ class FlinkJob:
         if self._program is not None:
             self._program.kill9()
 
+    @property
+    def said(self) -> str:
+        """All that its processes have printed."""
+        return self._log.read_text(errors="replace")
+
     def start(self, checkpoint: Path | None = None) -> None:
         """Start the job, or restore it from a checkpoint."""
-        argv: Sequence[str] = JARS.command("FlinkProgram.java")
         restored = () if checkpoint is None else (checkpoint.as_uri(),)
-        self._program = Program([*argv, *self._arguments, *restored], self._log)
+        self._program = Program([*self._command(), *self._arguments, *restored], self._log)
         self._program.start()
 
     def kill9(self) -> None:
@@ -102,7 +135,8 @@ class FlinkJob:
 
     def stop(self) -> None:
         """End with a savepoint: all that was read is committed."""
-        self._running.stop(120)
+        self._touch("stop")
+        self._running.wait(120)
         assert "STOPPED" in self._running.said, self._running.said[-3000:]
 
     def checkpoints(self) -> list[Path]:
@@ -112,17 +146,81 @@ class FlinkJob:
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Return once `condition()` holds; fails with the end of what the job said if it ends before."""
-        wait_until(lambda: condition() or not self._running.alive, what, 240)
-        assert self._running.alive, self._running.said[-3000:]
+        wait_until(lambda: condition() or not all(one.alive for one in self._processes()), what, 240)
+        for one in self._processes():
+            assert one.alive, one.said[-3000:]
 
     def hold_checkpoint(self) -> Path:
         """The next checkpoint, which is complete while nobody has committed anything of it, and nobody ever will."""
-        (self._folder / "hold").touch()
+        self._touch("hold")
         self.wait_until(lambda: "HELD " in self._running.said, "a checkpoint that is held")
         (self._folder / "hold").unlink()
         return self.checkpoints()[-1]
+
+    def pause_checkpoints(self, last: int = 0) -> Path:
+        """The last checkpoint, at least the one of number `last`. None begins after it until `go_on`, so that nobody
+        uses its transactional ids again."""
+        written = self._folder / "pause.written"
+        written.write_text(str(last))
+        written.rename(self._folder / "pause")
+        self.wait_until(lambda: "PAUSED " in self._running.said, "a pause of checkpoints")
+        return self.checkpoints()[-1]
+
+    def fail_checkpoints(self, count: int) -> None:
+        """Return once so many checkpoints failed though everything for them was written. Goes on until `go_on`."""
+        self._touch("fail")
+        self.wait_until(
+            lambda: self._running.said.count("UNWRITTEN ") >= count, f"{count} checkpoints that fail"
+        )
+
+    def go_on(self) -> None:
+        """Checkpoints begin and are written again."""
+        for name in ("pause", "fail"):
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _command(self) -> Sequence[str]:
+        return JARS.command(_SOURCE)
+
+    def _processes(self) -> Sequence[Program]:
+        return (self._running,)
 
     @property
     def _running(self) -> Program:
         assert self._program is not None
         return self._program
+
+    def _touch(self, name: str) -> None:
+        (self._folder / name).touch()
+
+
+class FlinkCluster(FlinkJob):
+    """The same job in a cluster: one process manages it, and each of two others has a task of it.
+
+    `start` and `kill9` are about the manager. Tasks find it when it is there again.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, naming: str) -> None:
+        super().__init__(bootstrap, folder, naming)
+        (port,) = free_ports(1)
+        settings = _CLUSTER | {"jobmanager.rpc.port": str(port), "io.tmp.dirs": str(folder / "temporary")}
+        (folder / "config.yaml").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
+        self._configuration = ("--configDir", str(folder))
+        runs = [*JARS.command(_SOURCE)[:-1], _TASKS, *self._configuration]
+        self.tasks = [Program(runs, folder / f"tasks-{number}.log") for number in range(2)]
+
+    def __enter__(self) -> Self:
+        for one in self.tasks:
+            one.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__(*_)
+        for one in self.tasks:
+            one.kill9()
+
+    def _command(self) -> Sequence[str]:
+        manager = (_MANAGER, *self._configuration, "--job-classname", Path(_SOURCE).stem)
+        return [*JARS.command(_SOURCE)[:-1], *manager]
+
+    def _processes(self) -> Sequence[Program]:
+        return (self._running, *self.tasks)

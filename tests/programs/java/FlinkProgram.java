@@ -2,13 +2,12 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.configuration.CheckpointingOptions;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.ExternalizedCheckpointRetention;
 import org.apache.flink.configuration.ReadableConfig;
+import org.apache.flink.configuration.RestartStrategyOptions;
 import org.apache.flink.configuration.StateRecoveryOptions;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.core.execution.SavepointFormatType;
@@ -29,8 +28,11 @@ import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
  *
  *   FlinkProgram BOOTSTRAP FOLDER NAMING_STRATEGY [CHECKPOINT]
  *
- * It goes on from CHECKPOINT. A signal has it stop with a savepoint, whereupon it prints STOPPED. Once a file "hold" is
- * in FOLDER, the next checkpoint is written, and nobody hears of it any more.
+ * It goes on from CHECKPOINT. Files in FOLDER say what is to happen: with "stop" it stops with a savepoint, whereupon
+ * it prints STOPPED. With "pause" no checkpoint begins whose number is above the one in there. With "fail" none can be
+ * written. With "hold" the next one is written, and nobody hears of it any more.
+ *
+ * It runs in this process alone, or in the cluster whose job manager has begun it.
  */
 public final class FlinkProgram {
     private static final int FILE_SIZE_THRESHOLD = 20 * 1024;
@@ -44,6 +46,9 @@ public final class FlinkProgram {
         settings.set(CheckpointingOptions.CHECKPOINT_STORAGE, HeldStorageFactory.class.getName());
         settings.set(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS, 50);
         settings.set(CheckpointingOptions.TOLERABLE_FAILURE_NUMBER, 1000);
+        settings.set(RestartStrategyOptions.RESTART_STRATEGY, "fixed-delay");
+        settings.set(RestartStrategyOptions.RESTART_STRATEGY_FIXED_DELAY_ATTEMPTS, 1000);
+        settings.set(RestartStrategyOptions.RESTART_STRATEGY_FIXED_DELAY_DELAY, Duration.ofMillis(500));
         settings.set(
             CheckpointingOptions.EXTERNALIZED_CHECKPOINT_RETENTION,
             ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION);
@@ -58,26 +63,21 @@ public final class FlinkProgram {
         tables.executeSql(table("copied", arguments[0],
             "'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'copier', "
                 + "'sink.transaction-naming-strategy' = '" + arguments[2] + "', "
-                + "'properties.transaction.timeout.ms' = '300000'"));
+                + "'properties.transaction.timeout.ms' = '300000', 'properties.request.timeout.ms' = '10000', "
+                + "'properties.default.api.timeout.ms' = '10000'"));
         JobClient job = tables.executeSql("INSERT INTO copied SELECT line FROM given").getJobClient().orElseThrow();
         System.out.println("STARTED");
-        CountDownLatch told = new CountDownLatch(1);
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            try {
-                job.stopWithSavepoint(false, folder + "/savepoints", SavepointFormatType.CANONICAL)
-                    .get(60, TimeUnit.SECONDS);
-                System.out.println("STOPPED");
-            } catch (Exception problem) {
-                System.out.println("FAILED to stop: " + problem);
+        Path stop = Path.of(arguments[1], "stop");
+        while (!Files.exists(stop)) {
+            if (job.getJobStatus().get().isGloballyTerminalState()) {
+                System.out.println("FAILED");
+                Runtime.getRuntime().halt(1);
             }
-        }));
-        try {
-            job.getJobExecutionResult().get();
-        } catch (Exception problem) {
-            System.out.println("FAILED " + problem);
-            Runtime.getRuntime().halt(1);
+            Thread.sleep(100);
         }
-        told.await();
+        job.stopWithSavepoint(false, folder + "/savepoints", SavepointFormatType.CANONICAL).get();
+        System.out.println("STOPPED");
+        Runtime.getRuntime().halt(0);
     }
 
     private static String table(String topic, String bootstrap, String more) {
@@ -85,7 +85,7 @@ public final class FlinkProgram {
             + "', 'properties.bootstrap.servers' = '" + bootstrap + "', 'format' = 'raw', " + more + ")";
     }
 
-    /** Makes the storage of checkpoints that a file in their folder can hold. Flink finds it by its name. */
+    /** Makes the storage of checkpoints that the files in their folder can disturb. Flink finds it by its name. */
     public static final class HeldStorageFactory implements CheckpointStorageFactory<HeldStorage> {
         @Override
         public HeldStorage createFromConfig(ReadableConfig settings, ClassLoader loader) {
@@ -112,6 +112,11 @@ public final class FlinkProgram {
             return new FsCheckpointStorageAccess(path, null, job, FILE_SIZE_THRESHOLD, WRITE_BUFFER_SIZE) {
                 @Override
                 public CheckpointStorageLocation initializeLocationForCheckpoint(long number) throws IOException {
+                    Path pause = Path.of(path.toUri()).resolve("pause");
+                    if (Files.exists(pause) && number > Long.parseLong(Files.readString(pause))) {
+                        System.out.println("PAUSED " + number);
+                        throw new IOException("the test wants no checkpoint");
+                    }
                     return new HeldLocation(
                         (FsCheckpointStorageLocation) super.initializeLocationForCheckpoint(number), path);
                 }
@@ -136,6 +141,10 @@ public final class FlinkProgram {
 
         @Override
         public CheckpointMetadataOutputStream createMetadataOutputStream() throws IOException {
+            if (Files.exists(folder.resolve("fail"))) {
+                System.out.println("UNWRITTEN " + getCheckpointDirectory().getName());
+                throw new IOException("the test wants no checkpoint");
+            }
             return new HeldStream(super.createMetadataOutputStream(), folder.resolve("hold"));
         }
     }
