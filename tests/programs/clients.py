@@ -26,7 +26,7 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster, running_cluster, wait_until
-from tests.integration.history import SMALL_CLUSTER
+from tests.integration.history import SMALL_CLUSTER, coordinator_of
 from tests.programs.process import Program
 from tests.programs.topics import Output, create_topics
 
@@ -145,12 +145,23 @@ def kill_and_restart_leader(cluster: RunningCluster, topic: str, partition: int,
     """SIGKILL; the load goes on without it, and with it."""
     leader = cluster.leader(topic, partition)
     assert leader is not None
-    node = cluster.broker(leader)
+    _kill_and_restart(cluster, leader, load)
+    cluster.wait_until_in_sync(topic, WAIT_S)
+    load.wait_for_more(50)
+
+
+def kill_and_restart_coordinator(cluster: RunningCluster, group: str, load: Load) -> None:
+    """SIGKILL; the group and the load go on without it, and with it."""
+    _kill_and_restart(
+        cluster, coordinator_of(AdminClient({"bootstrap.servers": cluster.bootstrap}), group), load
+    )
+
+
+def _kill_and_restart(cluster: RunningCluster, broker_id: int, load: Load) -> None:
+    node = cluster.broker(broker_id)
     node.kill9()
     load.wait_for_more(200)
     node.restart()
-    cluster.wait_until_in_sync(topic, WAIT_S)
-    load.wait_for_more(50)
 
 
 def check_records(client: Client, topic: str, *codecs: str, once: bool = True, kill: bool = True) -> None:
@@ -193,7 +204,10 @@ def check_group(client: Client, topic: str, *, once: bool = True) -> None:
 
 
 def check_copies(client: Client, source: str) -> None:
-    """Two copiers in a group; each is killed and started again, and so are leaders: every number is copied once."""
+    """Two copiers in a group; each is killed twice and started again: every number is copied once.
+
+    A leader dies with one of them, and the coordinator of their group with another.
+    """
     target = f"{source}-copy"
     create_topics(client.cluster, target, partitions=PARTITIONS)
     with ExitStack() as running:
@@ -207,8 +221,10 @@ def check_copies(client: Client, source: str) -> None:
         for turn, copier in enumerate(copiers * 2):
             wait_for_commits(copier, 2)
             copier.kill9()
-            if turn % 2:
-                kill_and_restart_leader(client.cluster, target, turn % PARTITIONS, load)
+            if turn == 1:
+                kill_and_restart_leader(client.cluster, target, turn, load)
+            if turn == 3:
+                kill_and_restart_coordinator(client.cluster, f"g-{source}", load)
             copier.start()
         load.finish()
         assert stored(client.cluster.bootstrap, target, load.expected) == load.expected
@@ -219,7 +235,7 @@ def wait_for_commits(copier: Program, more: int) -> None:
     """Return once it has committed that many transactions more than it had."""
 
     def committed() -> int:
-        lines = copier.said.rpartition("\n")[0].splitlines()
+        lines = [one for one in copier.said.rpartition("\n")[0].splitlines() if '"commits":' in one]
         return sum(json.loads(lines[-1])["commits"].values()) if lines else 0
 
     goal = committed() + more

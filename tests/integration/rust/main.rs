@@ -4,10 +4,12 @@
 //! rdkafka_program load   <bootstrap> <topic> <codec>...
 //! rdkafka_program read   <bootstrap> <topic> <count>
 //! rdkafka_program member <bootstrap> <topic> <group> <name>
+//! rdkafka_program copy   <bootstrap> <topic> <target> <group> <name>
 //! ```
 //!
 //! What each prints stands beside it.
 
+mod copy;
 mod load;
 mod member;
 
@@ -29,8 +31,9 @@ fn main() {
         ["load", bootstrap, topic, ref codecs @ ..] if !codecs.is_empty() => load::load(bootstrap, topic, codecs),
         ["read", bootstrap, topic, count] => read(bootstrap, topic, count.parse().expect("a number of records")),
         ["member", bootstrap, topic, group, name] => member::join(bootstrap, topic, group, name),
+        ["copy", bootstrap, topic, target, group, name] => copy::copy_for_ever(bootstrap, topic, target, group, name),
         _ => {
-            eprintln!("usage: rdkafka_program load|read|member <bootstrap> <topic> ...");
+            eprintln!("usage: rdkafka_program load|read|member|copy <bootstrap> <topic> ...");
             std::process::exit(2);
         }
     }
