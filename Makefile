@@ -104,7 +104,7 @@ lint: venv
 	@$(MAKE) --no-print-directory -j2 $(LINTS)
 
 lint-types:
-	MYPYPATH=.typing $(BIN)/mypy -p ottla
+	MYPYPATH=.typing $(BIN)/mypy -p ottla -p examples
 
 lint-style:
 	$(BIN)/ruff check .

@@ -347,6 +347,7 @@ class Consumer(Positions, ConsumerQuestions):
         after: int | None = None,
         buffer_bytes_max: int = 64 * 1024 * 1024,
         passing_over: Iterable[UnreadableRecords] = (),
+        cuts: bool = False,
     ) -> AsyncGenerator[CommittedTransaction, None]:
         """Whole transactions, across all partitions assigned now, in the order in which they were committed. One that
         is open holds up no other. Takes a cluster of Ottla; `isolation_level` does not matter.
@@ -354,6 +355,10 @@ class Consumer(Positions, ConsumerQuestions):
         Begins where `auto_offset_reset` says, "latest" being the next commit; or, reading from the log starts, after
         the `commit_index` that `after` is. Records outside of transactions come as they are read, with `commit_index`
         None, in no order with those. What was deleted of a transaction before it was read is missing from it.
+
+        With `cuts` it also tells how far it is, several times a second though nothing is written: an element without
+        records, once everything up to its `commit_index` has been told. That covers at least what was committed before
+        the last such element was handed out. So a reader knows how stale its state is at most.
 
         What open transactions have written is kept in memory, as it is stored. Raises KafkaError
         RECORD_LIST_TOO_LARGE above `buffer_bytes_max`, OFFSET_OUT_OF_RANGE where records are deleted faster than read,
@@ -373,7 +378,9 @@ class Consumer(Positions, ConsumerQuestions):
             self._cluster,
             self._fetch_options,
             reading,
-            ReaderOptions(after, buffer_bytes_max, {(one.partition, one.offset) for one in passing_over}),
+            ReaderOptions(
+                after, buffer_bytes_max, {(one.partition, one.offset) for one in passing_over}, cuts
+            ),
             self._assemblies.new,
         )
         self._readers.append(reader)

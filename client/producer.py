@@ -12,6 +12,7 @@ from .arguments import offsets_by_partition
 from .consuming.group_metadata import ConsumerGroupMetadata
 from .failures import OutOfTurn
 from .options import checks_options
+from .producing.accumulator import ProducerIdentity
 from .producing.transaction_state import TransactionState
 from .records import Committable, OffsetAndMetadata, TopicPartition
 from .spool.spool import RECORDS_PER_LIMIT, Spool, Spooled
@@ -215,6 +216,13 @@ class Producer(RecordWriter):
         None if there was none.
         """
         return self._need_transactions().last_app_version
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """Under which producer id and epoch the cluster knows this producer now. Pairs of them rise: whoever has taken
+        the transactional id over has a greater one, and so has this producer after each of its transactions.
+        """
+        return self._need_transactions().identity
 
     async def _open(self) -> None:
         if self._spool is None:

@@ -78,6 +78,7 @@ __all__ = [
     "Producer",
     "ProducerDescription",
     "ProducerFenced",
+    "ProducerIdentity",
     "QuorumDescription",
     "RebalanceListener",
     "RecordDelivery",
@@ -172,6 +173,7 @@ if TYPE_CHECKING:
     )
     from ottla.client.large_messages.assembly import LargeMessageStats
     from ottla.client.producer import Producer
+    from ottla.client.producing.accumulator import ProducerIdentity
     from ottla.client.producing.deliveries import RecordDelivery
     from ottla.client.producing.record_metadata import RecordMetadata
     from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -257,6 +259,7 @@ else:
         ],
         "client.large_messages.assembly": ["LargeMessageStats"],
         "client.producer": ["Producer"],
+        "client.producing.accumulator": ["ProducerIdentity"],
         "client.producing.deliveries": ["RecordDelivery"],
         "client.producing.record_metadata": ["RecordMetadata"],
         "client.spool.frames": ["SpooledRecord"],

@@ -13,8 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md"]
-PACKAGES = ("benchmarks", "cli", "client", "dataplane", "deploy", "docs", "metadata_quorum", "ottla")
+OTHER_PAGES = [ROOT / "benchmarks/README.md", ROOT / "examples/replicated_database/README.md"]
+PAGES = [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md")), *OTHER_PAGES]
+PACKAGES = ("benchmarks", "cli", "client", "dataplane", "deploy", "docs", "examples", "metadata_quorum", "ottla")
 PACKAGES += ("network", "protocol", "spark_integration", "tests", ".ci", ".typing")
 SOURCES = (".py", ".pyi", ".c", ".h")
 

@@ -23,7 +23,7 @@ OTHER_FORMS = {
 
 FILES = [
     path.relative_to(ROOT).as_posix()
-    for folder in (*FOLDERS, "benchmarks", "tests")
+    for folder in (*FOLDERS, "benchmarks", "examples", "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 

@@ -27,7 +27,7 @@ ResultT = TypeVar("ResultT")
 SEQUENCES = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class ProducerIdentity:
     """Producer id and epoch, as the cluster gave them."""
 

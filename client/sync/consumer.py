@@ -144,12 +144,13 @@ class Consumer(Facade):
         after: int | None = None,
         buffer_bytes_max: int = 64 * 1024 * 1024,
         passing_over: Iterable[UnreadableRecords] = (),
+        cuts: bool = False,
     ) -> Generator[CommittedTransaction, None, None]:
         """Whole transactions, across all partitions assigned now, in the order in which they were committed. See
         `ottla.Consumer.transactions`; `contextlib.closing` is for leaving early.
         """
         found = self._consumer.transactions(
-            after=after, buffer_bytes_max=buffer_bytes_max, passing_over=passing_over
+            after=after, buffer_bytes_max=buffer_bytes_max, passing_over=passing_over, cuts=cuts
         )
 
         async def following() -> CommittedTransaction | None:

@@ -18,6 +18,7 @@ from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..options import shows_options
 from ..producer import GroupConsumer, who_and_where
+from ..producing.accumulator import ProducerIdentity
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.record_metadata import RecordMetadata
 from ..records import Committable, TopicPartition
@@ -353,6 +354,11 @@ class Producer(Writer[producer.Producer]):
     def last_app_version(self) -> int | None:
         """The `app_version` of the last commit under this transactional id that had one; None if there was none."""
         return self._writer.last_app_version
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """Under which producer id and epoch the cluster knows this producer now. See `ottla.Producer.identity`."""
+        return self._writer.identity
 
 
 @shows_options(*WRITER_GROUPS)

@@ -34,6 +34,7 @@ class ReaderOptions:
     after: int | None
     buffer_bytes_max: int
     passing_over: Collection[tuple[TopicPartition, int]] = ()
+    cuts: bool = False
 
 
 class TransactionReader:
@@ -93,6 +94,8 @@ class TransactionReader:
                         self._go_on()
                         yield done
                 self._go_on()
+                if self._options.cuts:
+                    yield CommittedTransaction(assembler.cut, {})
                 await asyncio.sleep(max(idle.next_s(), BETWEEN_CUTS_S))
         finally:
             assembler.stop()

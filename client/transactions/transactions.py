@@ -127,6 +127,11 @@ class Transactions:
         return self._state.phase
 
     @property
+    def identity(self) -> ProducerIdentity:
+        """As whom the cluster knows the producer now."""
+        return self._identity
+
+    @property
     def begun(self) -> int:
         """How many transactions have begun."""
         return self._state.begun

@@ -32,7 +32,8 @@ NewAssembly = Callable[[], Assembly | None]
 
 class CommittedTransaction(NamedTuple):
     """The records of one transaction, of all its writers, in the partitions that are read. With `commit_index` None:
-    records that were written outside of transactions.
+    records that were written outside of transactions. Without any records: everything up to this commit index has been
+    told, which is for readers who ask for `cuts`.
     """
 
     commit_index: int | None

@@ -524,6 +524,45 @@ async def test_transactions_stay_whole_while_a_broker_is_killed(cluster: Running
     await asyncio.to_thread(cluster.wait_until_in_sync, "torn")
 
 
+async def test_a_reader_is_told_how_far_it_is(cluster: RunningCluster) -> None:
+    await create(cluster, "how-far", 2)
+    await create(cluster, "elsewhere")
+    async with (
+        transactional(cluster, "how-far") as producer,
+        Consumer("how-far", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer,
+        aclosing(consumer.transactions(cuts=True)) as elements,
+        asyncio.timeout(30),
+    ):
+        first = await anext(elements)
+        assert not first.records
+        async with producer.transaction(app_version=1) as transaction:
+            await producer.send("how-far", b"x", partition=1)
+        assert transaction.result is not None
+        index = transaction.result.commit_index
+        told = [await anext(elements)]
+        while (told[-1].commit_index or 0) < (index or 0) or told[-1].records:
+            told.append(await anext(elements))
+        assert [one for one in told if one.records] == told[-2:-1], "between cuts, and before its own"
+        assert told[-2].commit_index == index == told[-1].commit_index
+        async with producer.transaction():
+            await producer.send("elsewhere", b"y")
+        while (await anext(elements)).commit_index == index:
+            pass
+
+
+async def test_identities_rise_with_every_owner_and_transaction(cluster: RunningCluster) -> None:
+    await create(cluster, "identities")
+    seen = []
+    for _ in range(2):
+        async with transactional(cluster, "identities") as producer:
+            seen.append(producer.identity)
+            for _ in range(2):
+                async with producer.transaction():
+                    await producer.send("identities", b"x")
+                seen.append(producer.identity)
+    assert seen == sorted(set(seen))
+
+
 class Enough(Exception):
     """The example's reader has seen all there is."""
 

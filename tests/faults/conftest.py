@@ -25,6 +25,8 @@ from tests.integration.history import SMALL_CLUSTER
 from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
+PROGRAM_HOSTS = ("p1", "p2", "p3")
+"""In the network of `networked`: where programs run that a test cuts off from the cluster."""
 SETTINGS = SMALL_CLUSTER | SESSIONS | {"broker.session.timeout.ms": "2000"}
 """Of a cluster whose processes are paused: 2 s, and somebody else leads."""
 
@@ -87,7 +89,8 @@ def seed() -> int:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetworkCluster]:
     """Three quorum nodes and three brokers, each on a host of its own."""
     settings = SETTINGS | {"replica.lag.time.max.ms": "2000"}
-    with network_cluster(tmp_path_factory.mktemp("networked"), settings=settings) as running:
+    directory = tmp_path_factory.mktemp("networked")
+    with network_cluster(directory, settings=settings, programs=PROGRAM_HOSTS) as running:
         yield running
 
 

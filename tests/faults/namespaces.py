@@ -96,6 +96,10 @@ class Network:
         """The name of its namespace."""
         return f"{self.prefix}-{host}"
 
+    def entering(self, host: str) -> list[str]:
+        """What the command of a process on that host begins with."""
+        return ["nsenter", f"--net={_NAMES / self.namespace(host)}"]
+
     def _link_address(self, host: str) -> str:
         return f"02:00:00:00:00:{1 + self.hosts.index(host):02x}"
 
@@ -277,9 +281,17 @@ class NetworkCluster(RunningCluster):
 
 @contextmanager
 def network_cluster(
-    directory: Path, *, quorum: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
+    directory: Path,
+    *,
+    quorum: int = 3,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+    programs: Sequence[str] = (),
 ) -> Iterator[NetworkCluster]:
-    """A running cluster, each node on a host of its own. Enter `cluster.net.inside(CLIENT)` to speak to it."""
+    """A running cluster, each node on a host of its own. Enter `cluster.net.inside(CLIENT)` to speak to it.
+
+    `programs`: more hosts, for programs that can be cut off from the cluster.
+    """
     layout = ClusterLayout(
         directory,
         "networked",
@@ -288,7 +300,7 @@ def network_cluster(
     )
     names = {(member.role, member.id): f"{member.role[0]}{member.id}" for member in layout.members}
     with ExitStack() as stack:
-        net = stack.enter_context(network(CLIENT, *names.values()))
+        net = stack.enter_context(network(CLIENT, *names.values(), *programs))
         hosts = {key: net.address(name) for key, name in names.items()}
         layout.write({})
         description = _describe(layout, net, names, hosts, settings or {})
@@ -324,7 +336,7 @@ def _describe(
         text = written(layout.settings(member, own | dict(settings)))
         write_atomically(layout.settings_file(member), text)
         argv = ["setpriv", "--pdeathsig", "TERM"]  # no `ottla up` ends them with the tests
-        argv += ["nsenter", f"--net={_NAMES / net.namespace(names[key])}", sys.executable, "-m", "ottla"]
+        argv += [*net.entering(names[key]), sys.executable, "-m", "ottla"]
         argv += [member.role, "-c", str(layout.settings_file(member)), "--log-level", "info"]
         entries[member.role].append(
             {

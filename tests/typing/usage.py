@@ -30,6 +30,7 @@ from ottla import (
     OngoingReassignment,
     Producer,
     ProducerDescription,
+    ProducerIdentity,
     QuorumDescription,
     RebalanceListener,
     RecordDelivery,
@@ -112,6 +113,7 @@ async def transactions(consumer: Consumer) -> None:
             await producer.send_offsets_to_transaction({HERE: 1}, "g")
         assert_type(transaction.result, CommitResult | None)
         assert_type(producer.last_app_version, int | None)
+        assert_type(producer.identity, ProducerIdentity)
         shared = await producer.begin()
         assert_type(shared.token, str)
         async with TransactionWriter.join(shared.token) as writer:

@@ -1,0 +1,144 @@
+"""What programs use: finds the master of a key, and tells what is certain. Also a command: `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import NamedTuple
+
+from .changes import Row, Statement, Value
+from .lines import Said, dialled
+from .master import Doubtful, Placed
+from .replica import View
+
+PATIENCE_S = 60.0
+PAUSE_S = 0.1
+ANSWER_S = 30.0
+"""A node takes less, unless it hangs."""
+FIND_S = 3.0
+
+
+class Rejected(Exception):
+    """Nothing has changed, as with a row that the table does not allow."""
+
+
+class Found(NamedTuple):
+    """Rows, and the SCN at which they were so."""
+
+    rows: list[Row]
+    placed: Placed
+
+
+class Database:
+    """The nodes at these addresses; each can tell where the masters are. Each request has a connection of its own."""
+
+    def __init__(self, nodes: Sequence[str], patience_s: float = PATIENCE_S) -> None:
+        self._nodes = list(nodes)
+        self._patience_s = patience_s
+        self._masters: dict[str, str] = {}
+
+    async def write(self, *statements: Statement) -> list[Placed]:
+        """All of it or nothing, wherever the keys live. When this returns, it outlives the nodes, and every read of a
+        master sees it.
+
+        Raises Rejected, or Doubtful: it may have happened, or may not.
+        """
+        answer = await self._of_master(statements[0].key, {"write": [one._asdict() for one in statements]})
+        return [Placed(*one) for one in answer["placed"]]
+
+    async def read(self, key: str, sql: str, *args: Value) -> Found:
+        """Of the partition of `key`, at its master: linearizable. Raises what `write` raises."""
+        answer = await self._of_master(key, {"read": {"key": key, "sql": sql, "args": list(args)}})
+        return Found(answer["rows"], Placed(*answer["placed"]))
+
+    async def view(self, node: str, sql: str, *args: Value) -> View:
+        """Of all partitions, as this node has them. Raises Doubtful if it cannot be reached or has not caught up."""
+        return View(**await _asked(node, {"view": {"sql": sql, "args": list(args)}}, ANSWER_S))
+
+    async def _of_master(self, key: str, request: Said) -> Said:
+        """Asks again while it is certain that nothing has happened."""
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            master = self._masters.pop(key, None)
+            try:
+                if master is None:
+                    master = await self._find(key)
+                answer = await _asked(master, request, ANSWER_S)
+            except _NotHere as error:
+                if time.monotonic() > deadline:
+                    raise Rejected(f"{key!r} has no master: {error}") from error
+                await asyncio.sleep(PAUSE_S)
+            else:
+                self._masters[key] = master
+                return answer
+
+    async def _find(self, key: str) -> str:
+        """Whom the group has assigned the partition, as any node tells that is awake."""
+        for node in self._nodes:
+            with suppress(Doubtful, Rejected):
+                found = (await _asked(node, {"where": key}, FIND_S))["master"]
+                if found is not None:
+                    return str(found)
+        raise _NotHere("no node knows one")
+
+
+class _NotHere(Doubtful):
+    """Another node may know more; nothing has happened."""
+
+
+async def _asked(node: str, request: Said, timeout_s: float) -> Said:
+    async with AsyncExitStack() as stack:
+        try:
+            line = await stack.enter_async_context(dialled(node))
+        except ConnectionError as error:
+            raise _NotHere(f"{node}: {error}") from error
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await line.ask(request)
+        except (ConnectionError, TimeoutError) as error:
+            raise Doubtful(f"{node}: {error or 'no answer in time'}") from error
+    match answer.get("error"):
+        case None:
+            return answer
+        case "not here":
+            raise _NotHere(answer["message"])
+        case "refused":
+            raise Rejected(answer["message"])
+    raise Doubtful(answer["message"])
+
+
+def main() -> None:
+    """One request, and its answer as JSON."""
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.replicated_database.client", description=__doc__
+    )
+    parser.add_argument("--nodes", default="127.0.0.1:7001", help="host:port of nodes, with commas between")
+    parser.add_argument("what", choices=("write", "read", "view"))
+    parser.add_argument("key", help="whose partition; for a view the address of a node")
+    parser.add_argument("sql", help="with ? for each of the arguments")
+    parser.add_argument("args", nargs="*", type=_value)
+    options = parser.parse_args()
+    database = Database(options.nodes.split(","))
+
+    async def ask() -> object:
+        match options.what:
+            case "write":
+                return await database.write(Statement(options.key, options.sql, options.args))
+            case "read":
+                return (await database.read(options.key, options.sql, *options.args))._asdict()
+            case _:
+                return (await database.view(options.key, options.sql, *options.args))._asdict()
+
+    print(json.dumps(asyncio.run(ask())))
+
+
+def _value(text: str) -> Value:
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""A bank in the example database: tellers that move money while things break, and what must hold of all they saw.
+
+Each transfer leaves a receipt in the partition of whoever pays. So at the end every balance can be computed from the
+receipts alone, those of transfers with an unknown outcome among them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+
+from examples.replicated_database.changes import Change, Statement
+from examples.replicated_database.client import Database, Rejected
+from examples.replicated_database.lines import dialled
+from examples.replicated_database.master import Doubtful, Placed
+from ottla import Consumer
+from tests.cluster import wait_until
+from tests.examples.database_nodes import DatabaseNode
+
+ACCOUNTS = [f"account-{number}" for number in range(12)]
+BALANCE = 100
+PARTITIONS = 4
+LOOK = "SELECT coalesce(sum(balance), 0), count(*) FILTER (WHERE id LIKE 'account-%') FROM accounts"
+END_S = 90.0
+"""Within this time after the last fault every replica has everything."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A partition had this SCN at some moment between two times."""
+
+    began_s: float
+    ended_s: float
+    placed: Placed
+
+
+@dataclass
+class Bank:
+    """Tellers in a thread of their own, from the start of the block to its end."""
+
+    bootstrap: str
+    name: str
+    nodes: Sequence[DatabaseNode]
+    seed: int = 0
+    tellers: int = 3
+    acknowledged: dict[str, list[Placed]] = field(default_factory=dict)
+    """By receipt, where the parts of its transfer stand."""
+    in_doubt: set[str] = field(default_factory=set)
+    rejected: set[str] = field(default_factory=set)
+    writes: list[Seen] = field(default_factory=list)
+    reads: list[Seen] = field(default_factory=list)
+    views: int = 0
+    error: BaseException | None = None
+    _number: int = 0
+
+    def __post_init__(self) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bank")
+        self.database = Database([node.address for node in self.nodes], patience_s=5)
+
+    def __enter__(self) -> Bank:
+        self._thread.start()
+        wait_until(lambda: self.acknowledged or self.error, "the first transfer", END_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def wait_for_transfers(self, count: int, timeout_s: float = END_S) -> None:
+        """Return once so many more were acknowledged."""
+        wanted = len(self.acknowledged) + count
+        wait_until(
+            lambda: len(self.acknowledged) >= wanted or self.error, f"{count} more transfers", timeout_s
+        )
+        self.raise_error()
+
+    def master_of(self, partition: int) -> DatabaseNode:
+        """The node that accepts writes for a partition; waits for one."""
+        found: list[DatabaseNode] = []
+
+        def look() -> bool:
+            found[:] = [node for node in self.nodes if partition in reigning(node)]
+            return bool(found)
+
+        wait_until(look, f"a master of partition {partition}", END_S)
+        return found[0]
+
+    def raise_error(self) -> None:
+        """What a teller met that no teller may meet."""
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:
+            self.error = error
+
+    async def _work(self) -> None:
+        patient = Database([node.address for node in self.nodes], patience_s=END_S)
+        for one in ACCOUNTS:
+            await patient.write(
+                Statement(one, "INSERT INTO accounts (id, balance) VALUES (?, ?)", [one, BALANCE])
+            )
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(self.tellers):
+                tasks.create_task(self._transfer_on(random.Random(f"{self.seed} {number}")))
+            tasks.create_task(self._read_on(random.Random(self.seed)))
+            tasks.create_task(self._look_on(random.Random(self.seed)))
+
+    async def _transfer_on(self, chance: random.Random) -> None:
+        while not self._over.is_set():
+            payer, payee = chance.sample(ACCOUNTS, 2)
+            amount = chance.randrange(1, 20)
+            self._number += 1
+            receipt = f"receipt-{self._number}"
+            note = json.dumps({"payer": payer, "payee": payee, "amount": amount})
+            began_s = time.monotonic()
+            try:
+                placed = await self.database.write(
+                    Statement(
+                        payer, "UPDATE accounts SET balance = balance - ? WHERE id = ?", [amount, payer]
+                    ),
+                    Statement(payer, "INSERT INTO accounts VALUES (?, 0, ?)", [receipt, note]),
+                    Statement(
+                        payee, "UPDATE accounts SET balance = balance + ? WHERE id = ?", [amount, payee]
+                    ),
+                )
+            except Rejected:
+                self.rejected.add(receipt)
+            except Doubtful:
+                self.in_doubt.add(receipt)
+            else:
+                self.acknowledged[receipt] = placed
+                self.writes += [Seen(began_s, time.monotonic(), one) for one in placed]
+
+    async def _read_on(self, chance: random.Random) -> None:
+        while not self._over.is_set():
+            began_s = time.monotonic()
+            with suppress(Rejected, Doubtful):
+                found = await self.database.read(chance.choice(ACCOUNTS), "SELECT count(*) FROM accounts")
+                self.reads.append(Seen(began_s, time.monotonic(), found.placed))
+            await asyncio.sleep(0.01)
+
+    async def _look_on(self, chance: random.Random) -> None:
+        """Whole transactions at any node at any time: no money is ever on its way."""
+        while not self._over.is_set():
+            node = chance.choice(self.nodes)
+            with suppress(Doubtful, TimeoutError):
+                async with asyncio.timeout(1):  # some are asleep
+                    view = await self.database.view(node.address, LOOK)
+                total, accounts = map(sum, zip(*(rows[0] for rows in view.rows), strict=True))
+                assert total == accounts * BALANCE, (
+                    f"{total} in {accounts} accounts at node {node.id}: {view}"
+                )
+                self.views += accounts == len(ACCOUNTS)
+            await asyncio.sleep(0.05)
+
+    # ------------------------------------------------------------ what must hold
+
+    def check(self) -> None:
+        """Call it once all nodes run and nothing is broken any more."""
+        self.raise_error()
+        log = asyncio.run(log_of(self.bootstrap, self.name))
+        ends = [
+            max(
+                [change.scn or 0 for _, change in changes] + [node.place(partition)[1] for node in self.nodes]
+            )
+            for partition, changes in enumerate(log)
+        ]
+        for partition, changes in enumerate(log):
+            check_order(partition, changes)
+        for node in self.nodes:
+            for partition, end in enumerate(ends):
+                wait_until(
+                    lambda node=node, partition=partition, end=end: node.place(partition)[1] == end,  # type: ignore[misc]
+                    f"SCN {end} of partition {partition} at node {node.id}",
+                    END_S,
+                )
+        self._check_acknowledged(log)
+        rows = [self.nodes[0].rows(partition) for partition in range(PARTITIONS)]
+        for node in self.nodes[1:]:
+            assert [node.rows(partition) for partition in range(PARTITIONS)] == rows, (
+                f"node {node.id} differs"
+            )
+        self._check_money({str(row[0]): row for some in rows for row in some})
+        check_real_time(self.writes, self.reads)
+        assert self.views, "nobody has looked at a replica"
+
+    def _check_acknowledged(self, log: list[list[tuple[int, Change]]]) -> None:
+        """The log may have been cut off behind a snapshot."""
+        firsts = [min((change.scn for _, change in some if change.scn), default=math.inf) for some in log]
+        told: set[tuple[int, int]] = set()
+        for receipt, parts in self.acknowledged.items():
+            indexes = set()
+            for one in parts:
+                assert one[::2] not in told, (
+                    f"SCN {one.scn} of partition {one.partition} was acknowledged twice"
+                )
+                told.add((one.partition, one.scn))
+                if one.scn < firsts[one.partition]:
+                    continue
+                ((index, change),) = [each for each in log[one.partition] if each[1].scn == one.scn]
+                assert change.generation == one.generation, f"{receipt}: {one} is {change}"
+                indexes.add(index)
+            assert len(indexes) <= 1, f"{receipt} is torn: {indexes}"
+
+    def _check_money(self, rows: dict[str, tuple[object, ...]]) -> None:
+        receipts = {key for key in rows if key.startswith("receipt-")}
+        assert self.acknowledged.keys() <= receipts, "what was acknowledged is gone"
+        assert not self.rejected & receipts, "what was rejected is there"
+        balances = dict.fromkeys(ACCOUNTS, BALANCE)
+        for one in receipts:
+            moved = json.loads(str(rows[one][2]))
+            balances[moved["payer"]] -= moved["amount"]
+            balances[moved["payee"]] += moved["amount"]
+        assert {key: rows[key][1] for key in ACCOUNTS} == balances
+
+
+def check_order(partition: int, changes: list[tuple[int, Change]]) -> None:
+    """SCNs have no gap and no tie, generations never go back."""
+    assert changes == sorted(changes, key=lambda one: one[0])
+    generations = [change.generation for _, change in changes]
+    assert generations == sorted(generations), (
+        f"partition {partition}: an older generation wrote after a newer one"
+    )
+    counted = [change for _, change in changes if change.scn is not None]
+    scns = [change.scn or 0 for change in counted]
+    assert not scns or scns == list(range(scns[0], scns[0] + len(scns))), f"partition {partition}: {scns}"
+    assert all(change.follows == (change.scn or 0) - 1 for change in counted)
+
+
+def check_real_time(writes: list[Seen], reads: list[Seen]) -> None:
+    """Linearizable: whatever ended before a read began, the read has seen; and nothing that began after it ended."""
+    for partition in range(PARTITIONS):
+        seen = [one for one in (*writes, *reads) if one.placed.partition == partition]
+        ended = sorted(seen, key=lambda one: one.ended_s)
+        newest, position = 0, 0
+        for one in sorted(
+            (one for one in reads if one.placed.partition == partition), key=lambda r: r.began_s
+        ):
+            while ended[position].ended_s < one.began_s:
+                newest = max(newest, ended[position].placed.scn)
+                position += 1
+            assert one.placed.scn >= newest, f"a stale read: {one}, when SCN {newest} had been seen"
+        for write in writes:
+            if write.placed.partition == partition:
+                early = [r for r in reads if r.placed[::2] >= write.placed[::2] and r.ended_s < write.began_s]
+                assert not [one for one in early if one.placed.partition == partition], (
+                    f"{early} before {write}"
+                )
+
+
+async def log_of(bootstrap: str, name: str) -> list[list[tuple[int, Change]]]:
+    """What is in the log by partition: commit index and change."""
+    found: list[list[tuple[int, Change]]] = [[] for _ in range(PARTITIONS)]
+    async with (
+        Consumer(name, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer,
+        asyncio.timeout(END_S),
+        aclosing(consumer.transactions(cuts=True)) as elements,
+    ):
+        async for one in elements:
+            if not one.records:
+                break
+            for place, records in one.records.items():
+                changes = [Change.decode(record.value) for record in records]
+                found[place.partition] += [(one.commit_index or 0, change) for change in changes]
+    return found
+
+
+def reigning(node: DatabaseNode) -> list[int]:
+    """The partitions that a node is the master of now; none if it does not answer soon."""
+
+    async def ask() -> list[int]:
+        async with asyncio.timeout(2), dialled(node.address) as line:
+            found: list[int] = (await line.ask({"reigning": {}}))["partitions"]
+            return found
+
+    with suppress(ConnectionError, TimeoutError):
+        return asyncio.run(ask())
+    return []

@@ -1,0 +1,88 @@
+"""Nodes of the example `replicated_database` as processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from examples.replicated_database.state import TABLE
+from tests.cluster import Node
+
+ROOT = Path(__file__).resolve().parents[2]
+Rows = list[tuple[object, ...]]
+
+
+class DatabaseNode(Node):
+    """One process with its folder."""
+
+    @property
+    def folder(self) -> Path:
+        """Its SQLite files."""
+        return Path(self.entry["folder"])
+
+    def rows(self, partition: int) -> Rows:
+        """What its file has of a partition, in the order of the keys."""
+        with closing(sqlite3.connect(self.folder / f"{partition}.sqlite")) as file:
+            return list(file.execute(f"SELECT * FROM {TABLE} ORDER BY id"))
+
+    def place(self, partition: int) -> tuple[int, int]:
+        """Generation and SCN up to which the file has been written."""
+        with closing(sqlite3.connect(self.folder / f"{partition}.sqlite")) as file:
+            generation, scn = file.execute("SELECT generation, scn FROM applied").fetchone()
+            return generation, scn
+
+
+def node_of(
+    number: int,
+    directory: Path,
+    bootstrap: str,
+    name: str,
+    *options: str,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    prefix: Sequence[str] = (),
+) -> DatabaseNode:
+    """Not started yet. `prefix`: what its command begins with, as one that enters a network namespace."""
+    folder = directory / f"{name}-{number}"
+    folder.mkdir(parents=True)
+    port = port or free_port()
+    argv = [*prefix, sys.executable, "-m", "examples.replicated_database.node", "--bootstrap", bootstrap]
+    argv += ["--name", name, "--folder", str(folder), "--host", host, "--port", str(port), *options]
+    entry = {
+        "id": number,
+        "pid": 0,
+        "port": port,
+        "host": host,
+        "argv": argv,
+        "cwd": str(ROOT),
+        "folder": str(folder),
+    }
+    return DatabaseNode("database", entry | {"env": dict(os.environ), "log": str(folder / "log")})
+
+
+@contextmanager
+def running(nodes: Sequence[DatabaseNode]) -> Iterator[Sequence[DatabaseNode]]:
+    """Started now, and gone at the end of the block."""
+    try:
+        for node in nodes:
+            node.restart()
+        yield nodes
+    except BaseException as error:
+        for node in nodes:
+            error.add_note(f"database node {node.id} ends with:\n{node.log()[-3000:]}")
+        raise
+    finally:
+        for node in nodes:
+            if node.process is not None and node.alive:
+                node.kill9()
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])

@@ -1,0 +1,73 @@
+"""The example database with real processes: masters die, sleep and come back, and no history contradicts itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from examples.replicated_database.changes import Statement, partition_of
+from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.examples.bank import PARTITIONS, Bank, log_of
+from tests.examples.database_nodes import node_of, running
+from tests.faults.workload import SESSIONS
+from tests.integration.history import SMALL_CLUSTER
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    settings = SMALL_CLUSTER | SESSIONS | {"broker.session.timeout.ms": "2000"}
+    with running_cluster(
+        tmp_path_factory.mktemp("examples"), quorum=1, brokers=3, settings=settings
+    ) as found:
+        yield found
+
+
+def test_masters_are_killed_and_sleep_and_nothing_is_lost(cluster: RunningCluster, tmp_path: Path) -> None:
+    nodes = [node_of(number, tmp_path, cluster.bootstrap, "bank") for number in range(3)]
+    with running(nodes):
+        with Bank(cluster.bootstrap, "bank", nodes) as bank:
+            bank.wait_for_transfers(10)
+            killed = bank.master_of(0)
+            killed.kill9()
+            bank.wait_for_transfers(10)
+            killed.restart()
+            slept = bank.master_of(1)
+            slept.pause()
+            bank.wait_for_transfers(10)
+            slept.resume()
+            bank.wait_for_transfers(10)
+        bank.check()
+
+
+def test_a_new_node_begins_with_a_snapshot(cluster: RunningCluster, tmp_path: Path) -> None:
+    """And one that was away for long, when the log has been cut off behind what it knows."""
+    name, often = "branch", ("--snapshot-s", "0.5")
+    nodes = [node_of(number, tmp_path, cluster.bootstrap, name, *often) for number in range(3)]
+    newcomer = node_of(3, tmp_path, cluster.bootstrap, name, *often)
+    with running(nodes), running([newcomer]):
+        newcomer.kill9()  # before it has read anything
+        with Bank(cluster.bootstrap, name, [*nodes, newcomer]) as bank:
+            bank.wait_for_transfers(5)
+            away = nodes[2]
+            away.kill9()
+            large = Statement("account-1", "INSERT INTO accounts VALUES ('large', 0, ?)", ["x" * 3_000_000])
+            asyncio.run(bank.database.write(large))
+            bank.wait_for_transfers(5)
+            known = [away.place(partition)[1] for partition in range(PARTITIONS)]
+            wait_until(lambda: is_cut_off(bank, known), "a log without what a node lacks", 60)
+            newcomer.restart()
+            away.restart()
+            bank.wait_for_transfers(10)
+        bank.check()
+        assert any(row[0] == "large" for row in newcomer.rows(partition_of("account-1", PARTITIONS)))
+
+
+def is_cut_off(bank: Bank, known: list[int]) -> bool:
+    log = asyncio.run(log_of(bank.bootstrap, bank.name))
+    firsts = [min((change.scn for _, change in some if change.scn), default=0) for some in log]
+    return any(first > scn + 1 for first, scn in zip(firsts, known, strict=True))
