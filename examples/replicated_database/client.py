@@ -36,7 +36,11 @@ class Found(NamedTuple):
 class Database:
     """The nodes at these addresses; each can tell where the masters are. Each request has a connection of its own."""
 
-    def __init__(self, nodes: Sequence[str], patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, nodes: Sequence[str], patience_s: float = PATIENCE_S, answer_s: float = ANSWER_S
+    ) -> None:
+        """`patience_s`: how long to look for a master; `answer_s`: how long to wait for one, which may be asleep."""
+        self._answer_s = answer_s
         self._nodes = list(nodes)
         self._patience_s = patience_s
         self._masters: dict[str, str] = {}
@@ -57,7 +61,7 @@ class Database:
 
     async def view(self, node: str, sql: str, *args: Value) -> View:
         """Of all partitions, as this node has them. Raises Doubtful if it cannot be reached or has not caught up."""
-        return View(**await _asked(node, {"view": {"sql": sql, "args": list(args)}}, ANSWER_S))
+        return View(**await _asked(node, {"view": {"sql": sql, "args": list(args)}}, self._answer_s))
 
     async def _of_master(self, key: str, request: Said) -> Said:
         """Asks again while it is certain that nothing has happened."""
@@ -67,7 +71,7 @@ class Database:
             try:
                 if master is None:
                     master = await self._find(key)
-                answer = await _asked(master, request, ANSWER_S)
+                answer = await _asked(master, request, self._answer_s)
             except _NotHere as error:
                 if time.monotonic() > deadline:
                     raise Rejected(f"{key!r} has no master: {error}") from error

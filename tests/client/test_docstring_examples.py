@@ -47,7 +47,14 @@ WITHOUT = {
         "RecordDelivery",
     ),
     *("GroupDescription", "GroupListing", "GroupMember", "HangingTransaction", "LogDirDescription"),
-    *("OngoingReassignment", "PartitionInfo", "ProducerDescription", "QuorumDescription", "RecordMetadata"),
+    *(
+        "OngoingReassignment",
+        "PartitionInfo",
+        "ProducerDescription",
+        "ProducerIdentity",
+        "QuorumDescription",
+        "RecordMetadata",
+    ),
     *("RejectedRecord", "Spooled", "SpooledRecord"),
     *(
         "TopicInfo",

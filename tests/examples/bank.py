@@ -63,7 +63,7 @@ class Bank:
     def __post_init__(self) -> None:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bank")
-        self.database = Database([node.address for node in self.nodes], patience_s=5)
+        self.database = Database([node.address for node in self.nodes], patience_s=5, answer_s=8)
 
     def __enter__(self) -> Bank:
         self._thread.start()
@@ -185,18 +185,18 @@ class Bank:
                     f"SCN {end} of partition {partition} at node {node.id}",
                     END_S,
                 )
-        self._check_acknowledged(log)
+        self.check_acknowledged(log)
         rows = [self.nodes[0].rows(partition) for partition in range(PARTITIONS)]
         for node in self.nodes[1:]:
             assert [node.rows(partition) for partition in range(PARTITIONS)] == rows, (
                 f"node {node.id} differs"
             )
-        self._check_money({str(row[0]): row for some in rows for row in some})
+        self.check_money({str(row[0]): row for some in rows for row in some})
         check_real_time(self.writes, self.reads)
         assert self.views, "nobody has looked at a replica"
 
-    def _check_acknowledged(self, log: list[list[tuple[int, Change]]]) -> None:
-        """The log may have been cut off behind a snapshot."""
+    def check_acknowledged(self, log: list[list[tuple[int, Change]]]) -> None:
+        """Each acknowledgement stands in the log, where that has not been cut off behind a snapshot; none twice."""
         firsts = [min((change.scn for _, change in some if change.scn), default=math.inf) for some in log]
         told: set[tuple[int, int]] = set()
         for receipt, parts in self.acknowledged.items():
@@ -213,7 +213,8 @@ class Bank:
                 indexes.add(index)
             assert len(indexes) <= 1, f"{receipt} is torn: {indexes}"
 
-    def _check_money(self, rows: dict[str, tuple[object, ...]]) -> None:
+    def check_money(self, rows: dict[str, tuple[object, ...]]) -> None:
+        """Balances are what the receipts come to, and receipts are there as tellers were told."""
         receipts = {key for key in rows if key.startswith("receipt-")}
         assert self.acknowledged.keys() <= receipts, "what was acknowledged is gone"
         assert not self.rejected & receipts, "what was rejected is there"
