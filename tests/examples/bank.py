@@ -12,11 +12,11 @@ import math
 import random
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from examples.replicated_database.changes import Change, Statement
+from examples.replicated_database.changes import Change, Statement, partition_of
 from examples.replicated_database.client import Database, Rejected
 from examples.replicated_database.lines import dialled
 from examples.replicated_database.master import Doubtful, Placed
@@ -92,6 +92,50 @@ class Bank:
 
         wait_until(look, f"a master of partition {partition}", END_S)
         return found[0]
+
+    @contextmanager
+    def asking(self, node: DatabaseNode, partition: int) -> Iterator[None]:
+        """Before the block begins, a read and a write of a partition are on their way to this node, be it the master or
+        asleep; at the end of the block both have come to an end."""
+        account = next(one for one in ACCOUNTS if partition_of(one, PARTITIONS) == partition)
+        asked = threading.Event()
+        threads = [
+            threading.Thread(target=asyncio.run, args=(each,))
+            for each in (self._read_at(node, account, asked), self._write_at(node, account))
+        ]
+        threads[0].start()
+        asked.wait(END_S)  # first the read: whoever has failed to write knows that he is no master
+        threads[1].start()
+        yield
+        for one in threads:
+            one.join()
+
+    async def _read_at(self, node: DatabaseNode, account: str, asked: threading.Event) -> None:
+        began_s = time.monotonic()
+        question = {"key": account, "sql": "SELECT count(*) FROM accounts", "args": []}
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(END_S), dialled(node.address) as line:
+                await line.say({"read": question})
+                asked.set()
+                answer = await line.hear()
+                if "placed" in answer:
+                    self.reads.append(Seen(began_s, time.monotonic(), Placed(*answer["placed"])))
+
+    async def _write_at(self, node: DatabaseNode, account: str) -> None:
+        self._number += 1
+        receipt = f"receipt-{self._number}"
+        began_s = time.monotonic()
+        note = json.dumps({"payer": account, "payee": account, "amount": 0})
+        self.in_doubt.add(receipt)
+        statement = Statement(account, "INSERT INTO accounts VALUES (?, 0, ?)", [receipt, note])
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(END_S), dialled(node.address) as line:
+                answer = await line.ask({"write": [statement._asdict()]})
+                if "placed" in answer:
+                    self.acknowledged[receipt] = [Placed(*one) for one in answer["placed"]]
+                    self.writes += [
+                        Seen(began_s, time.monotonic(), one) for one in self.acknowledged[receipt]
+                    ]
 
     def raise_error(self) -> None:
         """What a teller met that no teller may meet."""

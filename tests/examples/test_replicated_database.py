@@ -10,8 +10,8 @@ import pytest
 
 from examples.replicated_database.changes import Statement, partition_of
 from tests.cluster import RunningCluster, running_cluster, wait_until
-from tests.examples.bank import PARTITIONS, Bank, log_of
-from tests.examples.database_nodes import node_of, running
+from tests.examples.bank import PARTITIONS, Bank, log_of, reigning
+from tests.examples.database_nodes import DatabaseNode, node_of, running
 from tests.faults.workload import SESSIONS
 from tests.integration.history import SMALL_CLUSTER
 
@@ -38,10 +38,16 @@ def test_masters_are_killed_and_sleep_and_nothing_is_lost(cluster: RunningCluste
             killed.restart()
             slept = bank.master_of(1)
             slept.pause()
-            bank.wait_for_transfers(10)
-            slept.resume()
-            bank.wait_for_transfers(10)
+            wait_until(lambda: replaced(bank, slept, 1), "another master", 60)
+            bank.wait_for_transfers(5)
+            with bank.asking(slept, 1):  # it believes that it is the master
+                slept.resume()
+            bank.wait_for_transfers(5)
         bank.check()
+
+
+def replaced(bank: Bank, node: DatabaseNode, partition: int) -> bool:
+    return any(partition in reigning(one) for one in bank.nodes if one is not node)
 
 
 def test_a_new_node_begins_with_a_snapshot(cluster: RunningCluster, tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ def test_a_master_sleeps_with_its_broker(cluster: RunningCluster, tmp_path: Path
                 faults.pause(faults.leader(name, partition))
                 faults.let_pass(SESSION_S)
                 bank.wait_for_transfers(5)
-                master.resume()  # with requests in its sockets, and as the master that it was
+                with bank.asking(master, partition):  # it believes that it is the master
+                    master.resume()
                 faults.heal()
                 bank.wait_for_transfers(5)
         bank.check()
@@ -119,7 +120,9 @@ def test_a_master_is_cut_off(networked: NetworkCluster, tmp_path: Path, cut: str
                     networked.net.cut(host, *brokers)
             faults.let_pass(SESSION_S)
             bank.wait_for_transfers(5)
-            networked.net.heal()
+            with bank.asking(master, 0):
+                faults.let_pass(1)
+                networked.net.heal()
             bank.wait_for_transfers(10)
         bank.check()
 
