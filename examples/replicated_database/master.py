@@ -67,9 +67,8 @@ class Master:
         self.state = replica.partitions[partition]
         self._replica = replica
         self._ends = ends
-        self._lock = (
-            asyncio.Lock()
-        )  # one transaction at a time: each sees the rows that the one before has left
+        # One transaction at a time: each sees the rows that the one before has left.
+        self._lock = asyncio.Lock()
         self._producer: Producer | None = None
         self._generation = -1
         self._doubt: asyncio.Future[None]
@@ -112,14 +111,14 @@ class Master:
             await asyncio.sleep(pause_s)
 
     async def _take_over(self, producer: Producer) -> None:
-        """`producer.start` has fenced the former master: nothing of him can be committed any more, except as part of a
-        transaction of another partition's master (`join`). So:
+        """The producer's start has fenced the former master: nothing of it can be committed any more, except as part of
+        a transaction of another partition's master (`join`). Hence the marks:
         """
         self._generation = generation_of(producer.identity)
-        # 1. Whatever he was part of and had confirmed stands before this mark. It is decided once the mark is stable.
+        # 1. Every part that the former master confirmed stands before this mark. It is decided once the mark is stable.
         mark, _ = await self._mark(producer)
         await self._stable_beyond(mark)
-        # 2. All of that has a lower commit index than this second mark. Once that is applied here, all of it is.
+        # 2. What was decided by then has a lower commit index than this second mark, and is applied before it.
         _, commit_index = await self._mark(producer)
         await self._replica.wait_for(commit_index)
         # 3. Nothing that was acknowledged is missing. (Transactions of others count SCNs that are not app versions.)
