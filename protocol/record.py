@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
+from .checksum import crc32c
 from .compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompress
 from .errors import ErrorCode, KafkaError
 from .primitives import Buffer

@@ -11,8 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from .checksum import crc32c
 from .errors import ErrorCode, KafkaError
 
 HEADER_SIZE: Final = 61

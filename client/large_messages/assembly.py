@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ...protocol.errors import ErrorCode, KafkaError
 from ..failures import UnreadableRecords
 from ..records import ConsumerRecord, TopicPartition

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import Headers
 from ..producing.pending import PendingRecord, estimated_bytes

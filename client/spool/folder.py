@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ..failures import SpoolUnusable
 
 INDEX_BITS: Final = 40

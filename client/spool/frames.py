@@ -15,8 +15,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from ...protocol.checksum import crc32c
 from ...protocol.record import Header, Headers
 
 MAGIC: Final = b"OTSPOOL"

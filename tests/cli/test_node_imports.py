@@ -20,6 +20,8 @@ NOT_NEEDED = {
     "cramjam",
     "lz4",
     "zstandard",
+    # What the package of checksums would load to tell its version.
+    "importlib.metadata",
     # What commands print with, and their client.
     "rich",
     "ottla.client",

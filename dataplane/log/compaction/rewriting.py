@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
+from ....protocol.checksum import crc32c
 from ....protocol.compression import Compression, compress
 from ....protocol.primitives import read_varlong, zigzag
 from ....protocol.record_batch import (

@@ -12,8 +12,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from crc32c import crc32c
-
+from ....protocol.checksum import crc32c
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.record import NO_COMMIT_INDEX
 from ....protocol.record_batch import NO_SEQUENCE

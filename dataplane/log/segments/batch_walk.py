@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
+from ....protocol.checksum import crc32c
 from ....protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
 from ..leader_epochs import LeaderEpochs
 from ..storage_errors import BrokenBatch
