@@ -11,6 +11,8 @@ from tests.faults.node_cluster import ROOT
 
 BEFORE_SECURITY = "7333cd2"
 """The last commit whose brokers know no listener but PLAINTEXT, no user and no ACL."""
+BEFORE_TOKENS = "b099408"
+"""The last commit with users and ACLs that knows no delegation token: ottla.security.version has one level."""
 
 
 def code_of(commit: str, folder: Path) -> Path:
