@@ -164,13 +164,14 @@ class BrokerParts:
             config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
         )
         chance = random.Random(os.urandom(16))
+        creator = TopicCreator(self.session, config.topics, chance)
         mirror_options = MirrorOptions(self.logins.sealer)
         self.mirrors = Mirrors(
             config.node_id,
             self.replicas,
             self.session,
             self.transactions.markers,
-            OwnGroups(self.groups, self.replicas, self.image, wall_ms),
+            OwnGroups(self.groups, self.replicas, self.image, creator, wall_ms),
             sources,
             mirror_options,
             chance,
@@ -207,7 +208,7 @@ class BrokerParts:
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
-        self._register_handlers(credentials, secrets, listed, chance, sources, mirror_options)
+        self._register_handlers(credentials, secrets, listed, chance, creator, sources, mirror_options)
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
 
@@ -265,11 +266,11 @@ class BrokerParts:
         secrets: SettingSecrets,
         listed: ListedBrokers,
         chance: random.Random,
+        creator: TopicCreator,
         sources: Sources | None,
         mirror_options: MirrorOptions,
     ) -> None:
         config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
-        creator = TopicCreator(session, config.topics, chance)
         view = ConfigView(session, self.settings, config.references)
         for handlers in (
             AuthenticateNodeHandlers(credentials),

@@ -28,6 +28,10 @@ PartitionOffsets = Mapping[tuple[str, int], tuple[int, str]]
 class OffsetCommits(Protocol):
     """The groups of this cluster that this broker coordinates."""
 
+    async def have_a_place(self) -> None:
+        """Make sure that offsets can be kept here."""
+        ...
+
     def takes(self, group_id: str) -> bool:
         """Whether a group belongs here, and has no members."""
         ...
@@ -55,6 +59,7 @@ class GroupOffsets:
 
     async def bring_up_to_date(self, broker_ids: Sequence[int]) -> None:
         """Look at the groups that each of the source's brokers coordinates. Raises KafkaError."""
+        await self._commits.have_a_place()
         topics = self._topics()
         for broker_id in broker_ids:
             listed = await self._source.ask(broker_id, ListGroupsRequest())

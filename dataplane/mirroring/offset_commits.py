@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
+from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..replication.replicas.replicas import Replicas
@@ -24,12 +26,19 @@ class OwnGroups:
         groups: GroupCoordinator,
         replicas: Replicas,
         image: Callable[[], ClusterImage],
+        creator: TopicCreator,
         wall_ms: Callable[[], int],
     ) -> None:
         self._groups = groups
         self._replicas = replicas
         self._image = image
+        self._creator = creator
         self._wall_ms = wall_ms
+
+    async def have_a_place(self) -> None:
+        """Have the topic that groups are kept in, which comes with the first that is asked for."""
+        if OFFSETS_TOPIC not in self._image().topics:
+            await self._creator.create([OFFSETS_TOPIC])
 
     def takes(self, group_id: str) -> bool:
         """Whether a group belongs here, and has no members."""

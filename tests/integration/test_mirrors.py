@@ -12,12 +12,13 @@ from confluent_kafka import Consumer as StockConsumer
 
 from ottla import Admin, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.mirror_records import MirrorOption
 from ottla.protocol.messages.mirrors import AlterMirrorRequest, CreateMirrorRequest, MirrorAction
 from ottla.protocol.mirror_table import FaultKind
 from ottla.testing import LocalCluster
 from tests.cluster import RunningCluster, running_cluster
-from tests.integration.mirroring import ends_of, is_level, records_of, target_of, until
+from tests.integration.mirroring import Target, ends_of, is_level, records_of, target_of, until
 
 pytestmark = pytest.mark.xdist_group("mirrors")
 
@@ -164,6 +165,12 @@ async def test_a_promoted_copy_takes_records_and_ends_what_was_open(
         assert await ends_of(target.bootstrap, "promoted") != await ends_of(source.bootstrap, "promoted")
 
 
+async def target_has_groups(operator: Target) -> bool:
+    """Whether there is a topic for the offsets of groups."""
+    metadata = await operator.cluster.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    return "__consumer_offsets" in {topic.name for topic in metadata.topics}
+
+
 async def test_consumers_that_move_go_on_where_they_were(
     source: RunningCluster, target: RunningCluster
 ) -> None:
@@ -198,6 +205,12 @@ async def test_consumers_that_move_go_on_where_they_were(
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "moving"), "the copy")
         async with Admin(bootstrap_servers=source.bootstrap) as theirs:
             wanted = await theirs.committed_offsets("movers")
+
+        async def has_a_place() -> bool:
+            # Before any client has asked for a group here, which would have it created.
+            return await target_has_groups(operator)
+
+        await until(has_a_place, "a place for offsets")
 
         async def has_followed() -> bool:
             return await admin.committed_offsets("movers") == wanted

@@ -1,0 +1,129 @@
+"""`ottla mirror` and two clusters: the first copy, a loss that is accepted, and records of the target's own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla import NewTopic, TopicPartition
+from ottla.sync import Admin, Producer
+from tests.cluster import RunningCluster, running_cluster, wait_until
+
+pytestmark = pytest.mark.xdist_group("mirrors")
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningCluster, RunningCluster]]:
+    """Source and target."""
+    with (
+        running_cluster(tmp_path_factory.mktemp("source"), quorum=1, brokers=1) as source,
+        running_cluster(tmp_path_factory.mktemp("target"), quorum=1, brokers=3) as target,
+    ):
+        yield source, target
+
+
+def run(target: RunningCluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command as people give it."""
+    return subprocess.run(
+        [sys.executable, "-m", "ottla", "mirror", *words, "-b", target.bootstrap, "-o", "json"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def mirror(target: RunningCluster, *words: str) -> Any:
+    """What the command prints, which succeeds."""
+    done = run(target, *words)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def refusal(target: RunningCluster, *words: str) -> str:
+    """What the command complains of."""
+    done = run(target, *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    return done.stderr
+
+
+def until(target: RunningCluster, holds: Callable[[dict[str, Any]], bool]) -> tuple[int, dict[str, Any]]:
+    """Exit code and status of partition 0 of mirror west, once the latter is so."""
+    ends = time.monotonic() + DEADLINE_S
+    while True:
+        done = run(target, "status", "west")
+        topics = json.loads(done.stdout)[0]["topics"] if done.stdout else []
+        if topics and holds(topics[0]["partitions"][0]):
+            return done.returncode, topics[0]["partitions"][0]
+        assert time.monotonic() < ends, (done.returncode, done.stdout, done.stderr)
+
+
+def write(cluster: RunningCluster, count: int) -> list[int]:
+    """The offsets of so many records in partition 0."""
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        sent = [producer.send("orders", b"%d" % number, partition=0) for number in range(count)]
+        return [one.result(DEADLINE_S).offset for one in sent]
+
+
+def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluster, RunningCluster]) -> None:
+    source, target = clusters
+    with Admin(bootstrap_servers=source.bootstrap) as admin:
+        admin.create_topics([NewTopic("orders", 3, 1)])
+        write(source, 50)
+        admin.alter_offsets("billing", {TopicPartition("orders", 0): 20})
+    words = ("create", "west", "--from", source.bootstrap, "--topics", "ord.*", "--groups", "bill.*")
+    source_id = mirror(target, *words, "--dry-run")["source_cluster_id"]
+    assert mirror(target, "list") == []
+    assert mirror(target, *words, "--wait") == {
+        "name": "west",
+        "source_cluster_id": source_id,
+        "result": "caught up",
+    }
+    (status,) = mirror(target, "status", "west")
+    (orders,) = status["topics"]
+    assert (status["phase"], status["lag"], orders["state"]) == ("active", 0, "copying")
+    assert [one["log_end_offset"] for one in orders["partitions"]] == [50, 0, 0]
+    assert "is this cluster" in refusal(target, "create", "self", "--from", target.bootstrap)
+
+    mirror(target, "pause", "west")
+    write(source, 50)
+    with Admin(bootstrap_servers=source.bootstrap) as admin:
+        admin.delete_records({TopicPartition("orders", 0): 80})
+    mirror(target, "resume", "west")
+    code, partition = until(target, lambda one: one["fault"] is not None)
+    fault = partition["fault"]
+    assert (code, fault["kind"], fault["first"], fault["end"]) == (1, "gap", 50, 80)
+    accepted = mirror(target, "resume", "west", "--accept-gap", "--topic", "orders")["accepted"]
+    assert [(one["topic"], one["partition"], one["first"], one["end"]) for one in accepted] == [
+        ("orders", 0, 50, 80)
+    ]
+    code, _ = until(target, lambda one: one["log_end_offset"] == 100 and one["lag"] == 0)
+    assert code == 0
+
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        wanted = {TopicPartition("orders", 0): 20}
+        wait_until(lambda: admin.committed_offsets("billing") == wanted, "the offsets of the group")
+    assert "has 1 topics that take no records" in refusal(target, "delete", "west")
+    promoted = mirror(target, "promote", "west")
+    assert promoted == {
+        "name": "west",
+        "result": "promoted",
+        "topics": 1,
+        "partitions": 3,
+        "lag_before": 0,
+        "faults": 0,
+    }
+    assert write(target, 1) == [100]
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        assert admin.committed_offsets("billing") == {TopicPartition("orders", 0): 20}
+    mirror(target, "delete", "west")
+    assert mirror(target, "list") == []
+    assert write(target, 1) == [101]
