@@ -174,6 +174,7 @@ class BrokerParts:
             OwnGroups(self.groups, self.replicas, self.image, creator, wall_ms),
             sources,
             mirror_options,
+            config.topics.replication_factor,
             chance,
         )
         self.fetches = FetchHandlers(

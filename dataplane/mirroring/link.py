@@ -45,6 +45,7 @@ class MirrorLink:
         source: SourceCluster,
         quorum: Quorum,
         commits: OffsetCommits,
+        replication_factor: int,
         chance: Callable[[], int],
     ) -> None:
         self.mirror = mirror
@@ -58,7 +59,9 @@ class MirrorLink:
         self._copies: dict[tuple[str, int], Copy] = {}
         self._fetchers: dict[int, SourceFetcher] = {}
         self._asked = asyncio.Event()
-        self.topic_list = TopicList(mirror, source, quorum, compile_pattern(mirror.topics, "topics"), chance)
+        self.topic_list = TopicList(
+            mirror, source, quorum, compile_pattern(mirror.topics, "topics"), replication_factor, chance
+        )
         self._groups = (
             GroupOffsets(source, compile_pattern(mirror.groups, "groups"), commits, self._copied_topics)
             if mirror.groups

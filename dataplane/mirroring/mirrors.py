@@ -36,6 +36,7 @@ class Mirrors:
         commits: OffsetCommits,
         sources: Sources | None,
         options: MirrorOptions,
+        replication_factor: int,
         chance: random.Random,
     ) -> None:
         """Without `sources` this process has no client to reach a source with."""
@@ -46,6 +47,7 @@ class Mirrors:
         self._commits = commits
         self._sources = sources
         self._options = options
+        self._replication_factor = replication_factor
         self._chance = chance
         self._closing: set[asyncio.Task[None]] = set()
         self._retries: set[asyncio.TimerHandle] = set()
@@ -104,7 +106,13 @@ class Mirrors:
         try:
             source = self._options.open(self._sources, mirror)
             self.links[mirror.name] = MirrorLink(
-                self._broker_id, mirror, source, self._quorum, self._commits, self._seed
+                self._broker_id,
+                mirror,
+                source,
+                self._quorum,
+                self._commits,
+                self._replication_factor,
+                self._seed,
             )
         except KafkaError as error:
             logger.error("mirror %s copies nothing: %s", mirror.name, error)

@@ -41,14 +41,17 @@ class TopicList:
         source: SourceCluster,
         quorum: Quorum,
         pattern: Pattern,
+        replication_factor: int,
         chance: Callable[[], int],
     ) -> None:
+        """`replication_factor`: that of topics here. A copy has as many replicas, and no fewer than at its source."""
         self.skipped: dict[str, str] = {}
         """Topics that match, and are not copied: why."""
         self._mirror = mirror
         self._source = source
         self._quorum = quorum
         self._pattern = pattern
+        self._replication_factor = replication_factor
         self._chance = chance
 
     async def bring_up_to_date(self, metadata: MetadataResponse) -> None:
@@ -57,7 +60,10 @@ class TopicList:
         skipped: dict[str, str] = {}
         for some in pieces(wanted, TOPICS_AT_ONCE):
             settings = await self._settings([topic.name or "" for topic in some], metadata)
-            topics = [_as_wanted(topic, settings.get(topic.name or "", {})) for topic in some]
+            topics = [
+                _as_wanted(topic, settings.get(topic.name or "", {}), self._replication_factor)
+                for topic in some
+            ]
             news = [topic for topic in topics if _is_news(self._quorum.image, self._mirror.name, topic)]
             if news:
                 command = FollowTopics(mirror=self._mirror.name, topics=news, seed=self._chance())
@@ -101,12 +107,14 @@ class TopicList:
         }
 
 
-def _as_wanted(topic: MetadataResponseTopic, settings: Mapping[str, str]) -> MirroredTopic:
+def _as_wanted(
+    topic: MetadataResponseTopic, settings: Mapping[str, str], replication_factor: int
+) -> MirroredTopic:
     return MirroredTopic(
         name=topic.name or "",
         source_topic_id=topic.topic_id,
         partitions=len(topic.partitions),
-        replication_factor=max((len(one.replica_nodes) for one in topic.partitions), default=1),
+        replication_factor=max(replication_factor, *(len(one.replica_nodes) for one in topic.partitions)),
         configs=[NewTopicConfig(name=key, value=value) for key, value in sorted(settings.items())],
     )
 
