@@ -32,7 +32,6 @@ from ...protocol.messages.mirrors import (
 from ...protocol.mirror_table import Mirror, MirrorPartition, MirrorPhase
 from ...protocol.sealed_text import sealed_bytes
 from ..mirroring.copies import Copy
-from ..mirroring.link import MirrorLink
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.options import MirrorOptions
 from ..mirroring.source import Sources
@@ -174,14 +173,11 @@ class MirrorHandlers:
                 for name, value in mirror.options
                 if sealed_bytes(value) is None
             ],
-            trouble=self._trouble(mirror, link),
+            trouble=self._mirrors.trouble_of(mirror.name),
             is_told=is_told,
             skipped=[SkippedTopic(name=name, reason=reason) for name, reason in sorted(skipped.items())],
             topics=[self._topic(topic, copies) for topic in sorted(topics, key=lambda topic: topic.name)],
         )
-
-    def _trouble(self, mirror: Mirror, link: MirrorLink | None) -> str:
-        return self._mirrors.refused.get(mirror.name, "") if link is None else link.trouble
 
     def _topic(self, topic: TopicState, copies: Mapping[tuple[str, int], Copy]) -> DescribedMirrorTopic:
         known = self._quorum.image.mirrors.topics[topic.id]

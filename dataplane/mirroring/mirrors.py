@@ -54,8 +54,8 @@ class Mirrors:
         self._closed = False
         self.links: dict[str, MirrorLink] = {}
         """Of the active mirrors, by name."""
-        self.refused: dict[str, str] = {}
-        """Active mirrors whose source this broker cannot reach as it is configured: why."""
+        self._refused: dict[str, tuple[Mirror, str]] = {}
+        """Active mirrors whose source this broker cannot reach as they are, and why."""
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change. Replicas have their roles already."""
@@ -65,6 +65,13 @@ class Mirrors:
             self._have_links(image.mirrors.by_name)
             for link in self.links.values():
                 link.follow(copied_by(image, self._replicas, link.mirror.name))
+
+    def trouble_of(self, name: str) -> str:
+        """Why this broker does not reach the source of a mirror; empty if it does, or need not."""
+        if name in self._refused:
+            return self._refused[name][1]
+        link = self.links.get(name)
+        return "" if link is None else link.trouble
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition from now on. In one that was a copy once, nobody is left to end what the
@@ -98,8 +105,8 @@ class Mirrors:
         for name, link in list(self.links.items()):
             if active.get(name) != link.mirror:
                 self._end(self.links.pop(name))
-        self.refused = {name: why for name, why in self.refused.items() if name in active}
-        for name in active.keys() - self.links.keys() - self.refused.keys():
+        self._refused = {name: one for name, one in self._refused.items() if active.get(name) == one[0]}
+        for name in active.keys() - self.links.keys() - self._refused.keys():
             self._begin(active[name])
 
     def _begin(self, mirror: Mirror) -> None:
@@ -116,7 +123,7 @@ class Mirrors:
             )
         except KafkaError as error:
             logger.error("mirror %s copies nothing: %s", mirror.name, error)
-            self.refused[mirror.name] = error.message
+            self._refused[mirror.name] = mirror, error.message
 
     def _end(self, link: MirrorLink) -> None:
         task = asyncio.get_running_loop().create_task(link.close())
