@@ -21,6 +21,7 @@ from ottla.protocol.messages.metadata_records import (
     TopicRecord,
     encode_record,
 )
+from ottla.protocol.messages.mirror_records import MirrorRecord
 from ottla.protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
 from ottla.protocol.messages.quota_commands import QuotaEntityPart, QuotaValue
 from ottla.protocol.messages.transaction_records import (
@@ -111,7 +112,10 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
     )
     user = ScramCredentialRecord(name="a", mechanism=1, salt=b"s", sealed_keys=b"k", iterations=4096)
     token = DelegationTokenRecord(token_id="id", owner="User:a", requester="User:b", key_id=b"k")
-    records: list[Record] = [*HISTORY, quota, config, broker, level, acl, user, token, transaction, writer]
+    mirror = MirrorRecord(name="m", source_cluster_id="s", bootstrap_servers="h:1", topics=".*", phase=1)
+    records: list[Record] = [
+        *(*HISTORY, quota, config, broker, level, acl, user, token, transaction, writer, mirror)
+    ]
     expected = ClusterImage()
     for record in records:
         expected.apply(record)
