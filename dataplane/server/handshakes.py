@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from ...network.tls.handshake import HANDSHAKE_FAILURE, TLS_HANDSHAKE, accept_tls, readable, reason_of
-from ...network.tls.stream import TlsStream
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import Principal
@@ -53,7 +52,7 @@ class Handshakes:
     def __init__(
         self,
         timeout_s: float,
-        done: Callable[[Newcomer, TlsStream, Principal], None],
+        done: Callable[[Newcomer, ssl.SSLSocket, Principal], None],
         failed: Callable[[Newcomer], None],
     ) -> None:
         """`done` is called with the principal of the peer's certificate, or `failed`."""
@@ -99,7 +98,7 @@ class Handshakes:
             began = asyncio.get_running_loop().time()
             timeout_s = min(self._timeout_s, newcomer.deadline - began)
             async with asyncio.timeout(timeout_s):
-                stream = await self._shake(newcomer, tls)
+                sock = await self._shake(newcomer, tls)
         except _NoTls as error:
             logger.warning("closing the connection of %s: %s", newcomer, error)
             _say_failure(newcomer.sock)
@@ -114,20 +113,20 @@ class Handshakes:
             logger.info("%s has hung up during the TLS handshake: %s", newcomer, error)
         else:
             try:
-                principal = tls.principal_of(stream.peer_certificate())
+                principal = tls.principal_of(sock.getpeercert(binary_form=True))
             except ValueError as error:
                 logger.warning(
                     "closing the connection of %s: its certificate names no principal: %s", newcomer, error
                 )
-                stream.close()
+                sock.close()
             else:
-                self._done(newcomer, stream, principal)
+                self._done(newcomer, sock, principal)
                 return
         self.failures += 1
         newcomer.sock.close()
         self._failed(newcomer)
 
-    async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> TlsStream:
+    async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> ssl.SSLSocket:
         await readable(newcomer.sock)
         _check_first(newcomer.sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
         return await accept_tls(newcomer.sock, tls.accepting, self._turn)

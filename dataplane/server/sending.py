@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
-from ...network.tls.stream import RECORD_BYTES
-from ...network.tls.transport import TlsTransport
+from ...network.tls.transport import RECORD_BYTES, TlsTransport
 from .buffers import Buffer, BufferPool
 
 
