@@ -61,9 +61,9 @@ test: prepared
 prepared: venv
 	@$(MAKE) --no-print-directory -j2 $(LINTS) compiled-tests
 
-# Four on two cores: what waits for a broker, a timeout or Spark leaves them to others.
+# Three on two cores: what waits for a broker, a timeout or Spark leaves them to others.
 suite: venv
-	$(BIN)/python -m pytest -n 4 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 # Pytest compiles tests in a form of its own. All processes of the suite would do so at once.
 compiled-tests:

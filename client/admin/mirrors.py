@@ -155,8 +155,6 @@ class MirrorAdmin(AdminTheme):
         "latest", or a time. `options` are those of a client of the source, under the names that clients have here
         (security_protocol) or in Java (security.protocol); files are read on the brokers' machines. With
         `validate_only` the source is reached, and nothing changes.
-
-            await admin.create_mirror("west", source="west.example:9092", topics="orders.*", groups=".*")
         """
         request = CreateMirrorRequest(
             name=name,
