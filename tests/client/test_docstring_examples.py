@@ -56,6 +56,8 @@ WITHOUT = {
         "RecordMetadata",
     ),
     *("RejectedRecord", "Spooled", "SpooledRecord"),
+    *("FaultKind", "MirrorDescription", "MirrorFault", "MirrorPartitionDescription", "MirrorPhase"),
+    "MirrorTopicDescription",
     *(
         "TopicInfo",
         "TransactionDescription",
