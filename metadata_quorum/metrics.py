@@ -38,12 +38,12 @@ VOTES = _gauge(
     "0 while this node does not vote: it was replaced, or came back with less than it had acknowledged.",
 )
 CERTIFICATE_EXPIRY = _gauge(
-    "ottla_tls_certificate_expiry_seconds",
+    "ottla_quorum_tls_certificate_expiry_seconds",
     "Until the certificate of the quorum's listener expires, if it has TLS.",
     "listener",
 )
 RELOAD_FAILURES = Metric(
-    "ottla_tls_reload_failures",
+    "ottla_quorum_tls_reload_failures",
     MetricKind.COUNTER,
     "Times that a new key or certificate of that listener could not be used, and the old stayed in force.",
     (),

@@ -54,6 +54,8 @@ async def _resolve(host: str, port: int) -> Sequence[_Found]:
         return look_up(flags=socket.AI_NUMERICHOST)  # no name: nobody is asked
     except socket.gaierror:
         return await asyncio.get_running_loop().run_in_executor(None, look_up)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} can be the name of no host: {error}") from None
 
 
 def _in_turn(found: Sequence[_Found]) -> list[_Found]:

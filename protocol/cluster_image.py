@@ -33,6 +33,7 @@ from .messages.mirror_records import (
     MirrorRecord,
     MirrorRemovedRecord,
     MirrorTopicRecord,
+    RetiredTopicIdRecord,
 )
 from .messages.quota_commands import QuotaEntityPart, QuotaValue
 from .messages.transaction_records import CommitIndexRecord
@@ -176,7 +177,7 @@ class ClusterImage:
                 self.delegation_tokens.pop(record.token_id, None)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
-            case MirrorRecord() | MirrorRemovedRecord():
+            case MirrorRecord() | MirrorRemovedRecord() | RetiredTopicIdRecord():
                 self.mirrors.apply(record)
             case MirrorTopicRecord() | MirrorPartitionRecord():
                 topic = self._topic(record.topic_id)
@@ -371,6 +372,8 @@ class ImageDelta:
                 return
             case MirrorRecord() | MirrorRemovedRecord() | MirrorTopicRecord() | MirrorPartitionRecord():
                 self.mirrors = True
+            case RetiredTopicIdRecord():
+                return
             case _:
                 self.transactions.add(record.transactional_id)
 

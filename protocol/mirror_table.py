@@ -17,6 +17,7 @@ from .messages.mirror_records import (
     MirrorRecord,
     MirrorRemovedRecord,
     MirrorTopicRecord,
+    RetiredTopicIdRecord,
     SourceEpoch,
 )
 
@@ -37,7 +38,9 @@ MIRRORED_SETTINGS: Final = (
 """Settings that a copy takes over from its source. What it costs to lose brokers (min.insync.replicas and the like) is
 this cluster's own affair, and so is how its brokers compress what is produced here."""
 
-MirrorRecords = MirrorRecord | MirrorRemovedRecord | MirrorTopicRecord | MirrorPartitionRecord
+MirrorRecords = (
+    MirrorRecord | MirrorRemovedRecord | MirrorTopicRecord | MirrorPartitionRecord | RetiredTopicIdRecord
+)
 
 
 class MirrorPhase(IntEnum):
@@ -123,19 +126,15 @@ class Mirror:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
+@dataclass(slots=True)
 class MirrorTable:
     """All mirrors, and all topics that have one or had one."""
 
-    def __init__(self) -> None:
-        self.by_name: dict[str, Mirror] = {}
-        self.topics: dict[bytes, MirrorTopic] = {}
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, MirrorTable) and self.by_name == other.by_name and self.topics == other.topics
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+    by_name: dict[str, Mirror] = field(default_factory=dict)
+    topics: dict[bytes, MirrorTopic] = field(default_factory=dict)
+    """By their ids here."""
+    retired_ids: set[bytes] = field(default_factory=set)
+    """Ids of copies that are deleted. No topic gets them again."""
 
     def mirror_of(self, topic_id: bytes) -> Mirror | None:
         """The mirror whose copy this topic is now: it is read-only. None for topics that take records."""
@@ -167,20 +166,21 @@ class MirrorTable:
                 self.topics[record.topic_id] = MirrorTopic(record.mirror, record.source_topic_id, partitions)
             case MirrorPartitionRecord():
                 self.topics[record.topic_id].partitions[record.partition] = _partition(record)
+            case RetiredTopicIdRecord():
+                self.retired_ids.add(record.topic_id)
 
     def topic_removed(self, topic_id: bytes) -> None:
         """A topic is gone."""
-        self.topics.pop(topic_id, None)
+        if self.topics.pop(topic_id, None) is not None:
+            self.retired_ids.add(topic_id)
 
     def copy(self) -> MirrorTable:
         """As it is now, to be walked while this one moves on."""
-        copy = MirrorTable()
-        copy.by_name = dict(self.by_name)
-        copy.topics = {
+        topics = {
             topic_id: replace(topic, partitions=dict(topic.partitions))
             for topic_id, topic in self.topics.items()
         }
-        return copy
+        return MirrorTable(dict(self.by_name), topics, set(self.retired_ids))
 
     def records(self) -> Iterator[MirrorRecords]:
         """Records that rebuild this table, in a fixed order."""
@@ -192,6 +192,8 @@ class MirrorTable:
             )
             for index, partition in sorted(topic.partitions.items()):
                 yield mirror_partition_record(topic_id, index, partition)
+        for topic_id in sorted(self.retired_ids):
+            yield RetiredTopicIdRecord(topic_id=topic_id)
 
     def broken(self) -> str:
         """What contradicts itself; empty if nothing does."""

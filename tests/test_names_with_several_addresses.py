@@ -151,3 +151,9 @@ async def test_the_timeout_bounds_all_attempts_together(resolves: Callable[..., 
         with pytest.raises(RequestTimedOut, match="did not accept a connection in time"):
             await connect(BrokerAddress(-1, NAME, port), timeout_ms=600)
         assert 0.5 < time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("name", ["x" * 64, "a..b"])
+async def test_what_can_be_no_name_is_told_as_an_address_that_fails(name: str) -> None:
+    with pytest.raises(OSError, match="can be the name of no host"):
+        await connected_socket(name, 1)

@@ -18,7 +18,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 _CLIENT_ID: Final = "ottla-mirror"
 _SWITCHES: Final = ("ssl_check_hostname", "sasl_token_auth")
-_FOR_PROGRAMS: Final = ("ssl_context", "sasl_oauth_token_provider", "sasl_oauthbearer_extensions")
+FOR_PROGRAMS: Final = ("ssl_context", "sasl_oauth_token_provider", "sasl_oauthbearer_extensions")
 """Options that are no texts."""
 
 
@@ -77,7 +77,7 @@ def _security(options: Mapping[str, str]) -> Security | None:
     from ...client.security.options import SecurityOptions
     from ...client.security.security import security_of
 
-    known = [one.name for one in fields(SecurityOptions) if one.name not in _FOR_PROGRAMS]
+    known = [one.name for one in fields(SecurityOptions) if one.name not in FOR_PROGRAMS]
     given: dict[str, Any] = {}
     for name, value in options.items():
         if name not in known:

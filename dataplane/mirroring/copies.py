@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...protocol.cluster_image import ClusterImage
-from ...protocol.mirror_table import NO_EPOCH, Mirror, MirrorPartition, MirrorPhase
+from ...protocol.mirror_table import NO_EPOCH, MirrorPartition
 from ...protocol.schema import ZERO_UUID
 from ..replication.replica.partition import Partition
 
@@ -61,8 +61,9 @@ class Copy:
         return round(self.lag * self.bytes_per_record)
 
     def behind_ms(self, now_ms: int) -> int:
-        """How long ago it had all that the source had; NEVER if it has not had that in this leadership."""
-        if self.lag == 0:
+        """How long ago it had all that the source had; NEVER if it has not had that in this leadership. While the
+        source does not answer nobody knows what it has."""
+        if self.lag == 0 and not self.trouble:
             return 0
         return NEVER if self.level_at_ms == NEVER else now_ms - self.level_at_ms
 
@@ -80,9 +81,3 @@ class Copy:
             return False
         state = self.state(image)
         return state.fault is None and state.promoted_epoch == NO_EPOCH
-
-
-def active_mirror(image: ClusterImage, topic_id: bytes) -> Mirror | None:
-    """The mirror that copies this topic now."""
-    mirror = image.mirrors.mirror_of(topic_id)
-    return mirror if mirror is not None and mirror.phase is MirrorPhase.ACTIVE else None

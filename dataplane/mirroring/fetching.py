@@ -152,9 +152,9 @@ class SourceFetcher:
     async def _begin(self, copies: list[Copy]) -> None:
         """At the offset of a time, or at the end."""
         reports = []
-        for copy, _, offset in await self._offsets(copies, self._mirror.start):
+        for copy, offset in await self._offsets(copies, self._mirror.start):
             if offset < 0:
-                ((_, _, offset),) = await self._offsets([copy], LATEST)
+                offset = await self._offset(copy, LATEST)
             if offset > 0:
                 reports.append(_report_of(copy, begins_at=offset))
             elif offset == 0:
@@ -271,8 +271,7 @@ class SourceFetcher:
             partition.log_start_moved()
 
     async def _out_of_range(self, copy: Copy) -> None:
-        ((_, _, start),) = await self._offsets([copy], EARLIEST)
-        ((_, _, end),) = await self._offsets([copy], LATEST)
+        start, end = await self._offset(copy, EARLIEST), await self._offset(copy, LATEST)
         if start < 0 or end < 0 or not copy.is_led:
             return
         found = out_of_range(
@@ -283,7 +282,11 @@ class SourceFetcher:
         elif found is not None:
             await self._report([_report_of(copy, fault=found)])
 
-    async def _offsets(self, copies: list[Copy], timestamp: int) -> list[tuple[Copy, ErrorCode, int]]:
+    async def _offset(self, copy: Copy, timestamp: int) -> int:
+        ((_, offset),) = await self._offsets([copy], timestamp)
+        return offset
+
+    async def _offsets(self, copies: list[Copy], timestamp: int) -> list[tuple[Copy, int]]:
         """What ListOffsets says of a time; -1 where it says nothing."""
         by_key = {copy.key: copy for copy in copies}
         by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
@@ -309,7 +312,7 @@ class SourceFetcher:
             if error is not ErrorCode.NONE:
                 self._failed(copy, error)
                 offset = -1
-            told.append((copy, error, offset))
+            told.append((copy, offset))
         return told
 
     def _failed(self, copy: Copy, error: ErrorCode) -> None:

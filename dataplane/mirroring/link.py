@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from zlib import crc32
 
-from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.messages.mirror_commands import MirrorPartitionReport, ReportMirrorPartitions
@@ -217,13 +216,3 @@ class MirrorLink:
         await self._quorum.submit(
             ReportMirrorPartitions(broker_id=self._broker_id, partitions=list(partitions))
         )
-
-
-def copied_by(image: ClusterImage, partitions: Iterable[Partition], mirror: str) -> list[Partition]:
-    """Those of the partitions that are led here, and are copies of this mirror."""
-    topics = image.mirrors.topics
-    return [
-        one
-        for one in partitions
-        if one.leader is not None and (copy := topics.get(one.topic_id)) is not None and copy.mirror == mirror
-    ]

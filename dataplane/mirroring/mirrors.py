@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.errors import KafkaError
@@ -15,7 +15,7 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..transactions.markers import Markers
 from .group_offsets import OffsetCommits
-from .link import MirrorLink, copied_by
+from .link import MirrorLink
 from .options import MirrorOptions
 from .source import Sources
 
@@ -61,10 +61,23 @@ class Mirrors:
         """Follow a change. Replicas have their roles already."""
         if self._closed or not (image.mirrors.by_name or self.links):
             return
-        if delta.mirrors or delta.partitions or delta.removed_topics:
+        copied = image.mirrors.topics
+        if (
+            delta.mirrors
+            or delta.removed_topics
+            or any(topic_id in copied for topic_id, _ in delta.partitions)
+        ):
             self._have_links(image.mirrors.by_name)
             for link in self.links.values():
-                link.follow(copied_by(image, self._replicas, link.mirror.name))
+                link.follow(self._led_copies(image, link.mirror.name))
+
+    def _led_copies(self, image: ClusterImage, mirror: str) -> Iterator[Partition]:
+        """The copies of a mirror that this broker leads."""
+        for topic_id, _ in image.mirrors.topics_of(mirror):
+            for index in image.topics_by_id[topic_id].partitions:
+                partition = self._replicas.find_by_id(topic_id, index)
+                if partition is not None and partition.leader is not None:
+                    yield partition
 
     def trouble_of(self, name: str) -> str:
         """Why this broker does not reach the source of a mirror; empty if it does, or need not."""

@@ -51,7 +51,7 @@ from ...protocol.mirror_table import (
 )
 from ...protocol.schema import ZERO_UUID
 from . import topics
-from .refusal import message_of
+from .refusal import MESSAGE_LENGTH_MAX, message_of
 from .workspace import Workspace
 
 NAME_LENGTH_MAX: Final = 100
@@ -262,7 +262,8 @@ def _reported(work: Workspace, told: MirrorPartitionReport, state: PartitionStat
         if told.fault not in list(FaultKind) or not 0 <= told.fault_first <= told.fault_end:
             return  # Of a later version, perhaps: nobody could go on behind it.
         kind = FaultKind(told.fault)
-        _stop(work, *key, MirrorFault(kind, told.fault_first, told.fault_end, told.fault_reason))
+        reason = told.fault_reason[:MESSAGE_LENGTH_MAX]  # it may quote what a stranger said
+        _stop(work, *key, MirrorFault(kind, told.fault_first, told.fault_end, reason))
         return
     copy = _copy(work, *key)
     lineage = _extended(copy.lineage, told.epochs)
@@ -324,8 +325,9 @@ def _pass_over(
         copy = replace(copy, lineage=tuple(one for one in copy.lineage if one[1] < offset))
     elif fault.kind is FaultKind.MADE_ANEW:
         # The id of the new one comes with the next look at the source.
-        mirror = work.image.mirrors.topics[topic_id].mirror
-        work.emit(MirrorTopicRecord(topic_id=topic_id, mirror=mirror, source_topic_id=ZERO_UUID))
+        topic = work.image.mirrors.topics[topic_id]
+        if topic.source_topic_id != ZERO_UUID:
+            work.emit(MirrorTopicRecord(topic_id=topic_id, mirror=topic.mirror, source_topic_id=ZERO_UUID))
         offset, copy = 0, replace(copy, lineage=())
     _go_on_at(work, topic_id, index, state, copy, offset)
 

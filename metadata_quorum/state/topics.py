@@ -62,7 +62,8 @@ def create_copy(
     hear of its partitions. Raises KafkaError."""
     _check_new_name(work, _CollidingNames(work), topic.name)
     source_id = copy.source_topic_id
-    is_free = source_id not in (ZERO_UUID, *work.image.topics_by_id)
+    taken = source_id in work.image.topics_by_id or source_id in work.image.mirrors.retired_ids
+    is_free = source_id != ZERO_UUID and not taken
     copy.topic_id = source_id if is_free else _topic_id(work, seed, topic.name)
     return _created(work, topic, seed, budget, copy)
 

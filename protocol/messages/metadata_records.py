@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from ..codec import MalformedMessage, decode, encode_into
 from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, int64, string, uint16, uuid
-from .mirror_records import MirrorPartitionRecord, MirrorRecord, MirrorRemovedRecord, MirrorTopicRecord
+from .mirror_records import (
+    MirrorPartitionRecord,
+    MirrorRecord,
+    MirrorRemovedRecord,
+    MirrorTopicRecord,
+    RetiredTopicIdRecord,
+)
 from .quota_commands import QuotaEntityPart, QuotaValue
 from .transaction_records import (
     CommitIndexRecord,
@@ -221,6 +227,7 @@ Record = (
     | MirrorRemovedRecord
     | MirrorTopicRecord
     | MirrorPartitionRecord
+    | RetiredTopicIdRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -249,6 +256,7 @@ _TYPES: dict[int, type[Record]] = {
     23: MirrorRemovedRecord,
     24: MirrorTopicRecord,
     25: MirrorPartitionRecord,
+    26: RetiredTopicIdRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

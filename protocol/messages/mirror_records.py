@@ -48,6 +48,13 @@ class MirrorTopicRecord(Message):
 
 
 @data()
+class RetiredTopicIdRecord(Message):
+    """A copy had this id, and is deleted. No topic gets it again: a broker that was away may still have the old log."""
+
+    topic_id: bytes = uuid(about="Id that the copy had here.")
+
+
+@data()
 class SourceEpoch(Message):
     """Where a leader epoch of the source begins."""
 

@@ -7,10 +7,9 @@ import uuid
 
 from benchmarks.clusters import Cluster
 from ottla import Admin, NewTopic, Producer, TopicPartition
-from ottla.protocol.messages.mirrors import MirrorAction
 from ottla.protocol.mirror_table import FaultKind
 from tests.compat.reading import eventually
-from tests.integration.mirroring import ends_of, is_level, records_of, target_of, until
+from tests.integration.mirroring import ends_of, fault_of, is_level, records_of, until
 
 
 def new_name(what: str) -> str:
@@ -30,8 +29,8 @@ async def test_kafka_is_copied_while_it_is_killed_and_ottla_takes_over(kafka: Cl
                 NewTopic(compacted, 1, configs=safe | {"cleanup.policy": "compact"}),
             ]
         )
-    async with target_of(ours.bootstrap) as operator:
-        await operator.create(name, kafka.bootstrap, rf"{name}\..*", groups=name)
+    async with Admin(bootstrap_servers=ours.bootstrap) as operator:
+        await operator.create_mirror(name, source=kafka.bootstrap, topics=rf"{name}\..*", groups=name)
         written = await _write(kafka, plain, exact, compacted)
         async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
             wanted = {TopicPartition(plain, 0): 40, TopicPartition(exact, 1): 3}
@@ -52,7 +51,7 @@ async def test_kafka_is_copied_while_it_is_killed_and_ottla_takes_over(kafka: Cl
                     return await here.committed_offsets(name) == wanted
 
             await until(followed, "the offsets of the group")
-            await operator.alter(name, MirrorAction.PROMOTE)
+            await operator.promote_mirror(name)
             await _write(ours, plain, exact, compacted, kills=False)
         after = await records_of(ours.bootstrap, exact, "read_committed")
         assert all(some[: len(committed[index])] == committed[index] for index, some in after.items())
@@ -93,22 +92,22 @@ async def test_records_that_kafka_has_dropped_are_told(kafka: Cluster, ours: Clu
     async with (
         Admin(bootstrap_servers=kafka.bootstrap) as admin,
         Producer(bootstrap_servers=kafka.bootstrap) as producer,
-        target_of(ours.bootstrap) as operator,
+        Admin(bootstrap_servers=ours.bootstrap) as operator,
     ):
         await admin.create_topics([NewTopic(name, 1)])
         sent = [await producer.send(name, b"%d" % number) for number in range(20)]
         await eventually(lambda: all(one.done() for one in sent), "acknowledgements")
-        await operator.create(name, kafka.bootstrap, name)
+        await operator.create_mirror(name, source=kafka.bootstrap, topics=name)
         await until(lambda: is_level(kafka.bootstrap, ours.bootstrap, name), "the copy")
-        await operator.alter(name, MirrorAction.PAUSE)
+        await operator.pause_mirror(name)
         for number in range(20, 40):
             await (await producer.send(name, b"%d" % number))
         await admin.delete_records({place: 30})
-        await operator.alter(name, MirrorAction.RESUME)
-        fault = await operator.fault(name, name)
-        assert (fault.fault, fault.fault_first, fault.fault_end) == (FaultKind.GAP, 20, 30)
+        await operator.resume_mirror(name)
+        fault = await fault_of(operator, name, name)
+        assert (fault.kind, fault.first, fault.end) == (FaultKind.GAP, 20, 30)
         assert await ends_of(ours.bootstrap, name) == {0: 20}
-        await operator.alter(name, MirrorAction.ACCEPT_FAULTS)
+        await operator.resume_mirror(name, accept_gap=True)
         await until(lambda: is_level(kafka.bootstrap, ours.bootstrap, name), "the rest")
         offsets = [record[0] for record in (await records_of(ours.bootstrap, name))[0]]
         assert offsets == [*range(30, 40)]  # what the source has dropped goes here, too
@@ -118,7 +117,7 @@ async def test_a_topic_that_kafka_made_anew_is_not_mixed_in(kafka: Cluster, ours
     name = new_name("anew")
     async with (
         Admin(bootstrap_servers=kafka.bootstrap) as admin,
-        target_of(ours.bootstrap) as operator,
+        Admin(bootstrap_servers=ours.bootstrap) as operator,
     ):
         for values in (b"old", b"new"):
             await admin.create_topics([NewTopic(name, 1)])
@@ -126,12 +125,12 @@ async def test_a_topic_that_kafka_made_anew_is_not_mixed_in(kafka: Cluster, ours
                 for _ in range(10 if values == b"old" else 30):
                     await producer.send(name, values)
             if values == b"old":
-                await operator.create(name, kafka.bootstrap, name)
+                await operator.create_mirror(name, source=kafka.bootstrap, topics=name)
                 await until(lambda: is_level(kafka.bootstrap, ours.bootstrap, name), "the copy")
                 await admin.delete_topics([name])
-        fault = await operator.fault(name, name)
-        assert fault.fault == FaultKind.MADE_ANEW
+        fault = await fault_of(operator, name, name)
+        assert fault.kind == FaultKind.MADE_ANEW
         assert {record[3] for record in (await records_of(ours.bootstrap, name))[0]} == {b"old"}
-        await operator.alter(name, MirrorAction.ACCEPT_FAULTS)
+        await operator.resume_mirror(name, accept_gap=True)
         await until(lambda: is_level(kafka.bootstrap, ours.bootstrap, name), "the new one")
         assert {record[3] for record in (await records_of(ours.bootstrap, name))[0]} == {b"new"}

@@ -11,10 +11,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from examples.replicated_database.state import TABLE
+from ottla.cli.local_cluster.ports import free_ports
 from tests.cluster import Node
 
 ROOT = Path(__file__).resolve().parents[2]
 Rows = list[tuple[object, ...]]
+_reserved: list[socket.socket] = []
+"""What keeps the ports of nodes that are away for them."""
 
 
 class DatabaseNode(Node):
@@ -50,7 +53,11 @@ def node_of(
     """Not started yet. `prefix`: what its command begins with, as one that enters a network namespace."""
     folder = directory / f"{name}-{number}"
     folder.mkdir(parents=True)
-    port = port or free_port()
+    if port is None:
+        # None that outgoing connections take while the node is away.
+        choosing = free_ports(_reserved)
+        port = next(choosing)
+        choosing.close()
     argv = [*prefix, sys.executable, "-m", "examples.replicated_database.node", "--bootstrap", bootstrap]
     argv += ["--name", name, "--folder", str(folder), "--host", host, "--port", str(port), *options]
     entry = {
@@ -80,9 +87,3 @@ def running(nodes: Sequence[DatabaseNode]) -> Iterator[Sequence[DatabaseNode]]:
         for node in nodes:
             if node.process is not None and node.alive:
                 node.kill9()
-
-
-def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])

@@ -4,84 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-from ottla import Admin, Consumer, TopicPartition
-from ottla.client.connections.cluster import Cluster
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.mirrors import (
-    AlterMirrorRequest,
-    CreateMirrorRequest,
-    DescribedMirror,
-    DescribedMirrorPartition,
-    DescribeMirrorsRequest,
-    MirrorAction,
-)
+from ottla import Admin, Consumer, MirrorFault, TopicPartition
 
 DEADLINE_S = 60.0
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
-@dataclass
-class Target:
-    """The cluster that copies, as its operator sees it."""
+async def fault_of(admin: Admin, mirror: str, topic: str, partition: int = 0) -> MirrorFault:
+    """What stops a copy, once something does."""
 
-    cluster: Cluster
+    async def find() -> MirrorFault | None:
+        (described,) = await admin.describe_mirrors([mirror])
+        found = next((one for one in described.topics if one.name == topic), None)
+        return None if found is None else found.faults.get(partition)
 
-    async def create(self, name: str, source: str, topics: str, **settings: Any) -> None:
-        """Begin to copy."""
-        request = CreateMirrorRequest(name=name, bootstrap_servers=source, topics=topics, **settings)
-        answer = await self.cluster.ask_any(request)
-        assert answer.error_code == ErrorCode.NONE, answer.error_message
-
-    async def alter(self, name: str, action: MirrorAction, *topics: str) -> None:
-        """Change its phase, or accept what is lost."""
-        request = AlterMirrorRequest(name=name, action=action, topics=list(topics))
-        answer = await self.cluster.ask_any(request)
-        assert answer.error_code == ErrorCode.NONE, answer.error_message
-
-    async def described(self, name: str) -> list[DescribedMirror]:
-        """What each broker that answers says of a mirror."""
-        await self.cluster.refresh()
-        asked = [
-            self.cluster.ask(broker_id, DescribeMirrorsRequest(names=[name]), timeout_ms=2_000)
-            for broker_id in list(self.cluster.metadata.brokers)
-        ]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        return [
-            answer.mirrors[0]
-            for answer in answers
-            if not isinstance(answer, BaseException) and answer.mirrors
-        ]
-
-    async def partitions(self, name: str) -> dict[tuple[str, int], DescribedMirrorPartition]:
-        """What the leaders of copies say."""
-        return {
-            (topic.name, part.partition): part
-            for mirror in await self.described(name)
-            for topic in mirror.topics
-            for part in topic.partitions
-            if part.is_told
-        }
-
-    async def fault(self, name: str, topic: str, partition: int = 0) -> DescribedMirrorPartition:
-        """The partition, once it is not copied any further."""
-
-        async def find() -> DescribedMirrorPartition | None:
-            part = (await self.partitions(name)).get((topic, partition))
-            return part if part is not None and part.fault else None
-
-        return await until(find, f"a fault of {topic}-{partition}")
-
-
-@asynccontextmanager
-async def target_of(bootstrap: str) -> AsyncIterator[Target]:
-    """The operator's connections."""
-    async with Cluster(bootstrap) as cluster:
-        yield Target(cluster)
+    fault: MirrorFault = await until(find, f"a fault of {topic}-{partition}")
+    return fault
 
 
 async def until(ask: Callable[[], Awaitable[Any]], what: str, deadline_s: float = DEADLINE_S) -> Any:

@@ -11,14 +11,13 @@ import pytest
 from confluent_kafka import Consumer as StockConsumer
 
 from ottla import Admin, KafkaError, NewTopic, Producer, TopicPartition
+from ottla.client.connections.cluster import Cluster
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.protocol.messages.mirror_records import MirrorOption
-from ottla.protocol.messages.mirrors import AlterMirrorRequest, CreateMirrorRequest, MirrorAction
 from ottla.protocol.mirror_table import FaultKind
 from ottla.testing import LocalCluster
 from tests.cluster import RunningCluster, running_cluster, wait_until
-from tests.integration.mirroring import Target, ends_of, is_level, records_of, target_of, until
+from tests.integration.mirroring import ends_of, fault_of, is_level, records_of, until
 
 pytestmark = pytest.mark.xdist_group("mirrors")
 
@@ -56,8 +55,8 @@ async def test_a_copy_has_the_same_records_at_the_same_offsets(
     await create(source.bootstrap, "same.exact", 2)
     await write(source.bootstrap, "same.plain", 2000)
     await write(source.bootstrap, "same.compacted", 200)
-    async with target_of(target.bootstrap) as operator:
-        await operator.create("same", source.bootstrap, r"same\..*")
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        await operator.create_mirror("same", source=source.bootstrap, topics=r"same\..*")
         async with Producer(bootstrap_servers=source.bootstrap, transactional_id="same") as producer:
             for number in range(6):
                 try:
@@ -99,8 +98,8 @@ async def test_a_copy_has_the_same_records_at_the_same_offsets(
 async def test_nobody_writes_to_a_copy(source: RunningCluster, target: RunningCluster) -> None:
     await create(source.bootstrap, "closed")
     await write(source.bootstrap, "closed", 10)
-    async with target_of(target.bootstrap) as operator:
-        await operator.create("closed", source.bootstrap, "closed")
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        await operator.create_mirror("closed", source=source.bootstrap, topics="closed")
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "closed"), "the copy")
     async with Producer(bootstrap_servers=target.bootstrap) as producer:
         with pytest.raises(KafkaError, match="copy of mirror closed") as refusal:
@@ -129,7 +128,7 @@ async def test_a_promoted_copy_takes_records_and_ends_what_was_open(
     of producers there: the first ids of both clusters are the same."""
     await create(source.bootstrap, "promoted", 2)
     async with (
-        target_of(target.bootstrap) as operator,
+        Admin(bootstrap_servers=target.bootstrap) as operator,
         Producer(bootstrap_servers=target.bootstrap) as early,
         Producer(bootstrap_servers=source.bootstrap, transactional_id="open") as theirs,
     ):
@@ -138,10 +137,10 @@ async def test_a_promoted_copy_takes_records_and_ends_what_was_open(
         await write(source.bootstrap, "promoted", 100)
         async with theirs.transaction():
             await (await theirs.send("promoted", b"open", partition=0))
-            await operator.create("promoted", source.bootstrap, "promoted")
+            await operator.create_mirror("promoted", source=source.bootstrap, topics="promoted")
             await until(lambda: is_level(source.bootstrap, target.bootstrap, "promoted"), "the copy")
             copied = await ends_of(target.bootstrap, "promoted")
-            await operator.alter("promoted", MirrorAction.PROMOTE)
+            await operator.promote_mirror("promoted")
             places = [
                 await (await early.send("promoted", b"ours %d" % number, partition=number % 2))
                 for number in range(20)
@@ -165,9 +164,10 @@ async def test_a_promoted_copy_takes_records_and_ends_what_was_open(
         assert await ends_of(target.bootstrap, "promoted") != await ends_of(source.bootstrap, "promoted")
 
 
-async def target_has_groups(operator: Target) -> bool:
-    """Whether there is a topic for the offsets of groups."""
-    metadata = await operator.cluster.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+async def has_groups(cluster: RunningCluster) -> bool:
+    """Whether there is a topic for the offsets of groups; to ask for a group would have it created."""
+    async with Cluster(cluster.bootstrap) as asked:
+        metadata = await asked.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
     return "__consumer_offsets" in {topic.name for topic in metadata.topics}
 
 
@@ -200,23 +200,19 @@ async def test_consumers_that_move_go_on_where_they_were(
     async with Admin(bootstrap_servers=source.bootstrap) as admin:
         await admin.alter_offsets("movers", {TopicPartition("moving", index): 0 for index in range(2)})
     first = await asyncio.to_thread(consume, source.bootstrap, 200)
-    async with target_of(target.bootstrap) as operator, Admin(bootstrap_servers=target.bootstrap) as admin:
-        await operator.create("moving", source.bootstrap, "moving", groups="mov.*")
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        await operator.create_mirror("moving", source=source.bootstrap, topics="moving", groups="mov.*")
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "moving"), "the copy")
         async with Admin(bootstrap_servers=source.bootstrap) as theirs:
             wanted = await theirs.committed_offsets("movers")
 
-        async def has_a_place() -> bool:
-            # Before any client has asked for a group here, which would have it created.
-            return await target_has_groups(operator)
-
-        await until(has_a_place, "a place for offsets")
+        await until(lambda: has_groups(target), "a place for offsets")
 
         async def has_followed() -> bool:
-            return await admin.committed_offsets("movers") == wanted
+            return await operator.committed_offsets("movers") == wanted
 
         await until(has_followed, "the offsets of the group")
-        await operator.alter("moving", MirrorAction.PROMOTE)
+        await operator.promote_mirror("moving")
     rest = await asyncio.to_thread(consume, target.bootstrap, 300)
     assert sorted(first + rest) == list(range(500))
 
@@ -226,19 +222,19 @@ async def test_what_the_source_has_dropped_is_told_and_not_passed_over(
 ) -> None:
     await create(source.bootstrap, "dropped")
     await write(source.bootstrap, "dropped", 50)
-    async with target_of(target.bootstrap) as operator:
-        await operator.create("dropped", source.bootstrap, "dropped")
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        await operator.create_mirror("dropped", source=source.bootstrap, topics="dropped")
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "dropped"), "the copy")
-        await operator.alter("dropped", MirrorAction.PAUSE)
+        await operator.pause_mirror("dropped")
         await write(source.bootstrap, "dropped", 50, 50)
         async with Admin(bootstrap_servers=source.bootstrap) as admin:
             await admin.delete_records({TopicPartition("dropped", 0): 80})
-        await operator.alter("dropped", MirrorAction.RESUME)
-        fault = await operator.fault("dropped", "dropped")
-        assert (fault.fault, fault.fault_first, fault.fault_end) == (FaultKind.GAP, 50, 80)
+        await operator.resume_mirror("dropped")
+        fault = await fault_of(operator, "dropped", "dropped")
+        assert (fault.kind, fault.first, fault.end) == (FaultKind.GAP, 50, 80)
         await write(source.bootstrap, "dropped", 10, 100)
         assert await ends_of(target.bootstrap, "dropped") == {0: 50}
-        await operator.alter("dropped", MirrorAction.ACCEPT_FAULTS)
+        await operator.resume_mirror("dropped", accept_gap=True)
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "dropped"), "the rest")
         ours, theirs = [await records_of(one.bootstrap, "dropped") for one in (target, source)]
         assert [record for record in ours[0] if record[0] >= 80] == theirs[0]
@@ -249,17 +245,20 @@ async def test_a_topic_that_is_made_anew_is_told_and_not_mixed_in(
 ) -> None:
     await create(source.bootstrap, "anew")
     await write(source.bootstrap, "anew", 30)
-    async with target_of(target.bootstrap) as operator, Admin(bootstrap_servers=source.bootstrap) as admin:
-        await operator.create("anew", source.bootstrap, "anew")
+    async with (
+        Admin(bootstrap_servers=target.bootstrap) as operator,
+        Admin(bootstrap_servers=source.bootstrap) as admin,
+    ):
+        await operator.create_mirror("anew", source=source.bootstrap, topics="anew")
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "anew"), "the copy")
         before = await records_of(target.bootstrap, "anew")
         await admin.delete_topics(["anew"])
         await create(source.bootstrap, "anew")
         await write(source.bootstrap, "anew", 40, 1000)
-        fault = await operator.fault("anew", "anew")
-        assert fault.fault == FaultKind.MADE_ANEW
+        fault = await fault_of(operator, "anew", "anew")
+        assert fault.kind == FaultKind.MADE_ANEW
         assert await records_of(target.bootstrap, "anew") == before
-        await operator.alter("anew", MirrorAction.ACCEPT_FAULTS, "anew")
+        await operator.resume_mirror("anew", accept_gap=True, topics=["anew"])
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "anew"), "the new one")
         assert await records_of(target.bootstrap, "anew") == await records_of(source.bootstrap, "anew")
 
@@ -273,8 +272,8 @@ async def test_records_that_the_source_has_lost_are_told_and_kept_until_a_person
         await admin.create_topics([NewTopic("diverged", assignments={0: [1, 2]}, configs=rules)])
     await write(source.bootstrap, "diverged", 20)
     first, second = source.broker(1), source.broker(2)
-    async with target_of(target.bootstrap) as operator:
-        await operator.create("diverged", source.bootstrap, "diverged")
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        await operator.create_mirror("diverged", source=source.bootstrap, topics="diverged")
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "diverged"), "the copy")
         second.kill9()
         await asyncio.to_thread(wait_until, lambda: source.leader("diverged", 0) == 1, "broker 1 leads")
@@ -286,11 +285,11 @@ async def test_records_that_the_source_has_lost_are_told_and_kept_until_a_person
         await asyncio.to_thread(second.restart)
         await asyncio.to_thread(wait_until, lambda: source.leader("diverged", 0) == 2, "broker 2 leads")
         await write(source.bootstrap, "diverged", 15, 1000)
-        fault = await operator.fault("diverged", "diverged")
-        assert (fault.fault, fault.fault_first, fault.fault_end) == (FaultKind.DIVERGED, 20, 30)
+        fault = await fault_of(operator, "diverged", "diverged")
+        assert (fault.kind, fault.first, fault.end) == (FaultKind.DIVERGED, 20, 30)
         kept = (await records_of(target.bootstrap, "diverged"))[0]
         assert [record[3] for record in kept] == [b"v%d" % number for number in range(30)]
-        await operator.alter("diverged", MirrorAction.ACCEPT_FAULTS)
+        await operator.resume_mirror("diverged", accept_gap=True)
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "diverged"), "the records of now")
         ours, theirs = [await records_of(one.bootstrap, "diverged") for one in (target, source)]
         assert ours == theirs
@@ -305,8 +304,8 @@ async def test_copies_begin_at_the_end_or_at_a_time(source: RunningCluster, targ
     async with Producer(bootstrap_servers=source.bootstrap) as producer:
         for number in range(100):
             await producer.send("begins", b"%d" % number, timestamp_ms=1_000_000 + number)
-    async with target_of(target.bootstrap) as operator:
-        await operator.create("begins", source.bootstrap, "begins", start=1_000_060)
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        await operator.create_mirror("begins", source=source.bootstrap, topics="begins", start=1_000_060)
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "begins"), "the copy")
         numbers = [int(record[3]) for record in (await records_of(target.bootstrap, "begins"))[0]]
         # A batch is copied as a whole, from the one on that holds the record.
@@ -317,36 +316,29 @@ async def test_copies_begin_at_the_end_or_at_a_time(source: RunningCluster, targ
 async def test_a_source_is_reached_by_tls_and_a_password_that_nobody_can_read(target: RunningCluster) -> None:
     async with (
         LocalCluster(brokers=1, quorum_nodes=1, security="sasl_ssl") as secured,
-        target_of(target.bootstrap) as operator,
+        Admin(bootstrap_servers=target.bootstrap) as operator,
         Producer(**secured.client_options) as producer,
     ):
         await (await producer.send("secured", b"kept"))
         options = {name: str(value) for name, value in secured.client_options.items()}
         bootstrap = options.pop("bootstrap_servers")
         password = options["sasl_plain_password"]
-
-        def as_sent(given: dict[str, str]) -> list[MirrorOption]:
-            return [MirrorOption(name=name, value=value) for name, value in given.items()]
-
-        wrong = as_sent(options | {"sasl_plain_password": "not this one"})
-        refused = await operator.cluster.ask_any(
-            CreateMirrorRequest(name="secured", bootstrap_servers=bootstrap, topics="secured", options=wrong)
-        )
-        assert refused.error_code != ErrorCode.NONE
-        assert "not this one" not in (refused.error_message or "")
-        await operator.create("secured", bootstrap, "secured", options=as_sent(options))
+        wrong = options | {"sasl_plain_password": "not this one"}
+        with pytest.raises(KafkaError) as refusal:
+            await operator.create_mirror("secured", source=bootstrap, topics="secured", options=wrong)
+        assert "not this one" not in str(refusal.value)
+        await operator.create_mirror("secured", source=bootstrap, topics="secured", options=options)
 
         async def is_copied() -> bool:
             return await ends_of(target.bootstrap, "secured") == {0: 1}
 
         await until(is_copied, "the copy")
-        for told in await operator.described("secured"):
-            assert password not in repr([(one.name, one.value) for one in told.options])
-            assert not told.trouble
+        (told,) = await operator.describe_mirrors(["secured"])
+        assert password not in repr(dict(told.options))
+        assert not told.troubles
         for node in (*target.brokers, *target.quorum):
             assert password not in node.log()
-        again = AlterMirrorRequest(name="secured", action=MirrorAction.RECONNECT, options=as_sent(options))
-        assert (await operator.cluster.ask_any(again)).error_code == ErrorCode.NONE
+        await operator.reconnect_mirror("secured", options=options)
         await (await producer.send("secured", b"after it was reached anew"))
 
         async def goes_on() -> bool:
@@ -378,8 +370,8 @@ async def test_kills_on_both_sides_lose_and_change_nothing(
                             await exact.send("killed", b"exact %d" % next(written), partition=index)
                 await asyncio.sleep(0.002)
 
-    async with target_of(target.bootstrap) as operator:
-        await operator.create("killed", source.bootstrap, "killed")
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        await operator.create_mirror("killed", source=source.bootstrap, topics="killed")
         writing = asyncio.create_task(load())
         try:
             for _ in range(4):
@@ -397,4 +389,5 @@ async def test_kills_on_both_sides_lose_and_change_nothing(
         for isolation in ("read_uncommitted", "read_committed"):
             theirs, ours = [await records_of(one.bootstrap, "killed", isolation) for one in (source, target)]
             assert ours == theirs, f"seed {seed}"
-        assert not [part for part in (await operator.partitions("killed")).values() if part.fault]
+        (described,) = await operator.describe_mirrors(["killed"])
+        assert not [topic.faults for topic in described.topics if topic.faults]

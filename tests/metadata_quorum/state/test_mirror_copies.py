@@ -10,6 +10,7 @@ from ottla.metadata_quorum.state import topics as topics_module
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.config_commands import ResourceType
+from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorPhase, Resumption
 from ottla.protocol.schema import ZERO_UUID
 
@@ -62,6 +63,21 @@ def test_a_copy_has_an_id_of_its_own_where_it_must(cluster: Mirrors, source_id: 
     cluster.follow(at_source(source_id=source_id))
     assert cluster.topic_id("t") not in (ZERO_UUID, source_id)
     assert cluster.machine.image.mirrors.topics[cluster.topic_id("t")].source_topic_id == source_id
+
+
+def test_the_id_of_a_copy_that_is_deleted_is_not_given_again(cluster: Mirrors) -> None:
+    """A broker that was away all the while comes back with a log that bears that id, and other records."""
+    cluster.follow(at_source())
+    first = cluster.topic_id("t")
+    cluster.promote()
+    assert not cluster.do(DeleteTopics(names=["t"]), DeleteTopicsResult).topics[0].error_code
+    cluster.delete_mirror()
+    cluster.machine = cluster.restored()
+    cluster.create_mirror()
+    (made,) = cluster.follow(at_source())
+    assert not made.error_code
+    assert cluster.topic_id("t") != first
+    assert cluster.machine.image.mirrors.topics[cluster.topic_id("t")].source_topic_id == first
 
 
 def test_one_that_cannot_be_copied_does_not_hinder_the_others(cluster: Mirrors) -> None:
