@@ -39,6 +39,15 @@ def connection_of(arguments: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
+def connection_of_profile(name: str) -> dict[str, Any]:
+    """Keyword arguments of a client of another cluster, whose profile has this name. Raises CommandFailed and
+    UsageError."""
+    given = of_librdkafka(load(path_of(os.environ)).of(name))
+    given.setdefault(_BOOTSTRAP, DEFAULT_BOOTSTRAP)
+    _add_password(given)
+    return given
+
+
 def of_flags(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the flags alone say. Raises CommandFailed and UsageError."""
     given: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .counts import Amount, Bucket, Counts, bucket_start
 from .reports import Report
-from .settings import LOG_TIER
+from .settings import BUCKET_MS, LOG_TIER, is_log_tier
 
 REFERENCE = "producer"
 """The tier that others are compared with, if nobody says otherwise."""
@@ -59,7 +59,7 @@ class Row:
         """Of tiers that can be judged."""
         records = self.amounts[self.reference].records
         for tier in list(self.amounts)[1:]:
-            judged = self.closed and not (self.expired and LOG_TIER in (tier, self.reference))
+            judged = self.closed and not (self.expired and (is_log_tier(tier) or is_log_tier(self.reference)))
             if judged and (difference := self.difference(tier)):
                 yield Deviation(self.bucket, self.bucket_ms, tier, difference, records)
 
@@ -73,7 +73,7 @@ class Row:
             return "gap"
         if differences:
             return "surplus"
-        return "expired" if self.expired and LOG_TIER in self.amounts else "ok"
+        return "expired" if self.expired and any(map(is_log_tier, self.amounts)) else "ok"
 
 
 class AuditWindow(NamedTuple):
@@ -109,10 +109,10 @@ class Tally:
         seen.add(report.sequence)
         self._add(report.source.tier, report.bucket, report.bucket_ms, report.amount)
 
-    def add_log(self, topic: str, counts: Counts) -> None:
-        """What stands in the log of a topic; nothing in buckets of which nobody reported."""
+    def add_log(self, topic: str, counts: Counts, tier: str = LOG_TIER) -> None:
+        """What stands in the log of a topic, here or in another cluster."""
         for bucket in list(counts):
-            self._add(LOG_TIER, bucket, counts.bucket_ms, counts.take(bucket))
+            self._add(tier, bucket, counts.bucket_ms, counts.take(bucket))
 
     def topics(self) -> list[str]:
         """All that were reported on."""
@@ -123,8 +123,12 @@ class Tally:
         return {tier for topic in topics for tier, _, _ in self._amounts.get(topic, ())}
 
     def bucket_ms(self, topic: str) -> int:
-        """How long the buckets of a topic are; of one that nobody reported on, 1."""
-        return lcm(*(length for _, _, length in self._amounts.get(topic, ())))
+        """How long the buckets of a topic are."""
+        return (
+            lcm(*(length for _, _, length in self._amounts.get(topic, ())))
+            if topic in self._amounts
+            else BUCKET_MS
+        )
 
     def starts(self, topic: str, window: AuditWindow) -> list[int]:
         """When the buckets begin that are of interest, and in which somebody counted."""
@@ -160,20 +164,27 @@ class Tally:
 
 
 def tiers_to_compare(
-    reporting: Collection[str], named: Sequence[str], *, log: bool, reference: str = REFERENCE
+    reporting: Collection[str],
+    named: Sequence[str],
+    *,
+    log: bool,
+    copies: Sequence[str] = (),
+    reference: str = REFERENCE,
 ) -> list[str]:
-    """Which tiers, the reference first: those `named`, or else all that report. Raises NothingToCompare."""
+    """Which tiers, the reference first: those `named`, or else all that report. Logs of other clusters, which are
+    `copies`, come behind the log of this one. Raises NothingToCompare."""
     tiers = list(dict.fromkeys(named))
     if not tiers:
-        others = sorted(set(reporting) - {reference, LOG_TIER})
-        tiers = [*([reference] if reference in reporting else []), *([LOG_TIER] if log else []), *others]
+        others = sorted(one for one in reporting if one != reference and not is_log_tier(one))
+        logs = [*([LOG_TIER] if log else []), *copies]
+        tiers = [*([reference] if reference in reporting else []), *logs, *others]
         if not {reference, LOG_TIER} & set(tiers):
             told = ", ".join(others) or "none"
             raise NothingToCompare(
                 f"no reports of tier {reference!r} (there are {told}): name the one to compare with, or count the log"
             )
-    elif log and LOG_TIER not in tiers:
-        tiers.append(LOG_TIER)
+    else:
+        tiers += [one for one in (*([LOG_TIER] if log else []), *copies) if one not in tiers]
     if len(tiers) < 2:
         raise NothingToCompare(f"there is no tier to compare {tiers[0]!r} with")
     return tiers

@@ -30,9 +30,10 @@ class AuditSettings:
                 "audit_topic is the name of a topic (1 to 249 of a-z, A-Z, 0-9, '.', '_', '-') or None, "
                 f"not {self.topic!r}"
             )
-        if not (0 < len(self.tier) <= TIER_LENGTH_MAX and self.tier.isprintable()) or self.tier == LOG_TIER:
+        if not (0 < len(self.tier) <= TIER_LENGTH_MAX and self.tier.isprintable()) or is_log_tier(self.tier):
             raise ValueError(
-                f"audit_tier is a printable text of 1 to {TIER_LENGTH_MAX} characters other than {LOG_TIER!r}, "
+                f"audit_tier is a printable text of 1 to {TIER_LENGTH_MAX} characters other than {LOG_TIER!r} and "
+                f"'{LOG_TIER}@...', "
                 f"not {self.tier!r}"
             )
         if not is_bucket_length(self.bucket_ms):
@@ -57,6 +58,16 @@ class AuditOptions:
         if self.audit_topic is None:
             return None
         return AuditSettings(self.audit_topic, tier, self.audit_bucket_ms, self.audit_interval_ms)
+
+
+def tier_of_copy(place: str) -> str:
+    """What the records are called that another cluster has in a topic of the same name."""
+    return f"{LOG_TIER}@{place}"
+
+
+def is_log_tier(tier: str) -> bool:
+    """Whether a tier is what stands in a log, here or in another cluster, and no report."""
+    return tier == LOG_TIER or tier.startswith(f"{LOG_TIER}@")
 
 
 def tier_of_readers(tier: str | None, group_id: str | None) -> str:

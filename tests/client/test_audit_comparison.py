@@ -19,6 +19,7 @@ from ottla.client.auditing.counts import (
 )
 from ottla.client.auditing.reports import Report, ReportSource
 
+TEN_MINUTES = 600_000
 MINUTE = 60_000
 ALWAYS = AuditWindow(0, 1 << 62, 1 << 62)
 TIERS = ["producer", "consumer"]
@@ -118,6 +119,20 @@ def test_the_log_is_a_tier_that_may_have_lost_its_beginning() -> None:
     ]
 
 
+def test_a_copy_that_nobody_reported_on_is_compared_with_the_log() -> None:
+    tally = Tally()
+    here, there = Counts(tally.bucket_ms("orders")), Counts(tally.bucket_ms("orders"))
+    here.count("orders", [(5, 1), (6, 1), (TEN_MINUTES, 1)])
+    there.count("orders", [(5, 1), (TEN_MINUTES, 1)])
+    tally.add_log("orders", here)
+    tally.add_log("orders", there, "log@west:9092")
+    tiers = tiers_to_compare((), (), log=True, copies=["log@west:9092"])
+    rows = tally.rows("orders", tiers, ALWAYS, 1)
+    assert [(one.difference("log@west:9092"), one.state) for one in rows] == [(-1, "expired"), (0, "ok")]
+    (judged, _) = tally.rows("orders", tiers, ALWAYS)
+    assert judged.state == "gap"
+
+
 def test_the_log_that_lost_its_beginning_hides_no_gap_of_consumers() -> None:
     tally = Tally()
     Reporter(tally, "producer").tells(2)
@@ -143,6 +158,18 @@ def test_which_tiers_are_compared(
     reporting: set[str], named: list[str], log: bool, expected: list[str]
 ) -> None:
     assert tiers_to_compare(reporting, named, log=log) == expected
+
+
+@pytest.mark.parametrize(
+    ("reporting", "named", "expected"),
+    [
+        ({"producer", "a", "log@x:1"}, [], ["producer", "log", "log@x:1", "a"]),
+        ({"a"}, ["a"], ["a", "log", "log@x:1"]),
+        ({"a"}, ["log@x:1", "log"], ["log@x:1", "log"]),
+    ],
+)
+def test_copies_come_behind_the_log(reporting: set[str], named: list[str], expected: list[str]) -> None:
+    assert tiers_to_compare(reporting, named, log=True, copies=["log@x:1"]) == expected
 
 
 @pytest.mark.parametrize(

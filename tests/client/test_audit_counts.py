@@ -302,7 +302,7 @@ def test_long_reading_takes_one_range() -> None:
         ({"audit_topic": ""}, "audit_topic is the name of a topic"),
         (
             {"audit_tier": ""},
-            "audit_tier is a printable text of 1 to 300 characters other than 'log', not ''",
+            "audit_tier is a printable text of 1 to 300 characters other than 'log' and 'log@...', not ''",
         ),
         ({"audit_tier": "log"}, "other than 'log'"),
         ({"audit_tier": "a\nb"}, "audit_tier is a printable text"),

@@ -17,7 +17,10 @@ from tests.cluster import RunningCluster, running_cluster, wait_until
 
 pytestmark = pytest.mark.xdist_group("mirrors")
 
+OTTLA = (sys.executable, "-m", "ottla")
 DEADLINE_S = 60.0
+NOON_MS = 1_769_860_800_000
+"""2026-01-31T12:00Z."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running
 def run(target: RunningCluster, *words: str) -> subprocess.CompletedProcess[str]:
     """A command as people give it."""
     return subprocess.run(
-        [sys.executable, "-m", "ottla", "mirror", *words, "-b", target.bootstrap, "-o", "json"],
+        [*OTTLA, "mirror", *words, "-b", target.bootstrap, "-o", "json"],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -127,3 +130,47 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
     mirror(target, "delete", "west")
     assert mirror(target, "list") == []
     assert write(target, 1) == [101]
+
+
+def audit(source: RunningCluster, target: RunningCluster, *words: str) -> tuple[int, Any]:
+    """Exit code and findings of an audit of both clusters' logs."""
+    done = subprocess.run(
+        [*OTTLA, "audit", "-b", source.bootstrap, "--copy", target.bootstrap, "-o", "json", *words],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_an_audit_of_both_clusters_names_what_the_copy_lacks(
+    clusters: tuple[RunningCluster, RunningCluster],
+) -> None:
+    source, target = clusters
+    copied = f"log@{target.bootstrap}"
+
+    def write_at_noon(first: int, count: int) -> None:
+        with Producer(bootstrap_servers=source.bootstrap) as producer:
+            for number in range(first, first + count):
+                producer.send("audited", b"v", timestamp_ms=NOON_MS + 10_000 * number)
+
+    with Admin(bootstrap_servers=source.bootstrap) as admin:
+        admin.create_topics([NewTopic("audited", 2, 1, configs={"retention.ms": "-1"})])
+    write_at_noon(0, 90)
+    mirror(target, "create", "audited", "--from", source.bootstrap, "--topics", "audited", "--wait")
+    code, found = audit(source, target, "--topic", "audited")
+    assert (code, found["verdict"]) == (0, "complete")
+    counts = [{tier: one["count"] for tier, one in row["tiers"].items()} for row in found["buckets"]]
+    assert counts == [{"log": 60, copied: 60}, {"log": 30, copied: 30}]
+
+    mirror(target, "pause", "audited")
+    write_at_noon(90, 12)
+    code, found = audit(source, target, "--topic", "audited", "--from", "2026-01-31T12:10:00Z")
+    assert (code, found["verdict"]) == (
+        1,
+        f"1 bucket has a gap: audited 2026-01-31T12:10-12:20Z lacks 12 records in tier {copied} (of 42)",
+    )
+    mirror(target, "resume", "audited")
+    wait_until(lambda: audit(source, target, "--topic", "audited")[0] == 0, "the copy of the last records")

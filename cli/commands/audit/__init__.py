@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...arguments.options import CommandParser, add_connection, add_output, command_parser
 from ...arguments.selection import milliseconds_of, timestamp_ms
-from ...connection.precedence import connection_of
+from ...connection.precedence import connection_of, connection_of_profile
 from ...terminal.text import note, say
+
+if TYPE_CHECKING:
+    from .reading import LogCopy
 
 AUDIT_TOPIC = "audit"
 NO_END_MS = 1 << 62
@@ -23,6 +28,7 @@ def parser(name: str) -> CommandParser:
         "  ottla audit --topic orders --from 2h\n"
         "  ottla audit --topic orders --tier producer --tier consumer:billing\n"
         "  ottla audit --topic orders --from 1d --log     with what is in the log, too: reads the topic\n"
+        "  ottla audit --topic orders --from 1d --copy west:9092    with what a mirror has copied there\n"
         "  ottla audit --from 2026-01-31T12:00:00Z --to 2026-01-31T13:00:00Z -o json\n"
         "\n"
         "Exit code 0 if nothing is missing, 1 if there is a gap. Buckets are those of the records' timestamps.",
@@ -50,6 +56,14 @@ def parser(name: str) -> CommandParser:
         help="count the records in the log as a tier 'log': reads the topics from the first bucket on",
     )
     options.add_argument(
+        "--copy",
+        action="append",
+        default=[],
+        metavar="CLUSTER",
+        help="also count another cluster's log of the topics, such as a mirror's: HOST:PORT,... reached with the "
+        "options of this one, or a profile; takes no reports; may be repeated",
+    )
+    options.add_argument(
         "--audit-topic", default=AUDIT_TOPIC, metavar="TOPIC", help=f"where the reports are ({AUDIT_TOPIC})"
     )
     options.add_argument(
@@ -61,6 +75,15 @@ def parser(name: str) -> CommandParser:
     add_connection(options)
     add_output(options, "-o")
     return options
+
+
+def _copy(place: str, connection: Mapping[str, Any]) -> LogCopy:
+    from ....client.auditing.settings import tier_of_copy
+    from .reading import LogCopy
+
+    is_profile = ":" not in place
+    other = connection_of_profile(place) if is_profile else {**connection, "bootstrap_servers": place}
+    return LogCopy(tier_of_copy(place), other)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,13 +100,15 @@ def run(arguments: argparse.Namespace) -> int:
         to_ms=NO_END_MS if arguments.last is None else timestamp_ms(arguments.last, now_ms),
         closed_ms=now_ms - milliseconds_of(arguments.grace, "--grace"),
     )
+    connection = connection_of(arguments)
     question = AuditQuestion(
-        connection_of(arguments),
+        connection,
         arguments.audit_topic,
         arguments.topic,
         arguments.tier,
         arguments.log,
         window,
+        [_copy(place, connection) for place in dict.fromkeys(arguments.copy)],
     )
     found = run_client(audit(question))
     if found.unreadable:

@@ -1,4 +1,4 @@
-"""What `ottla audit` reads: the reports in the audit topic and, if wanted, the records that are in the log."""
+"""What `ottla audit` reads: the reports in the audit topic and, if wanted, the records that are in logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ....client.auditing.comparison import AuditWindow, NothingToCompare, Row, T
 from ....client.auditing.counts import DAY_MS, Counts, bucket_start
 from ....client.auditing.handed_out import stamped
 from ....client.auditing.reports import NoReport, parse_report
-from ....client.auditing.settings import LOG_TIER
+from ....client.auditing.settings import LOG_TIER, is_log_tier
 from ....client.consumer import Consumer
 from ....client.consuming.reading import RECORDS_AT_A_TIME
 from ....client.records import ConsumerRecord, TopicPartition
@@ -26,6 +26,23 @@ Handle = Callable[[TopicPartition, Sequence[ConsumerRecord]], None]
 
 
 @dataclass(frozen=True, slots=True)
+class LogCopy:
+    """Another cluster with copies of the topics, and the tier that its records count as."""
+
+    tier: str
+    connection: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A cluster whose logs are counted."""
+
+    tier: str
+    connection: Mapping[str, Any]
+    existing: Partitions
+
+
+@dataclass(frozen=True, slots=True)
 class AuditQuestion:
     """See `commands.audit` for the meaning of each."""
 
@@ -35,7 +52,9 @@ class AuditQuestion:
     topics: Sequence[str]
     tiers: Sequence[str]
     log: bool
+    """Copies are compared with the log, so it is counted with them in any case."""
     window: AuditWindow
+    copies: Sequence[LogCopy] = ()
 
 
 @dataclass(slots=True)
@@ -55,36 +74,62 @@ class Audit:
 
 async def audit(question: AuditQuestion) -> Audit:
     """Read, and compare. Raises CommandFailed where there is nothing to compare."""
-    async with Admin(**question.connection) as admin:
-        # Asked for first, because a consumer's question would create it.
-        existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
-    select(existing, [question.audit_topic], "topic", regex=False)
+    # Asked for first, because a consumer's question would create topics.
+    existing = await _partitions(question.connection)
+    logs = [_Log(LOG_TIER, question.connection, existing)] if question.log or question.copies else []
+    logs += [_Log(one.tier, one.connection, await _partitions(one.connection)) for one in question.copies]
     found, tally = Audit(), Tally()
-    await _read_reports(question, existing[question.audit_topic], tally, found)
+    if question.audit_topic in existing or not (question.copies and question.topics):
+        select(existing, [question.audit_topic], "topic", regex=False)
+        await _read_reports(question, existing[question.audit_topic], tally, found)
     topics = list(question.topics) or tally.topics()
     for topic in topics:
-        if topic not in tally.topics():
+        if topic not in tally.topics() and not question.copies:
             raise CommandFailed(
                 f"no reports on it were read: {missing(topic, tally.topics(), 'audited topic')}"
             )
     if not topics:
         raise CommandFailed(f"topic {question.audit_topic!r} holds no reports of this time")
     reporting = tally.tiers(topics)
-    found.silent_tiers = [one for one in question.tiers if one not in reporting and one != LOG_TIER]
+    found.silent_tiers = [one for one in question.tiers if one not in reporting and not is_log_tier(one)]
     for topic in topics:
-        try:
-            tiers = tiers_to_compare(tally.tiers([topic]), question.tiers, log=question.log)
-        except NothingToCompare as error:
-            found.not_compared[topic] = str(error)
-            continue
-        expired_ms = 0
-        if LOG_TIER in tiers:
-            expired_ms = await _read_log(question, topic, existing, tally)
-        found.rows += tally.rows(topic, tiers, question.window, expired_ms)
+        await _compare(question, topic, logs, tally, found)
     if not found.rows:
         why = "; ".join(f"{topic}: {reason}" for topic, reason in found.not_compared.items())
         raise CommandFailed(f"nothing to compare: {why or 'no bucket lies in this time'}")
     return found
+
+
+async def _partitions(connection: Mapping[str, Any]) -> Partitions:
+    async with Admin(**connection) as admin:
+        return {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
+
+
+async def _compare(
+    question: AuditQuestion, topic: str, logs: Sequence[_Log], tally: Tally, found: Audit
+) -> None:
+    try:
+        tiers = tiers_to_compare(
+            tally.tiers([topic]),
+            question.tiers,
+            log=bool(logs),
+            copies=[one.tier for one in question.copies],
+        )
+    except NothingToCompare as error:
+        found.not_compared[topic] = str(error)
+        return
+    starts = tally.starts(topic, question.window)
+    length = tally.bucket_ms(topic)
+    first_ms = bucket_start(question.window.from_ms, length) if question.copies else None
+    if starts:
+        first_ms = starts[0]
+    expired_ms = 0
+    for log in logs:
+        if log.tier in tiers and first_ms is not None:
+            counts, deleted_before_ms = await _read_log(log, topic, first_ms, length, question.window)
+            tally.add_log(topic, counts, log.tier)
+            expired_ms = max(expired_ms, deleted_before_ms)
+    found.rows += tally.rows(topic, tiers, question.window, expired_ms)
 
 
 async def _read_reports(question: AuditQuestion, indexes: Iterable[int], tally: Tally, found: Audit) -> None:
@@ -115,32 +160,31 @@ async def _read_reports(question: AuditQuestion, indexes: Iterable[int], tally: 
     found.repeated = tally.repeated
 
 
-async def _read_log(question: AuditQuestion, topic: str, existing: Partitions, tally: Tally) -> int:
-    """Counts the records themselves, from the first bucket on of which there is a report. Returns before what time
-    records may have been deleted, 0 if none were.
+async def _read_log(
+    log: _Log, topic: str, first_ms: int, bucket_ms: int, window: AuditWindow
+) -> tuple[Counts, int]:
+    """Counts the records themselves, of buckets from `first_ms` on. Tells also before what time records may have been
+    deleted, 0 if none were.
     """
-    starts = tally.starts(topic, question.window)
-    if not starts:
-        return 0
-    if topic not in existing:
-        raise CommandFailed(f"its records cannot be counted: {missing(topic, existing, 'topic')}")
-    counts = Counts(tally.bucket_ms(topic))
+    if topic not in log.existing:
+        where = "" if log.tier == LOG_TIER else f" of tier {log.tier}"
+        raise CommandFailed(f"its records{where} cannot be counted: {missing(topic, log.existing, 'topic')}")
+    counts = Counts(bucket_ms)
     first_stamps: dict[TopicPartition, int] = {}
 
     def handle(partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
         first_stamps.setdefault(partition, records[0].timestamp_ms)
-        counts.count(topic, [one for one in stamped(records) if one[0] >= starts[0]])
+        counts.count(topic, [one for one in stamped(records) if one[0] >= first_ms])
 
-    partitions = [TopicPartition(topic, index) for index in existing[topic]]
-    async with _consumer(question.connection) as consumer:
+    partitions = [TopicPartition(topic, index) for index in log.existing[topic]]
+    async with _consumer(log.connection) as consumer:
         consumer.assign(partitions)
-        consumer.seek_to_timestamp(starts[0])
+        consumer.seek_to_timestamp(first_ms)
         positions = {one: await consumer.position(one) for one in partitions}
         beginnings = await consumer.beginning_offsets(partitions)
         await _read_to_the_end(consumer, f"counting {topic}", handle)
-    tally.add_log(topic, counts)
     trimmed = [one for one in partitions if 0 < beginnings[one] == positions[one]]
-    return max((first_stamps.get(one, question.window.to_ms) for one in trimmed), default=0)
+    return counts, max((first_stamps.get(one, window.to_ms) for one in trimmed), default=0)
 
 
 def _consumer(connection: Mapping[str, Any]) -> Consumer:
