@@ -86,14 +86,16 @@ class Side:
 
     def length(self, topic: str) -> int:
         """How many records a topic has here, markers of transactions among them."""
-        asked = {TopicPartition(topic, one): OffsetSpec.latest() for one in range(self.partitions(topic))}
 
         def total() -> int | None:
+            # Each attempt looks for the partitions anew: the client keeps to the leaders that it was told last.
+            places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
+            asked = dict.fromkeys(places, OffsetSpec.latest())
             with suppress(KafkaException, TimeoutError):  # leaders change, or are dead
                 return sum(answer.result(5).offset for answer in self._admin.list_offsets(asked).values())
             return None
 
-        return wait_for(total, f"the ends of {topic}", 120) if asked else 0
+        return wait_for(total, f"the ends of {topic}", 120) if self.partitions(topic) else 0
 
     def read(self, topic: str) -> dict[int, list[Placed]]:
         """Everything that is committed in a topic here, by partition."""
