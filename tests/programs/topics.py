@@ -96,7 +96,7 @@ class Output:
         """Read on; how many there are."""
         for message in self._consumer.consume(10_000, 0.2):
             assert message.error() is None, message.error()
-            key, value = (message.key() or b"").decode(), message.value()
+            key, value = (message.key() or b"").decode(errors="backslashreplace"), message.value()
             if value is None:
                 self.tombstones.append(key)
             else:

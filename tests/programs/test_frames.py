@@ -1,4 +1,4 @@
-"""pandas behind confluent-kafka, a transaction for each frame: the job and a broker are killed, sums are exact."""
+"""pandas and dask behind confluent-kafka, a transaction for each frame: the job and a broker die, sums are exact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.programs.environments import Environment
 from tests.programs.topics import Input, Output, Sent, create_topics
 
 pytestmark = pytest.mark.timeout(300)
-PANDAS = Environment("pandas")
 PARTITIONS = 3
 
 
@@ -32,10 +31,12 @@ def total(messages: list[tuple[str, str]]) -> Counter[str]:
     return found
 
 
-def test_sums_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", ["pandas", "dask"])
+def test_sums_through_kills(cluster: RunningCluster, tmp_path: Path, library: str) -> None:
     create_topics(cluster, "payments", "sums", partitions=PARTITIONS)
     sums = Output(cluster.bootstrap, "sums", PARTITIONS)
-    with PANDAS.program("pandas_sums.py", tmp_path / "sums.log", cluster.bootstrap) as job:
+    python = Environment(library)
+    with python.program(f"{library}_sums.py", tmp_path / "sums.log", cluster.bootstrap) as job:
         with Input(cluster.bootstrap, payments(seed=5)) as given:
             sums.wait_for(60, 120)
             for turn in range(4):

@@ -1,0 +1,53 @@
+"""@confluentinc/kafka-javascript for Node.js: records, a group, exactly-once copies and its admin, while nodes are
+killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import RunningCluster
+from tests.integration.foreign_builds import confluent_javascript, needs_node_addon
+from tests.programs.clients import CODECS, Client, check_copies, check_group, check_records, make_empty_group
+from tests.programs.clients import cluster as cluster
+
+pytestmark = [needs_node_addon, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def client(cluster: RunningCluster, tmp_path: Path) -> Client:
+    return Client(confluent_javascript(), cluster, tmp_path)
+
+
+def test_records(client: Client) -> None:
+    check_records(client, "records", *CODECS)
+
+
+def test_a_group_through_kills(client: Client) -> None:
+    check_group(client, "group")
+
+
+def test_exactly_once_copies_through_kills(client: Client) -> None:
+    check_copies(client, "numbers")
+
+
+def test_what_the_admin_client_is_told(client: Client) -> None:
+    make_empty_group(client, "admin", "g-admin")
+    assert client.admin("new", "g-admin") == {
+        "created": True,
+        "created twice": False,
+        "too many replicas": "ERR_INVALID_REPLICATION_FACTOR",
+        "listed": True,
+        "described": [3, 3],
+        "ends": ["0", "0"],
+        "listed group": True,
+        "described group": [True, 0],
+        "committed": [[0, True]],
+        "purged": 10,
+        "begins at": "10",
+        "deleted nobody": "ERR_GROUP_ID_NOT_FOUND",
+        "deleted group": "",
+        "deleted topic": "",
+        "deleted twice": "ERR_UNKNOWN_TOPIC_OR_PART",
+    }

@@ -1,0 +1,61 @@
+"""Pathway counts words: the program and brokers are killed, and the last count of each word is that of plain Python.
+
+Without a licence Pathway promises results at least once: after a kill it tells some of its changes again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import RunningCluster
+from tests.programs.environments import Environment
+from tests.programs.topics import Input, Output, Sent, create_topics
+
+pytestmark = pytest.mark.timeout(900)
+PATHWAY = Environment("pathway")
+PARTITIONS = 3
+
+
+def words(seed: int) -> Iterator[Sent]:
+    chance = random.Random(seed)
+    for _ in itertools.count():
+        yield Sent("words", None, f"word{chance.randrange(20)}")
+
+
+def last_counts(told: Output) -> Counter[str]:
+    """What the newest change of each word says; all of a word are in one partition."""
+    found: Counter[str] = Counter()
+    for value in itertools.chain.from_iterable(told.values):
+        change = json.loads(value)
+        if change["diff"] == 1:
+            found[change["word"]] = change["count"]
+    return found
+
+
+def test_counts_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
+    create_topics(cluster, "words", "counts", partitions=PARTITIONS)
+    told = Output(cluster.bootstrap, "counts", PARTITIONS)
+    arguments = cluster.bootstrap, str(tmp_path / "state")
+    with PATHWAY.program("pathway_counts.py", tmp_path / "counts.log", *arguments) as program:
+        with Input(cluster.bootstrap, words(seed=3)) as given:
+            told.wait_for(60, 120)
+            for turn in range(4):
+                leader = cluster.leader("counts", turn % PARTITIONS)
+                assert leader is not None
+                if turn % 2:
+                    cluster.broker(leader).kill9()
+                program.kill9()
+                program.start()
+                told.wait_for(told.read() + 60, 120)
+                if turn % 2:
+                    cluster.broker(leader).restart()
+                    cluster.wait_until_in_sync("counts", 60)
+        wanted = Counter(one.value for one in given.sent)
+        told.wait_until(lambda: last_counts(told) == wanted, "every word", 120)
