@@ -36,6 +36,7 @@ from ..protocol.messages.mirror_commands import (
     AlterMirror,
     CreateMirror,
     DeleteMirror,
+    PromoteMirrorAtCut,
     ReconnectMirror,
 )
 from ..protocol.messages.mirror_records import MirrorPartitionRecord
@@ -65,6 +66,7 @@ _TOLD: Final = (
     DeleteMirror,
     ReconnectMirror,
     AcceptMirrorFaults,
+    PromoteMirrorAtCut,
 )
 _DONE_TO_MIRRORS: Final = {
     MirrorPhase.ACTIVE: "resumed",
@@ -179,6 +181,8 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
             yield f"created the mirror {command.name} of {source}, topics {command.topics}{groups}"
         case AlterMirror():
             yield f"{_DONE_TO_MIRRORS[MirrorPhase(command.phase)]} the mirror {command.name}"
+        case PromoteMirrorAtCut():
+            yield f"promoted the mirror {command.name} at a cut"
         case DeleteMirror():
             yield f"deleted the mirror {command.name}"
         case ReconnectMirror() if command.replaces is None:

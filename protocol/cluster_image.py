@@ -29,6 +29,9 @@ from .messages.metadata_records import (
     TopicRemovedRecord,
 )
 from .messages.mirror_records import (
+    MirrorCutReachedRecord,
+    MirrorCutRecord,
+    MirrorCutsTrimmedRecord,
     MirrorPartitionRecord,
     MirrorRecord,
     MirrorRemovedRecord,
@@ -37,8 +40,9 @@ from .messages.mirror_records import (
 )
 from .messages.quota_commands import QuotaEntityPart, QuotaValue
 from .messages.transaction_records import CommitIndexRecord
-from .mirror_table import MirrorTable
-from .transaction_table import TransactionTable
+from .mirror_cuts import MirrorCuts
+from .mirror_table import NO_EPOCH, MirrorTable
+from .transaction_table import Place, TransactionTable
 
 NO_LEADER = -1
 
@@ -140,6 +144,7 @@ class ClusterImage:
         #: on a quorum node all, on a broker those that concern its replicas
         self.transactions = TransactionTable()
         self.mirrors = MirrorTable()
+        self.mirror_cuts = MirrorCuts()
 
     def apply(self, record: Record) -> None:
         """Fold one record; the offset rises by one. Raises ImageInconsistent."""
@@ -157,6 +162,7 @@ class ClusterImage:
                 topic = self._topic(record.topic_id)
                 del self.topics_by_id[topic.id], self.topics[topic.name]
                 self.mirrors.topic_removed(topic.id)
+                self.mirror_cuts.topic_removed(topic.id)
             case ConfigRecord():
                 self._configure(record)
             case ProducerIdsRecord():
@@ -179,14 +185,37 @@ class ClusterImage:
                 self.cluster_id = record.cluster_id
             case MirrorRecord() | MirrorRemovedRecord() | RetiredTopicIdRecord():
                 self.mirrors.apply(record)
-            case MirrorTopicRecord() | MirrorPartitionRecord():
-                topic = self._topic(record.topic_id)
-                if isinstance(record, MirrorPartitionRecord) and topic.id not in self.mirrors.topics:
-                    raise ImageInconsistent(f"a record is about a copy, and {topic.name} is none")
+                if isinstance(record, MirrorRemovedRecord):
+                    self.mirror_cuts.mirror_removed(record.name)
+            case MirrorTopicRecord():
+                self._topic(record.topic_id)
                 self.mirrors.apply(record)
+            case MirrorPartitionRecord():
+                self._know_copy(record)
+            case MirrorCutRecord() | MirrorCutReachedRecord() | MirrorCutsTrimmedRecord():
+                self.mirror_cuts.apply(record)
             case _:
                 self.transactions.apply(record)
         self.offset += 1
+
+    def _know_copy(self, record: MirrorPartitionRecord) -> None:
+        topic, index = self._topic(record.topic_id), record.partition
+        if topic.id not in self.mirrors.topics:
+            raise ImageInconsistent(f"a record is about a copy, and {topic.name} is none")
+        before = self.mirrors.partition(topic.id, index)
+        self.mirrors.apply(record)
+        after = self.mirrors.topics[topic.id].partitions[index]
+        resumption = None if before is None else before.resumption
+        if after.resumption != resumption and after.promoted_epoch == NO_EPOCH:
+            self.mirror_cuts.copy_goes_on_elsewhere((topic.id, index))
+
+    def copies_of(self, mirror: str) -> list[Place]:
+        """The partitions that a mirror copies, or has copied."""
+        return [
+            (topic_id, index)
+            for topic_id, _ in self.mirrors.topics_of(mirror)
+            for index in self.topics_by_id[topic_id].partitions
+        ]
 
     def set_partition(self, topic_id: bytes, index: int, state: PartitionState) -> None:
         """What applying the record of this state does. Raises ImageInconsistent."""
@@ -215,6 +244,7 @@ class ClusterImage:
         copy.delegation_tokens = dict(self.delegation_tokens)
         copy.transactions = self.transactions.copy()
         copy.mirrors = self.mirrors.copy()
+        copy.mirror_cuts = self.mirror_cuts.copy()
         return copy
 
     def _topic(self, topic_id: bytes) -> TopicState:
@@ -272,6 +302,7 @@ class ClusterImage:
             yield delegation_token_record(token)
         yield from self.transactions.records()
         yield from self.mirrors.records()
+        yield from self.mirror_cuts.records()
 
     def check(self) -> None:
         """Raises ImageInconsistent if an invariant is broken."""
@@ -290,7 +321,7 @@ class ClusterImage:
                 if broken:
                     raise ImageInconsistent(f"{topic.name}-{index}: {broken}: {state}")
         self.transactions.check()
-        if broken := self.mirrors.broken():
+        if broken := self.mirrors.broken() or self.mirror_cuts.broken():
             raise ImageInconsistent(broken)
 
     def _broken(self, state: PartitionState) -> str:
@@ -373,6 +404,8 @@ class ImageDelta:
             case MirrorRecord() | MirrorRemovedRecord() | MirrorTopicRecord() | MirrorPartitionRecord():
                 self.mirrors = True
             case RetiredTopicIdRecord():
+                return
+            case MirrorCutRecord() | MirrorCutReachedRecord() | MirrorCutsTrimmedRecord():
                 return
             case _:
                 self.transactions.add(record.transactional_id)

@@ -25,7 +25,9 @@ SECURITY: Final = "ottla.security.version"
 2: all nodes know delegation tokens. A broker that does not cannot read their records."""
 SECURITY_WITH_TOKENS: Final = 2
 MIRROR: Final = "ottla.mirror.version"
-"""1: all nodes know mirrors. A broker that does not would take records for the copy of a topic."""
+"""1: all nodes know mirrors. A broker that does not would take records for the copy of a topic.
+2: all nodes know cuts of mirrors. One that does not cannot read their records."""
+MIRROR_WITH_CUTS: Final = 2
 OURS: Final = (SECURITY, MIRROR)
 """Features of Ottla's own. Clusters begin with the highest level of the program that forms them; a broker that knows
 less than the level in force is not let in."""
@@ -39,7 +41,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("group.version", 0, 1, 1),
         # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
         Feature("metadata.version", 25, 25, 25),
-        Feature(MIRROR, 0, 1, 0),
+        Feature(MIRROR, 0, MIRROR_WITH_CUTS, 0),
         Feature(SECURITY, 0, SECURITY_WITH_TOKENS, 0),
         # 2: clients add partitions to transactions by writing to them, and take up an epoch with each (KIP-890).
         # Brokers serve both ways; clients choose by the level.

@@ -22,6 +22,7 @@ from .messages.mirror_records import (
 )
 
 NO_EPOCH: Final = -1
+NO_ROUND: Final = -1
 MIRRORED_SETTINGS: Final = (
     "cleanup.policy",
     "delete.retention.ms",
@@ -124,6 +125,8 @@ class Mirror:
     start: int
     phase: MirrorPhase
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    promoted_round: int = NO_ROUND
+    """Of the round at whose cut it was promoted."""
 
 
 @dataclass(slots=True)
@@ -218,6 +221,7 @@ def mirror_record(mirror: Mirror) -> MirrorRecord:
         start=mirror.start,
         phase=mirror.phase,
         options=[MirrorOption(name=name, value=value) for name, value in mirror.options],
+        promoted_round=mirror.promoted_round,
     )
 
 
@@ -247,6 +251,7 @@ def _mirror(record: MirrorRecord) -> Mirror:
         record.start,
         MirrorPhase(record.phase),
         tuple((option.name, option.value) for option in record.options),
+        record.promoted_round,
     )
 
 

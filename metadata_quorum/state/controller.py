@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...protocol.cluster_image import ClusterImage, ImageInconsistent
+from ...protocol.cluster_image import ClusterImage, ImageInconsistent, PartitionState
 from ...protocol.codec import MalformedMessage, decode, encode
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.acl_commands import CreateAcls, DeleteAcls
@@ -33,10 +33,13 @@ from ...protocol.messages.metadata_records import (
 from ...protocol.messages.mirror_commands import (
     AcceptMirrorFaults,
     AlterMirror,
+    AnnounceMirrorCut,
     CreateMirror,
     DeleteMirror,
     FollowTopics,
+    PromoteMirrorAtCut,
     ReconnectMirror,
+    ReportMirrorCuts,
     ReportMirrorPartitions,
 )
 from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
@@ -73,12 +76,14 @@ from ...protocol.messages.transaction_commands import (
 )
 from ...protocol.messages.user_commands import AlterScramCredentials
 from ...protocol.schema import Message, bytes_, data, int32, int64
+from ...protocol.transaction_table import Place
 from . import (
     acls,
     brokers,
     configs,
     delegation_tokens,
     features,
+    mirror_cuts,
     mirrors,
     offline_replicas,
     partitions,
@@ -203,7 +208,7 @@ class Controller:
         return Applied(CommandStatus.APPLIED, *kept)
 
     def _execute(self, command: Command[Any]) -> Applied:
-        work = Workspace(self.image, transaction_markers.partition_changed)
+        work = Workspace(self.image, _partition_changed)
         try:
             result = _COMMANDS[type(command)](work, command)
         except KafkaError as error:
@@ -283,6 +288,13 @@ class Controller:
         self.image, self._history, self._sessions = other.image, other._history, other._sessions
 
 
+def _partition_changed(
+    work: Workspace, place: Place, before: PartitionState | None, after: PartitionState
+) -> None:
+    transaction_markers.partition_changed(work, place, before, after)
+    mirror_cuts.partition_changed(work, place, before, after)
+
+
 def _form(work: Workspace, command: FormCluster) -> PlainResult:
     present = work.image.cluster_id
     if not command.cluster_id or present not in ("", command.cluster_id):
@@ -342,6 +354,9 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     ReportMirrorPartitions: mirrors.report,
     AcceptMirrorFaults: mirrors.accept,
     ReconnectMirror: mirrors.reconnect,
+    AnnounceMirrorCut: mirror_cuts.announce,
+    ReportMirrorCuts: mirror_cuts.report,
+    PromoteMirrorAtCut: mirrors.promote_at_cut,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

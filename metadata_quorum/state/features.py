@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import FEATURES, MIRROR, OURS, SECURITY, SECURITY_WITH_TOKENS, finalized
+from ...protocol.features import (
+    FEATURES,
+    MIRROR,
+    MIRROR_WITH_CUTS,
+    OURS,
+    SECURITY,
+    SECURITY_WITH_TOKENS,
+    finalized,
+)
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from ...protocol.sealed_text import sealed_bytes
@@ -25,11 +33,8 @@ def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesR
             _check_brokers(work, update.feature, update.level)
         if update.feature == SECURITY:
             _check_security(work, update.level)
-        elif update.feature == MIRROR and update.level == 0 and work.image.mirrors.by_name:
-            raise _refusal(
-                f"Invalid update version 0 for feature {MIRROR}. There are {len(work.image.mirrors.by_name)} mirrors, "
-                "whose copies would take records: delete them first."
-            )
+        elif update.feature == MIRROR:
+            _check_mirrors(work, update.level)
     if not command.validate_only:
         for update in command.updates:
             if levels[update.feature] != update.level:
@@ -80,6 +85,20 @@ def _check_security(work: Workspace, level: int) -> None:
             f"Invalid update version 0 for feature {SECURITY}. There are {len(image.acls)} ACLs, which nobody would "
             f"enforce, {len(image.scram_credentials)} passwords of SCRAM and {secrets} secrets among the settings of "
             "brokers: remove them first."
+        )
+
+
+def _check_mirrors(work: Workspace, level: int) -> None:
+    mirrors, cuts = work.image.mirrors.by_name, work.image.mirror_cuts.by_mirror
+    if level == 0 and mirrors:
+        raise _refusal(
+            f"Invalid update version 0 for feature {MIRROR}. There are {len(mirrors)} mirrors, "
+            "whose copies would take records: delete them first."
+        )
+    if level < MIRROR_WITH_CUTS and cuts:
+        raise _refusal(
+            f"Invalid update version {level} for feature {MIRROR}. There are {len(cuts)} mirrors with cuts: delete "
+            "them first."
         )
 
 

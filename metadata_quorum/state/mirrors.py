@@ -6,7 +6,7 @@ a new leader epoch with it, so that brokers can tell what was copied from what w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +27,8 @@ from ...protocol.messages.mirror_commands import (
     MirroredTopic,
     MirroredTopicResult,
     MirrorPartitionReport,
+    PromoteMirrorAtCut,
+    PromoteMirrorAtCutResult,
     ReconnectMirror,
     ReportMirrorPartitions,
 )
@@ -37,6 +39,7 @@ from ...protocol.messages.mirror_records import (
     SourceEpoch,
 )
 from ...protocol.messages.topic_commands import NewTopic
+from ...protocol.messages.transaction_records import CommitIndexRecord
 from ...protocol.mirror_table import (
     MIRRORED_SETTINGS,
     NO_EPOCH,
@@ -50,7 +53,9 @@ from ...protocol.mirror_table import (
     mirror_record,
 )
 from ...protocol.schema import ZERO_UUID
-from . import topics
+from ...protocol.transaction_table import Place
+from . import mirror_cuts, topics
+from .known_mirrors import known_mirror, refused_for_mirror
 from .refusal import MESSAGE_LENGTH_MAX, message_of
 from .workspace import Workspace
 
@@ -91,58 +96,86 @@ def _check_settings(work: Workspace, command: CreateMirror) -> None:
         or len(name) > NAME_LENGTH_MAX
         or not all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
     ):
-        raise _refused(
+        raise refused_for_mirror(
             f"a mirror is named by 1 to {NAME_LENGTH_MAX} ASCII letters, digits, '.', '_' and '-', not {name[:200]!r}"
         )
     if name in work.image.mirrors.by_name:
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, f"there is a mirror {name!r} already")
     if command.source_cluster_id == work.image.cluster_id:
-        raise _refused(f"{command.bootstrap_servers[:200]} is this cluster: it cannot be a copy of itself")
+        raise refused_for_mirror(
+            f"{command.bootstrap_servers[:200]} is this cluster: it cannot be a copy of itself"
+        )
     texts = (command.source_cluster_id, command.bootstrap_servers, command.topics)
     if not all(texts):
-        raise _refused("a mirror needs the id of its source, bootstrap servers, and a pattern of topics")
+        raise refused_for_mirror(
+            "a mirror needs the id of its source, bootstrap servers, and a pattern of topics"
+        )
     if any(len(text) > TEXT_LENGTH_MAX for text in (*texts, command.groups)):
-        raise _refused(f"patterns and bootstrap servers may have {TEXT_LENGTH_MAX} characters")
+        raise refused_for_mirror(f"patterns and bootstrap servers may have {TEXT_LENGTH_MAX} characters")
     if command.start < START_LEAST:
-        raise _refused(f"start {command.start}: it is -2 (earliest), -1 (latest) or a time in ms")
+        raise refused_for_mirror(f"start {command.start}: it is -2 (earliest), -1 (latest) or a time in ms")
     if len(command.options) > OPTIONS_MAX:
-        raise _refused(f"{len(command.options)} options: a mirror may have {OPTIONS_MAX}")
+        raise refused_for_mirror(f"{len(command.options)} options: a mirror may have {OPTIONS_MAX}")
 
 
 def alter(work: Workspace, command: AlterMirror) -> PlainResult:
     """Pause, go on, or promote; to be in the phase already is a success. Raises KafkaError."""
-    mirror = _known(work, command.name)
+    mirror = known_mirror(work, command.name)
     try:
         phase = MirrorPhase(command.phase)
     except ValueError:
-        raise _refused(f"a mirror has no phase {command.phase}") from None
+        raise refused_for_mirror(f"a mirror has no phase {command.phase}") from None
     if phase is mirror.phase:
         return PlainResult()
     if mirror.phase is MirrorPhase.PROMOTED:
-        raise _refused(f"mirror {mirror.name!r} is promoted: its topics take records, and are copied no more")
+        raise refused_for_mirror(
+            f"mirror {mirror.name!r} is promoted: its topics take records, and are copied no more"
+        )
     if phase is MirrorPhase.PROMOTED:
-        _begin_epochs_of_our_own(work, mirror)
+        _begin_epochs_of_our_own(work, mirror, {})
     work.emit(mirror_record(replace(mirror, phase=phase)))
     return PlainResult()
 
 
-def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror) -> None:
-    """The record of the mirror comes last: until then nobody writes, and what has a record before is copied no more."""
+def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirrorAtCutResult:
+    """Promote where the newest cut lies that all copies have reached; to be promoted so already is a success. Raises
+    KafkaError."""
+    mirror = known_mirror(work, command.name)
+    if mirror.phase is MirrorPhase.PROMOTED:
+        cuts = work.image.mirror_cuts.of(mirror.name)
+        at = next((one for one in cuts.rounds if one.number == mirror.promoted_round), None)
+        if at is None:
+            raise refused_for_mirror(f"mirror {mirror.name!r} is promoted already, at no cut")
+    else:
+        at, offsets = mirror_cuts.newest_whole(work, mirror)
+        if work.image.transactions.next_commit_index <= at.cut:
+            # Readers keep commit indexes of the source as their positions, and are to go on with this cluster's.
+            work.emit(CommitIndexRecord(next_commit_index=at.cut + 1))
+        _begin_epochs_of_our_own(work, mirror, offsets)
+        work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PROMOTED, promoted_round=at.number)))
+    return PromoteMirrorAtCutResult(number=at.number, cut=at.cut, time_ms=at.time_ms)
+
+
+def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror, cut_at: Mapping[Place, int]) -> None:
+    """The record of the mirror comes last: until then nobody writes, and what has a record before is copied no more.
+    The leader of a new epoch ends its log by `cut_at`, where that tells an offset."""
     for topic in _topics(work, mirror.name):
         for index, state in sorted(topic.partitions.items()):
             epoch = state.leader_epoch + 1
-            copy = _copy(work, topic.id, index)
-            work.emit(mirror_partition_record(topic.id, index, replace(copy, promoted_epoch=epoch)))
+            copy = replace(_copy(work, topic.id, index), promoted_epoch=epoch)
+            if (topic.id, index) in cut_at:
+                copy = replace(copy, resumption=Resumption(epoch, cut_at[topic.id, index]))
+            work.emit(mirror_partition_record(topic.id, index, copy))
             work.set_partition(topic.id, index, _in_new_epoch(state))
 
 
 def reconnect(work: Workspace, command: ReconnectMirror) -> PlainResult:
     """Have the source reached elsewhere or otherwise, unless somebody else has changed that. Raises KafkaError."""
-    mirror = _known(work, command.name)
+    mirror = known_mirror(work, command.name)
     if command.replaces is not None and _pairs(command.replaces) != mirror.options:
         return PlainResult()
     if len(command.options) > OPTIONS_MAX:
-        raise _refused(f"{len(command.options)} options: a mirror may have {OPTIONS_MAX}")
+        raise refused_for_mirror(f"{len(command.options)} options: a mirror may have {OPTIONS_MAX}")
     changed = replace(
         mirror,
         bootstrap_servers=command.bootstrap_servers[:TEXT_LENGTH_MAX] or mirror.bootstrap_servers,
@@ -158,10 +191,10 @@ def _pairs(options: Iterable[MirrorOption]) -> tuple[tuple[str, str], ...]:
 
 def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
     """Forget a mirror that copies nothing. Raises KafkaError."""
-    mirror = _known(work, command.name)
+    mirror = known_mirror(work, command.name)
     copies = sum(1 for _ in work.image.mirrors.topics_of(mirror.name))
     if mirror.phase is not MirrorPhase.PROMOTED and copies:
-        raise _refused(
+        raise refused_for_mirror(
             f"mirror {mirror.name!r} has {copies} topics that take no records: promote it first, and delete the topics "
             "that are not wanted afterwards"
         )
@@ -171,9 +204,9 @@ def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
 
 def follow(work: Workspace, command: FollowTopics) -> FollowTopicsResult:
     """Each topic on its own: it is created, grows, and takes over settings. Raises KafkaError."""
-    mirror = _known(work, command.mirror)
+    mirror = known_mirror(work, command.mirror)
     if mirror.phase is not MirrorPhase.ACTIVE:
-        raise _refused(f"mirror {mirror.name!r} is {mirror.phase.name.lower()}")
+        raise refused_for_mirror(f"mirror {mirror.name!r} is {mirror.phase.name.lower()}")
     budget, results = topics.PARTITIONS_PER_COMMAND_MAX, []
     for wanted in command.topics:
         result = MirroredTopicResult(name=wanted.name)
@@ -204,12 +237,17 @@ def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, b
             MirrorTopicRecord(topic_id=topic.id, mirror=mirror.name, source_topic_id=wanted.source_topic_id)
         )
     _take_over_settings(work, wanted)
-    return topics.grow(work, topic, wanted.partitions, seed, budget)
+    before = set(topic.partitions)
+    came = topics.grow(work, topic, wanted.partitions, seed, budget)
+    mirror_cuts.copies_came(
+        work, mirror.name, ((topic.id, index) for index in sorted(set(topic.partitions) - before))
+    )
+    return came
 
 
 def _create_copy(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
     if wanted.name.startswith("__"):
-        raise _refused(f"{wanted.name!r} belongs to the brokers of its cluster")
+        raise refused_for_mirror(f"{wanted.name!r} belongs to the brokers of its cluster")
     new = NewTopic(
         name=wanted.name,
         num_partitions=wanted.partitions,
@@ -217,7 +255,9 @@ def _create_copy(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: i
         configs=wanted.configs,
     )
     copy = MirrorTopicRecord(mirror=mirror.name, source_topic_id=wanted.source_topic_id)
-    return topics.create_copy(work, new, seed, budget, copy).num_partitions
+    came = topics.create_copy(work, new, seed, budget, copy).num_partitions
+    mirror_cuts.copies_came(work, mirror.name, ((copy.topic_id, index) for index in range(came)))
+    return came
 
 
 def _found_made_anew(work: Workspace, topic: TopicState) -> None:
@@ -292,9 +332,9 @@ def _stop(work: Workspace, topic_id: bytes, index: int, fault: MirrorFault) -> N
 
 def accept(work: Workspace, command: AcceptMirrorFaults) -> PlainResult:
     """Go on behind what is lost, where a person has accepted that. Raises KafkaError."""
-    mirror = _known(work, command.mirror)
+    mirror = known_mirror(work, command.mirror)
     if mirror.phase is MirrorPhase.PROMOTED:
-        raise _refused(f"mirror {mirror.name!r} is promoted: it copies no more")
+        raise refused_for_mirror(f"mirror {mirror.name!r} is promoted: it copies no more")
     ours = {topic.name: topic for topic in _topics(work, mirror.name)}
     unknown = next((name for name in command.topics if name not in ours), None)
     if unknown is not None:
@@ -353,14 +393,3 @@ def _topics(work: Workspace, mirror: str) -> Iterator[TopicState]:
     """In the order of their names."""
     found = [work.image.topics_by_id[topic_id] for topic_id, _ in work.image.mirrors.topics_of(mirror)]
     return iter(sorted(found, key=lambda topic: topic.name))
-
-
-def _known(work: Workspace, name: str) -> Mirror:
-    mirror = work.image.mirrors.by_name.get(name)
-    if mirror is None:
-        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {name!r}")
-    return mirror
-
-
-def _refused(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)

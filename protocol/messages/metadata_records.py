@@ -5,6 +5,9 @@ from __future__ import annotations
 from ..codec import MalformedMessage, decode, encode_into
 from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, int64, string, uint16, uuid
 from .mirror_records import (
+    MirrorCutReachedRecord,
+    MirrorCutRecord,
+    MirrorCutsTrimmedRecord,
     MirrorPartitionRecord,
     MirrorRecord,
     MirrorRemovedRecord,
@@ -228,6 +231,9 @@ Record = (
     | MirrorTopicRecord
     | MirrorPartitionRecord
     | RetiredTopicIdRecord
+    | MirrorCutRecord
+    | MirrorCutReachedRecord
+    | MirrorCutsTrimmedRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -257,6 +263,9 @@ _TYPES: dict[int, type[Record]] = {
     24: MirrorTopicRecord,
     25: MirrorPartitionRecord,
     26: RetiredTopicIdRecord,
+    27: MirrorCutRecord,
+    28: MirrorCutReachedRecord,
+    29: MirrorCutsTrimmedRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -119,3 +119,53 @@ class AcceptMirrorFaults(Command[PlainResult]):
 
     mirror: str = string(about="Name of the mirror.")
     topics: list[str] = array(string, about="Names of topics; empty: all of the mirror.")
+
+
+@data()
+class AnnounceMirrorCut(Command[PlainResult]):
+    """Begin a round: all copies of a mirror are to reach this cut of the source."""
+
+    mirror: str = string(about="Name of the mirror.")
+    cut: int = int64(default=-1, about="A commit index of the source, as its FindCut told it.")
+    metadata_offset: int = int64(default=-1, about="Of the source, told with it.")
+    time_ms: int = int64(default=-1, about="When that was, by the broker's clock.")
+    copies: int = int32(
+        about="How many partitions the source was asked about. If there are others by now, the cut is not theirs."
+    )
+
+
+@data()
+class ReachedCut(Message):
+    """A copy has all up to where the source cuts the partition, below its high watermark."""
+
+    topic_id: bytes = uuid(about="Id of the topic here.")
+    partition: int = int32(about="Partition index.")
+    leader_epoch: int = int32(about="In which the broker leads.")
+    number: int = int64(about="Of the round.")
+    offset: int = int64(about="Where the source cuts the partition.")
+
+
+@data()
+class ReportMirrorCuts(Command[PlainResult]):
+    """A broker tells which cuts the copies that it leads have reached. Reports of former leaders count for nothing."""
+
+    broker_id: int = int32(about="Who tells it.")
+    partitions: list[ReachedCut] = array(ReachedCut, about="What they have reached.")
+
+
+@data()
+class PromoteMirrorAtCutResult(CommandResult):
+    """Where a mirror was promoted."""
+
+    error_code: int = int16(about="0 for success.")
+    error_message: str = string(about="For people.")
+    number: int = int64(default=-1, about="Of the round.")
+    cut: int = int64(default=-1, about="Its commit index at the source.")
+    time_ms: int = int64(default=-1, about="When the source told it.")
+
+
+@data()
+class PromoteMirrorAtCut(Command[PromoteMirrorAtCutResult]):
+    """Promote the topics of a mirror at the newest cut that all of its copies have reached."""
+
+    name: str = string(about="Of the mirror.")

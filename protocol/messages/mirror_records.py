@@ -29,6 +29,9 @@ class MirrorRecord(Message):
     )
     phase: int = int8(about="1 active, 2 paused, 3 promoted.")
     options: list[MirrorOption] = array(MirrorOption, about="Options of the connections.")
+    promoted_round: int = int64(
+        "0+", tag=0, default=-1, about="At the cut of which round it was promoted; -1: at none, or not yet."
+    )
 
 
 @data()
@@ -76,3 +79,49 @@ class MirrorPartitionRecord(Message):
     resumed_epoch: int = int32(default=-1, about="Leader epoch that began at `resumed_offset`; -1: none.")
     resumed_offset: int = int64(default=-1, about="Where the log ended when that epoch began.")
     promoted_epoch: int = int32(default=-1, about="First leader epoch that takes records; -1: none yet.")
+
+
+@data()
+class MirrorCutRecord(Message):
+    """A round begins: each copy of a mirror is to tell where it has reached a cut of its source."""
+
+    mirror: str = string(about="Name of the mirror.")
+    number: int = int64(about="Of the round; rises by one.")
+    cut: int = int64(default=-1, about="A commit index of the source; -1 before its first transaction.")
+    metadata_offset: int = int64(default=-1, about="Of the source, when it told the cut.")
+    time_ms: int = int64(default=-1, about="When the source told it, by the clock of who asked.")
+
+
+@data()
+class ReachedPartition(Message):
+    """A copy that has reached a cut."""
+
+    partition: int = int32(about="Partition index.")
+    offset: int = int64(
+        about="Where the source cuts the partition; -1: what was told before is not true any more."
+    )
+
+
+@data()
+class ReachedTopic(Message):
+    """Copies of one topic that have reached a cut."""
+
+    topic_id: bytes = uuid(about="Id of the topic here.")
+    partitions: list[ReachedPartition] = array(ReachedPartition, about="Which.")
+
+
+@data()
+class MirrorCutReachedRecord(Message):
+    """Copies have all that lies below a cut: it is on all that may lead them."""
+
+    mirror: str = string(about="Name of the mirror.")
+    number: int = int64(about="Of the round.")
+    topics: list[ReachedTopic] = array(ReachedTopic, about="Which have reached it.")
+
+
+@data()
+class MirrorCutsTrimmedRecord(Message):
+    """Earlier rounds of a mirror are of no use any more."""
+
+    mirror: str = string(about="Name of the mirror.")
+    number: int = int64(about="Rounds before this one go.")

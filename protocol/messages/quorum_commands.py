@@ -27,10 +27,13 @@ from .config_commands import AlterConfigs
 from .mirror_commands import (
     AcceptMirrorFaults,
     AlterMirror,
+    AnnounceMirrorCut,
     CreateMirror,
     DeleteMirror,
     FollowTopics,
+    PromoteMirrorAtCut,
     ReconnectMirror,
+    ReportMirrorCuts,
     ReportMirrorPartitions,
 )
 from .offline_replica_commands import RenewReplicas, ReportOfflineReplicas
@@ -113,6 +116,9 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     47: ReportMirrorPartitions,
     48: AcceptMirrorFaults,
     49: ReconnectMirror,
+    50: AnnounceMirrorCut,
+    51: ReportMirrorCuts,
+    52: PromoteMirrorAtCut,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

@@ -50,6 +50,7 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
         m.MirrorPartitionRecord(
             topic_id=b"t" * 16, lineage=[m.SourceEpoch(epoch=3, start_offset=0)], fault=1
         ),
+        m.MirrorCutRecord(mirror="m", number=3, cut=17),
     ):
         image.apply(record)
     empty = vars(ClusterImage())

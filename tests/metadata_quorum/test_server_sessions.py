@@ -9,7 +9,7 @@ import uvloop
 
 from ottla.metadata_quorum.link import Link, dial
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.protocol.features import MIRROR, SECURITY
+from ottla.protocol.features import MIRROR, MIRROR_WITH_CUTS, SECURITY
 from ottla.protocol.handshake import Identity, Role
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
@@ -101,7 +101,7 @@ async def register(broker: RawBroker) -> int:
     command = RegisterBroker(
         broker_id=broker.broker_id,
         incarnation=INCARNATION,
-        features=[BrokerFeature(name=SECURITY, most=2), BrokerFeature(name=MIRROR, most=1)],
+        features=[BrokerFeature(name=SECURITY, most=2), BrokerFeature(name=MIRROR, most=MIRROR_WITH_CUTS)],
     )
     reply = await broker.ask(0, encode_command(None, command))
     result = decode_result(command, reply.result)

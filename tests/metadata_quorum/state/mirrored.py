@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.metadata_quorum.state.controller import Applied, Controller
 from ottla.protocol.cluster_image import ImageDelta, PartitionState
-from ottla.protocol.features import MIRROR
+from ottla.protocol.features import MIRROR, MIRROR_WITH_CUTS
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command, PlainResult
@@ -14,6 +14,7 @@ from ottla.protocol.messages.metadata_records import TopicRemovedRecord
 from ottla.protocol.messages.mirror_commands import (
     AcceptMirrorFaults,
     AlterMirror,
+    AnnounceMirrorCut,
     CreateMirror,
     DeleteMirror,
     FollowTopics,
@@ -21,11 +22,16 @@ from ottla.protocol.messages.mirror_commands import (
     MirroredTopic,
     MirroredTopicResult,
     MirrorPartitionReport,
+    PromoteMirrorAtCut,
+    PromoteMirrorAtCutResult,
+    ReachedCut,
     ReconnectMirror,
+    ReportMirrorCuts,
     ReportMirrorPartitions,
 )
 from ottla.protocol.messages.mirror_records import SourceEpoch
 from ottla.protocol.messages.topic_commands import NewTopicConfig
+from ottla.protocol.mirror_cuts import CutsOfMirror
 from ottla.protocol.mirror_table import MirrorPartition, MirrorPhase
 
 from .harness import ControllerWithBrokers
@@ -36,7 +42,7 @@ SOURCE = "source cluster"
 class Mirrors(ControllerWithBrokers):
     """Three brokers, and no mirror yet. Every command is checked: what brokers are told of it is what it changed."""
 
-    def __init__(self, brokers: int = 3, level: int = 1) -> None:
+    def __init__(self, brokers: int = 3, level: int = MIRROR_WITH_CUTS) -> None:
         super().__init__(brokers)
         features = [InitialFeature(feature=MIRROR, level=level)]
         self.do(FormCluster(cluster_id="here", features=features), PlainResult)
@@ -99,6 +105,49 @@ class Mirrors(ControllerWithBrokers):
 
     def accept(self, *topics: str, mirror: str = "m") -> PlainResult:
         return self.do(AcceptMirrorFaults(mirror=mirror, topics=list(topics)), PlainResult)
+
+    def announce(self, cut: int, mirror: str = "m", copies: int | None = None) -> PlainResult:
+        """A round; asked about all copies that are there, if not told otherwise."""
+        known = len(self.machine.image.copies_of(mirror)) if copies is None else copies
+        command = AnnounceMirrorCut(
+            mirror=mirror, cut=cut, metadata_offset=cut + 100, time_ms=cut + 1000, copies=known
+        )
+        return self.do(command, PlainResult)
+
+    def reach(
+        self,
+        number: int,
+        offset: int,
+        name: str = "t",
+        index: int = 0,
+        *,
+        broker: int | None = None,
+        **told: Any,
+    ) -> None:
+        """The leader tells where a copy has reached a round, or another one in its place."""
+        state = self.partition(name, index)
+        values: dict[str, Any] = {
+            "topic_id": self.topic_id(name),
+            "partition": index,
+            "leader_epoch": state.leader_epoch,
+            "number": number,
+            "offset": offset,
+            **told,
+        }
+        sender = state.leader if broker is None else broker
+        command = ReportMirrorCuts(broker_id=sender, partitions=[ReachedCut(**values)])
+        assert not self.do(command, PlainResult).error_code
+
+    def cuts(self, mirror: str = "m") -> CutsOfMirror:
+        return self.machine.image.mirror_cuts.of(mirror)
+
+    def whole(self, mirror: str = "m") -> int | None:
+        """The number of the newest whole round."""
+        found = self.cuts(mirror).newest_whole(self.machine.image.copies_of(mirror))
+        return None if found is None else found.number
+
+    def promote_at_cut(self, name: str = "m") -> PromoteMirrorAtCutResult:
+        return self.do(PromoteMirrorAtCut(name=name), PromoteMirrorAtCutResult)
 
     def partition(self, name: str = "t", index: int = 0) -> PartitionState:
         return self.machine.image.topics[name].partitions[index]

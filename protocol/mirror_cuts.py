@@ -1,0 +1,173 @@
+"""Cuts of mirrors: a part of the cluster's image. Pure.
+
+A cluster of Ottla decides its transactions in one sequence of commit indexes, and each index cuts all partitions at
+once (docs/TRANSACTIONS.md). A mirror goes through *rounds*: it names a cut of its source, and each copy tells where the
+source cuts its partition, once the copy has all that lies below. A round that all copies have reached is *whole*: if
+each copy is cut there, no transaction is torn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from .messages.mirror_records import (
+    MirrorCutReachedRecord,
+    MirrorCutRecord,
+    MirrorCutsTrimmedRecord,
+    ReachedPartition,
+    ReachedTopic,
+)
+from .transaction_table import Place
+
+NOT_REACHED: Final = -1
+"""In a record, in place of an offset: the copy may lack what it had."""
+
+MirrorCutRecords = MirrorCutRecord | MirrorCutReachedRecord | MirrorCutsTrimmedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRound:
+    """A cut of the source, which all copies of a mirror are to reach."""
+
+    number: int
+    cut: int
+    """A commit index of the source; -1 before its first transaction."""
+    metadata_offset: int
+    """Of the source, when it told the cut."""
+    time_ms: int
+    """When that was, by the clock of the broker that asked."""
+
+
+@dataclass(slots=True)
+class CutsOfMirror:
+    """The rounds of one mirror that are still of use, and who has reached them."""
+
+    next_number: int = 0
+    rounds: tuple[MirrorRound, ...] = ()
+    """By number, which rises by one."""
+    reached: dict[Place, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """By copy: (number of the round, where the source cuts the partition)."""
+
+    def offset(self, place: Place, number: int) -> int | None:
+        """Where the source cuts a partition; None if its copy has not reached that round."""
+        return next((offset for known, offset in self.reached.get(place, ()) if known == number), None)
+
+    def missing(self, number: int, copies: Iterable[Place]) -> Iterator[Place]:
+        """The copies that have not reached a round."""
+        return (place for place in copies if self.offset(place, number) is None)
+
+    def newest_whole(self, copies: Collection[Place]) -> MirrorRound | None:
+        """The newest round that all copies have reached."""
+        return next(
+            (one for one in reversed(self.rounds) if next(self.missing(one.number, copies), None) is None),
+            None,
+        )
+
+    def copy(self) -> CutsOfMirror:
+        """As it is now."""
+        return replace(self, reached=dict(self.reached))
+
+
+@dataclass(slots=True)
+class MirrorCuts:
+    """Of all mirrors."""
+
+    by_mirror: dict[str, CutsOfMirror] = field(default_factory=dict)
+
+    def of(self, mirror: str) -> CutsOfMirror:
+        """Of a mirror, which may have none yet."""
+        return self.by_mirror.get(mirror) or CutsOfMirror()
+
+    def apply(self, record: MirrorCutRecords) -> None:
+        """Fold one record."""
+        cuts = self.by_mirror.setdefault(record.mirror, CutsOfMirror())
+        match record:
+            case MirrorCutRecord():
+                begun = MirrorRound(record.number, record.cut, record.metadata_offset, record.time_ms)
+                cuts.rounds = (*cuts.rounds, begun)
+                cuts.next_number = record.number + 1
+            case MirrorCutReachedRecord():
+                for topic in record.topics:
+                    for part in topic.partitions:
+                        _reach(cuts, (topic.topic_id, part.partition), record.number, part.offset)
+            case MirrorCutsTrimmedRecord():
+                cuts.next_number = max(cuts.next_number, record.number)
+                cuts.rounds = tuple(one for one in cuts.rounds if one.number >= record.number)
+                for place in list(cuts.reached):
+                    _keep(cuts, place, (one for one in cuts.reached[place] if one[0] >= record.number))
+
+    def mirror_removed(self, mirror: str) -> None:
+        """A mirror is gone."""
+        self.by_mirror.pop(mirror, None)
+
+    def topic_removed(self, topic_id: bytes) -> None:
+        """A topic is gone."""
+        for cuts in self.by_mirror.values():
+            for place in [place for place in cuts.reached if place[0] == topic_id]:
+                del cuts.reached[place]
+
+    def copy_goes_on_elsewhere(self, place: Place) -> None:
+        """A copy is cut, or leaves something out: what it has reached is to be told anew."""
+        for cuts in self.by_mirror.values():
+            cuts.reached.pop(place, None)
+
+    def copy(self) -> MirrorCuts:
+        """As they are now, to be walked while this one moves on."""
+        return MirrorCuts({name: cuts.copy() for name, cuts in self.by_mirror.items()})
+
+    def records(self) -> Iterator[MirrorCutRecords]:
+        """Records that rebuild this, in a fixed order."""
+        for name, cuts in sorted(self.by_mirror.items()):
+            # It tells the next number, too, where no round is left.
+            yield MirrorCutsTrimmedRecord(
+                mirror=name, number=cuts.rounds[0].number if cuts.rounds else cuts.next_number
+            )
+            for one in cuts.rounds:
+                yield MirrorCutRecord(
+                    mirror=name,
+                    number=one.number,
+                    cut=one.cut,
+                    metadata_offset=one.metadata_offset,
+                    time_ms=one.time_ms,
+                )
+            for one in cuts.rounds:
+                offsets = {place: cuts.offset(place, one.number) for place in sorted(cuts.reached)}
+                found = {place: offset for place, offset in offsets.items() if offset is not None}
+                if found:
+                    yield cut_reached_record(name, one.number, found)
+
+    def broken(self) -> str:
+        """What contradicts itself; empty if nothing does."""
+        for name, cuts in self.by_mirror.items():
+            numbers = [one.number for one in cuts.rounds]
+            if numbers != list(range(cuts.next_number - len(numbers), cuts.next_number)):
+                return f"mirror {name} has the rounds {numbers}, the next is {cuts.next_number}"
+            for place, reached in cuts.reached.items():
+                told = [number for number, _ in reached]
+                if not told or told != sorted(set(told)) or not set(told) <= set(numbers):
+                    return f"{place[0].hex()}-{place[1]} has reached {reached} of the rounds {numbers} of mirror {name}"
+        return ""
+
+
+def cut_reached_record(mirror: str, number: int, offsets: dict[Place, int]) -> MirrorCutReachedRecord:
+    """The record that copies have reached a round; in the order in which they are given."""
+    topics: dict[bytes, ReachedTopic] = {}
+    for (topic_id, index), offset in offsets.items():
+        topic = topics.setdefault(topic_id, ReachedTopic(topic_id=topic_id))
+        topic.partitions.append(ReachedPartition(partition=index, offset=offset))
+    return MirrorCutReachedRecord(mirror=mirror, number=number, topics=list(topics.values()))
+
+
+def _reach(cuts: CutsOfMirror, place: Place, number: int, offset: int) -> None:
+    others = [one for one in cuts.reached.get(place, ()) if one[0] != number]
+    _keep(cuts, place, sorted([*others, (number, offset)] if offset != NOT_REACHED else others))
+
+
+def _keep(cuts: CutsOfMirror, place: Place, reached: Iterable[tuple[int, int]]) -> None:
+    kept = tuple(reached)
+    if kept:
+        cuts.reached[place] = kept
+    else:
+        cuts.reached.pop(place, None)
