@@ -17,6 +17,7 @@ from ottla.protocol.codec import prepare_decoding, prepare_encoding
 from ottla.protocol.schema import Message
 from tests.simulation.cluster.plans import Fault
 from tests.simulation.cluster.scenario import Report, play
+from tests.simulation.machine.forking import fork
 from tests.simulation.machine.installed import bound_names
 
 PROCESSOR_TIME_MAX_S = 120
@@ -92,7 +93,7 @@ def _in_child(work: Callable[[], ResultT]) -> ResultT:
 def _fork(work: Callable[[], object]) -> Child:
     sys.stdout.flush()
     reader, writer = os.pipe()
-    number = os.fork()
+    number = fork()
     if number:
         os.close(writer)
         return Child(number, reader)

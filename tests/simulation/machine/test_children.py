@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import sys
@@ -16,6 +17,7 @@ import pytest
 from ottla.dataplane.log.compaction.job import CleaningFailed, CleaningJob, Reply
 from ottla.dataplane.storage.cleaning_process import CleaningProcess, CleaningProcessDied
 from tests.simulation.machine.disk import VirtualDisk
+from tests.simulation.machine.forking import fork
 from tests.simulation.machine.host import Host
 from tests.simulation.machine.installed import installed
 from tests.simulation.machine.machine import Machine
@@ -34,7 +36,7 @@ FOLD = (sys.executable, "-m", "ottla.metadata_quorum.raft.fold")
 def apart(play: Callable[[], T]) -> T:
     """What `play` returns in a process that is thrown away with all it has done to Python's modules."""
     reading, writing = os.pipe()
-    process = os.fork()
+    process = fork()
     if process == 0:
         outcome: tuple[bool, Any]
         try:
@@ -49,6 +51,33 @@ def apart(play: Callable[[], T]) -> T:
     os.waitpid(process, 0)
     assert worked, result
     return result  # type: ignore[no-any-return]
+
+
+class Left:
+    """Garbage that tells when it is collected."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told, self.itself = told, self
+
+    def __del__(self) -> None:
+        self.told.append("collected")
+
+
+def test_a_process_apart_leaves_the_garbage_of_others_alone() -> None:
+    told: list[str] = []
+
+    def collect() -> list[str]:
+        gc.collect()
+        return told
+
+    gc.disable()
+    try:
+        Left(told)
+        assert apart(collect) == []
+    finally:
+        gc.enable()
+    gc.collect()
+    assert told == ["collected"]
 
 
 class Room:
