@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ..protocol.cluster_image import ClusterImage
+from ..protocol.messages.app_version_questions import AskAppVersions
 from ..protocol.messages.metadata_records import encode_record
 from ..protocol.messages.quorum_session import (
     CommandReply,
@@ -58,6 +59,8 @@ class SessionEvents:
     """The broker asks, by number, how far everybody has come."""
     asked_about_transactions: Callable[["BrokerSession", TransactionQuestion], None]
     """The broker asks what its own image does not tell."""
+    asked_about_app_versions: Callable[["BrokerSession", AskAppVersions], None]
+    """The same of application versions at a cut."""
     subscribed: Callable[["BrokerSession", Subscribe], None]
     """The broker goes on from where its image stands. It is told whether that is in this node's history if it asks."""
     submitted: Callable[["BrokerSession", SubmitCommand], None]
@@ -149,6 +152,8 @@ class BrokerSession:
                 self._sessions.events.submitted(self, message)
             case AskCut() | AskTransactions() | AskTransactionIds():
                 self._sessions.events.asked_about_transactions(self, message)
+            case AskAppVersions():
+                self._sessions.events.asked_about_app_versions(self, message)
             case _:
                 link.close(f"a broker does not send {type(message).__name__}")
 
@@ -314,4 +319,4 @@ class BrokerSessions:
 
 
 def _leader(term: int, leader_id: int) -> LeaderChanged:
-    return LeaderChanged(term=term, leader_id=leader_id, knows_transactions=True)
+    return LeaderChanged(term=term, leader_id=leader_id, knows_transactions=True, knows_app_versions=True)

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 
 from ..protocol.cluster_image import ClusterImage
+from ..protocol.messages.app_version_questions import AskAppVersions
 from ..protocol.messages.transaction_questions import TransactionQuestion
+from .app_version_answers import AppVersionAnswers
 from .broker_sessions import BrokerSession
 from .liveness import SessionTracker
 from .marker_reports import MarkerReports
 from .quorum_status import OffsetMarks, status
 from .raft.node import RaftNode
+from .state.app_version_history import AppVersionHistory
 from .transaction_questions import TransactionAnswers
 
 
@@ -24,6 +27,7 @@ class LeaderAnswers:
         voters: Mapping[int, tuple[str, int]],
         raft: RaftNode,
         image: Callable[[], ClusterImage],
+        app_versions: Callable[[], AppVersionHistory],
         tracker: SessionTracker,
         marks: OffsetMarks,
         reports: MarkerReports,
@@ -34,11 +38,13 @@ class LeaderAnswers:
         self._voters = voters
         self._raft = raft
         self._image = image
+        self._version_history = app_versions
         self._tracker = tracker
         self._marks = marks
         self._reports = reports
         self._now = now
         self._transactions = TransactionAnswers()
+        self._app_versions = AppVersionAnswers()
 
     def status(self, session: BrokerSession, question: int) -> None:
         """How far all nodes and brokers have come."""
@@ -64,9 +70,18 @@ class LeaderAnswers:
         if self._raft.is_leader:
             self._reports.once_applied(lambda: self._tell(session, question))
 
+    def app_versions(self, session: BrokerSession, question: AskAppVersions) -> None:
+        """Of transactional ids at a cut."""
+        if self._raft.is_leader:
+            offset = self._image().offset
+            session.send(
+                self._app_versions.answer(session.broker_id, question, self._version_history(), offset)
+            )
+
     def forget(self, broker_id: int) -> None:
         """The session of this broker has ended."""
         self._transactions.forget(broker_id)
+        self._app_versions.forget(broker_id)
 
     def _tell(self, session: BrokerSession, question: TransactionQuestion) -> None:
         if self._raft.is_leader:

@@ -83,7 +83,15 @@ class QuorumNode:
         marks = OffsetMarks()
         signs_of_life = SignsOfLife(self.duties, _now)
         self._answers = LeaderAnswers(
-            config.node_id, config.voters, self.raft, self.image, self.tracker, marks, self._reports, _now
+            config.node_id,
+            config.voters,
+            self.raft,
+            self.image,
+            lambda: self.controller.app_versions,
+            self.tracker,
+            marks,
+            self._reports,
+            _now,
         )
         replies = CommandReplies(config.node_id, self.raft)
         self.sessions = self._make_sessions(signs_of_life, replies)
@@ -216,6 +224,7 @@ class QuorumNode:
                 heartbeat=signs_of_life.heartbeat,
                 asked=self._answers.status,
                 asked_about_transactions=self._answers.transactions,
+                asked_about_app_versions=self._answers.app_versions,
                 subscribed=history.subscribed,
                 submitted=intake.submitted,
                 ended=self._session_ended,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
+from ...protocol.messages.cuts import FindCutRequest, ListAppVersionsRequest, ListCutOffsetsRequest
 from ..arguments import topic_partitions
 from ..connections.metadata import ClusterMetadata, TopicInfo
 from ..records import TopicPartition
@@ -13,7 +13,7 @@ from ..transactions.cuts import cut_offsets, cut_topics
 from .of_leaders import ask_leaders
 from .session import check
 from .theme import AdminTheme
-from .values import Cut, CutOffset
+from .values import AppVersions, Cut, CutOffset
 
 
 class CutAdmin(AdminTheme):
@@ -66,6 +66,21 @@ class CutAdmin(AdminTheme):
             }
 
         return await ask_leaders(self.session, wanted, ask)
+
+    async def app_versions_at(self, cut: Cut, *, told_offset: int = -1) -> AppVersions:
+        """The application versions that transactional ids had at a cut: those of the last commits up to there.
+
+            versions = await admin.app_versions_at(await admin.find_cut([]))
+
+        With the `next_offset` of an earlier answer as `told_offset` only what has changed since is told. Raises
+        KafkaError: OFFSET_NOT_AVAILABLE for a cut that lies too far back, CLUSTER_AUTHORIZATION_FAILED,
+        VersionUnsupported of clusters that cannot tell.
+        """
+        request = ListAppVersionsRequest(cut=cut.commit_index, told_offset=told_offset)
+        told = await self.session.cluster.ask_any(request)
+        check(told.error_code, "application versions", told.error_message)
+        versions = {one.transactional_id: one.app_version for one in told.versions}
+        return AppVersions(versions, told.is_whole, told.next_offset)
 
 
 def _known(names: Collection[str], metadata: ClusterMetadata) -> dict[str, TopicInfo]:

@@ -192,6 +192,16 @@ class CutOffset(NamedTuple):
     """From here to `offset` no transaction ends: any offset between cuts the partition as well."""
 
 
+class AppVersions(NamedTuple):
+    """Application versions by transactional id, as they were at a cut."""
+
+    versions: dict[str, int]
+    """-1 for an id that had one before, and has none any more."""
+    is_whole: bool
+    """Whether these are all; else those that have changed since the offset that was given."""
+    next_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
     """An open transaction in a partition that no transactional id has open there: readers wait for it in vain."""

@@ -94,6 +94,7 @@ class Admin(Facade):
 
     find_cut = blocking(admin.Admin.find_cut)
     cut_offsets = blocking(admin.Admin.cut_offsets)
+    app_versions_at = blocking(admin.Admin.app_versions_at)
 
     create_mirror = blocking(admin.Admin.create_mirror)
     describe_mirrors = blocking(admin.Admin.describe_mirrors)

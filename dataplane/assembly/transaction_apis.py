@@ -10,6 +10,7 @@ from ..configuration.config import BrokerConfig
 from ..groups.coordinator import GroupCoordinator
 from ..handlers.abort_transaction import AbortTransactionHandlers
 from ..handlers.add_to_txn import AddToTxnHandlers
+from ..handlers.app_versions import AppVersionHandlers
 from ..handlers.cuts import CutHandlers
 from ..handlers.delete_transactional_id import DeleteTransactionalIdHandlers
 from ..handlers.describe_transactions import DescribeTransactionsHandlers
@@ -54,3 +55,4 @@ def transaction_handlers(
     yield AbortTransactionHandlers(session)
     yield DeleteTransactionalIdHandlers(session)
     yield CutHandlers(node_id, replicas, session, session.transactions)
+    yield AppVersionHandlers(session.app_versions)

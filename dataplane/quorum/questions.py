@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...protocol.messages.app_version_questions import AppVersionsTold
 from ...protocol.messages.quorum_session import QuorumStatus
 from ...protocol.messages.transaction_questions import TransactionAnswer
 
-Answer = QuorumStatus | TransactionAnswer
+Answer = QuorumStatus | TransactionAnswer | AppVersionsTold
 Send = Callable[[int], None]
 """Passes the question of this number on to the present leader, if there is one."""
 

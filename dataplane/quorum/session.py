@@ -9,6 +9,7 @@ from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode
 from ...protocol.features import FEATURES
 from ...protocol.liveness_datagrams import DatagramSeal
+from ...protocol.messages.app_version_questions import AppVersionsTold, AskAppVersions
 from ...protocol.messages.broker_commands import RegisterBroker
 from ...protocol.messages.metadata_records import BrokerFeature
 from ...protocol.messages.quorum_commands import decode_result, encode_command
@@ -38,6 +39,7 @@ from ...protocol.messages.transaction_questions import (
     TransactionQuestion,
     TransactionsTold,
 )
+from .app_version_questions import AppVersionQuestions
 from .commands import Answer, CommandSubmitter
 from .config import MetadataPosition, QuorumSessionConfig
 from .heartbeats import HeartbeatThread
@@ -92,9 +94,10 @@ class QuorumSession:
         self._questions = PendingQuestions()
         #: what the quorum's leader tells of transactions that do not concern this broker
         self.transactions = TransactionQuestions(self._ask_about_transactions)
+        self.app_versions = AppVersionQuestions(self._ask_about_app_versions)
         self._links = {node_id: QuorumLink(config, node_id, self) for node_id in config.voters}
         self._leader: QuorumLink | None = None
-        self._leader_knows_transactions = False
+        self._leader_knows_transactions = self._leader_knows_app_versions = False
         self._followed: QuorumLink | None = None
         self._term = -1
         self._heartbeats = HeartbeatThread(
@@ -258,7 +261,7 @@ class QuorumSession:
                 self._replied(link, message)
             case HistoryCompared():
                 self._compared(link, message)
-            case QuorumStatus() | CutTold() | TransactionsTold() | TransactionIdsTold():
+            case QuorumStatus() | CutTold() | TransactionsTold() | TransactionIdsTold() | AppVersionsTold():
                 self._questions.answered(message)
             case TransactionsSettled() if link is self._leader and self._on_settled is not None:
                 for one in message.transactions:
@@ -315,6 +318,7 @@ class QuorumSession:
         self._term = message.term
         self._leader = link
         self._leader_knows_transactions = message.knows_transactions
+        self._leader_knows_app_versions = message.knows_app_versions
         logger.info("quorum node %d leads in term %d", link.node_id, message.term)
         if self._followed is not None and self._followed is not link:
             self._send(self._followed, Unsubscribe())
@@ -349,7 +353,17 @@ class QuorumSession:
                 self._send(self._leader, make(number))
 
         answer = await self._questions.ask(send, timeout_s)
-        return None if isinstance(answer, QuorumStatus) else answer
+        return None if isinstance(answer, QuorumStatus | AppVersionsTold) else answer
+
+    async def _ask_about_app_versions(
+        self, make: Callable[[int], AskAppVersions], timeout_s: float
+    ) -> AppVersionsTold | None:
+        def send(number: int) -> None:
+            if self._leader_knows_app_versions:
+                self._send(self._leader, make(number))
+
+        answer = await self._questions.ask(send, timeout_s)
+        return answer if isinstance(answer, AppVersionsTold) else None
 
     # ------------------------------------------------------------ registration and commands
 

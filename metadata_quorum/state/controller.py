@@ -96,6 +96,7 @@ from . import (
     transactional_ids,
     users,
 )
+from .app_version_history import AppVersionHistory
 from .history import History
 from .refusal import message_of
 from .sessions import CommandSession, SessionTable
@@ -152,7 +153,7 @@ class Controller:
     """`apply` never raises on any bytes; the same commands give the same records everywhere.
 
     `on_records` hears of each command's records, in order, after they are in the image. Ask anew for
-    `image` for each use: restoring replaces the object.
+    `image` and `app_versions` for each use: restoring replaces the object.
     """
 
     def __init__(
@@ -164,6 +165,8 @@ class Controller:
         self._on_recovery = on_recovery
         self._history = History()
         self._sessions = SessionTable()
+        #: of this process: it is in no snapshot, and no outcome depends on it
+        self.app_versions = AppVersionHistory(self.image.transactions, self.image.offset)
 
     @property
     def history(self) -> int:
@@ -176,6 +179,8 @@ class Controller:
         applied = self._apply(command)
         if applied.records:
             self._history.changed()
+            for _, record in applied.records:
+                self.app_versions.apply(record, self.image.offset)
             if self.on_records is not None:
                 self.on_records(applied.records, self._history.mark)
         return applied
@@ -282,10 +287,12 @@ class Controller:
         checksum = None if head.history_checksum < 0 else head.history_checksum
         self._history = History(head.history_term, checksum, head.history_mark)
         self.image, self._sessions = image, table
+        self.app_versions = AppVersionHistory(image.transactions, image.offset)
 
     def adopt(self, other: Controller) -> None:
         """Become `other`, which is not used afterwards."""
         self.image, self._history, self._sessions = other.image, other._history, other._sessions
+        self.app_versions = other.app_versions
 
 
 def _partition_changed(

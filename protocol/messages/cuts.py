@@ -1,4 +1,4 @@
-"""FindCut (20003) and ListCutOffsets (20004): the log as it was when a certain transaction was decided.
+"""FindCut (20003), ListCutOffsets (20004) and ListAppVersions (20011): what was when a certain transaction was decided.
 
 APIs of Ottla's own, under keys that Kafka does not use. The markers of a partition stand in the order in which the
 quorum decided, and each names its commit index. So a commit index X is a cut through all partitions at once: below it
@@ -7,7 +7,20 @@ lie the markers of all transactions with an index up to X, and of no other.
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, data, int16, int32, int64, request, response, string, uuid
+from ..schema import (
+    Message,
+    Request,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    int64,
+    request,
+    response,
+    string,
+    uuid,
+)
 
 
 @data()
@@ -92,3 +105,40 @@ class ListCutOffsetsRequest(Request[ListCutOffsetsResponse]):
         about="As FindCut answers it: a leader that has heard of less may have been replaced. -1: it asks the quorum.",
     )
     topics: list[CutTopic] = array(CutTopic, about="Partitions concerned.")
+
+
+@data()
+class AppVersion(Message):
+    """One of the `versions` of ListAppVersionsResponse."""
+
+    transactional_id: str = string(about="Whose.")
+    app_version: int = int64(
+        default=-1, about="Of the last commit up to the cut that named one; -1 if it has none any more."
+    )
+
+
+@response(20011, "0", flexible="0+")
+class ListAppVersionsResponse(Message):
+    """Answer to ListAppVersionsRequest."""
+
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(
+        default=None, nullable="0+", about="Explanation for people; null without one."
+    )
+    is_whole: bool = boolean(
+        about="Whether ids that are not told have no version; else theirs are as they were."
+    )
+    next_offset: int = int64(default=-1, about="The told offset of the next request.")
+    versions: list[AppVersion] = array(AppVersion, about="In no order.")
+
+
+@request(20011, "0", flexible="0+", response=ListAppVersionsResponse)
+class ListAppVersionsRequest(Request[ListAppVersionsResponse]):
+    """The application versions that transactional ids had at a cut. Any broker answers. OFFSET_NOT_AVAILABLE: this cut
+    lies too far back, so that a newer one is to be found first.
+    """
+
+    cut: int = int64(default=-1, about="A commit index, as FindCut answers it.")
+    told_offset: int = int64(
+        default=-1, about="An earlier answer's next offset: only what has changed since is told. -1: all."
+    )

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from ..codec import MalformedMessage, decode, encode_into
 from ..schema import Message, array, boolean, bytes_, data, int8, int32, int64, string, uuid
+from .app_version_questions import AppVersionsTold, AskAppVersions
 from .transaction_questions import (
     AskCut,
     AskTransactionIds,
@@ -103,6 +104,9 @@ class LeaderChanged(Message):
         "0+",
         tag=0,
         about="Whether this node takes a TransactionQuestion. One that does not say so would end the session at it.",
+    )
+    knows_app_versions: bool = boolean(
+        "0+", tag=1, about="Whether it takes AskAppVersions, too, which came later."
     )
 
 
@@ -267,6 +271,8 @@ SessionMessage = (
     | TransactionsTold
     | AskTransactionIds
     | TransactionIdsTold
+    | AskAppVersions
+    | AppVersionsTold
     | TransactionsSettled
     | HistoryCompared
 )
@@ -291,6 +297,8 @@ _TYPES: dict[int, type[SessionMessage]] = {
     17: TransactionIdsTold,
     18: TransactionsSettled,
     19: HistoryCompared,
+    20: AskAppVersions,
+    21: AppVersionsTold,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

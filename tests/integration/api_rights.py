@@ -36,7 +36,12 @@ from ottla.protocol.messages.configs import (
     ReplaceConfigsResource,
 )
 from ottla.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from ottla.protocol.messages.cuts import CutTopic, FindCutRequest, ListCutOffsetsRequest
+from ottla.protocol.messages.cuts import (
+    CutTopic,
+    FindCutRequest,
+    ListAppVersionsRequest,
+    ListCutOffsetsRequest,
+)
 from ottla.protocol.messages.delegation_tokens import (
     CreateDelegationTokenRequest,
     DescribeDelegationTokenRequest,
@@ -618,6 +623,7 @@ ROWS = [
     Row(lambda *_: CreateMirrorRequest(name="m", topics="("), 0, [cluster(Op.ALTER)]),
     Row(lambda *_: AlterMirrorRequest(name="m", action=MirrorAction.PAUSE), 0, [cluster(Op.ALTER)]),
     Row(lambda *_: DescribeMirrorsRequest(), 0, [cluster(Op.DESCRIBE)]),
+    Row(lambda *_: ListAppVersionsRequest(cut=-1), 0, [cluster(Op.DESCRIBE)]),
 ]
 
 SHOWN_APART = {

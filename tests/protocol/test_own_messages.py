@@ -12,11 +12,14 @@ from ottla.protocol.codec import MalformedMessage, decode, decode_from, encode
 from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.cuts import (
+    AppVersion,
     CutOffset,
     CutOffsetsTopic,
     CutTopic,
     FindCutRequest,
     FindCutResponse,
+    ListAppVersionsRequest,
+    ListAppVersionsResponse,
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
@@ -75,6 +78,10 @@ MESSAGES = [
     CommitTransactionResponse(producer_id=7000, producer_epoch=4, was_committed=True, commit_index=2**40),
     FindCutRequest(topics=TOPICS),
     FindCutResponse(cut=2**40),
+    ListAppVersionsRequest(cut=2**40, told_offset=7),
+    ListAppVersionsResponse(
+        is_whole=True, next_offset=8, versions=[AppVersion(transactional_id="copy", app_version=2**62)]
+    ),
     ListCutOffsetsRequest(cut=2**40, topics=TOPICS),
     ListCutOffsetsResponse(
         topics=[
@@ -172,7 +179,7 @@ def test_bytes_do_not_change() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=named)
 def test_headers_are_flexible(message: Message) -> None:
-    assert 20000 <= message.api_key <= 20010
+    assert 20000 <= message.api_key <= 20011
     assert response_header(message.api_key, 0, 7) == b"\0\0\0\x07\0"
     if named(message).endswith("Request"):
         frame = memoryview(encode_request(message, 0, 7, "client"))[4:]
@@ -200,4 +207,4 @@ def test_other_clients_read_a_list_of_apis_that_has_ours() -> None:
         api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20011))]
     )
     told = kio_decode(KioApiVersionsResponse, encode(message, 4))
-    assert [one.api_key for one in told.api_keys][-1] == 20010
+    assert [one.api_key for one in told.api_keys][-1] == 20011

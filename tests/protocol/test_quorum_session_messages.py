@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.codec import decode
+from ottla.protocol.messages.app_version_questions import (
+    AppVersionsTold,
+    AppVersionTold,
+    AskAppVersions,
+)
 from ottla.protocol.messages.quorum_session import (
     LeaderChanged,
     PartitionProgress,
@@ -99,7 +104,7 @@ class FirstLeaderChanged(Message):
 
 @pytest.mark.parametrize("knows", [False, True])
 def test_a_broker_that_asks_nothing_passes_over_what_may_be_asked(knows: bool) -> None:
-    said = LeaderChanged(term=4, leader_id=102, knows_transactions=knows)
+    said = LeaderChanged(term=4, leader_id=102, knows_transactions=knows, knows_app_versions=knows)
     encoded = encode_session_message(said)
     assert decode_session_message(encoded) == said
     assert decode(FirstLeaderChanged, encoded, 0, 1) == FirstLeaderChanged(term=4, leader_id=102)
@@ -117,6 +122,14 @@ PLACES = [WriterPartitions(topic_id=b"t" * 16, partitions=[0, 7])]
     "message",
     [
         AskCut(question=2**40, topics=PLACES),
+        AskAppVersions(question=2, listing=1, position=3, cut=2**40, told_offset=5),
+        AppVersionsTold(
+            question=2,
+            position=4,
+            is_whole=True,
+            next_offset=6,
+            versions=[AppVersionTold(transactional_id="a", app_version=2**40)],
+        ),
         CutTold(question=1, commit_index=2**50),
         AskTransactions(question=2, transactional_ids=["a", "b"], number=3, writers_known=4),
         TransactionsTold(

@@ -1,0 +1,65 @@
+"""What the active leader tells brokers about application versions, in pages of `ANSWER_BYTES_MAX`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from ..protocol.messages.app_version_questions import AppVersionsTold, AppVersionTold, AskAppVersions
+from .state.app_version_history import AppVersionHistory, VersionsAtCut
+
+ANSWER_BYTES_MAX = 256 * 1024
+LISTED_MAX = 1_000
+_FIXED_BYTES = 16
+_CHARACTER_BYTES_MAX = 4
+
+
+@dataclass(slots=True)
+class _Listing:
+    number: int
+    found: VersionsAtCut
+    versions: list[tuple[str, int]]
+
+
+class AppVersionAnswers:
+    """Answers of this node, and the listing that each broker is in the middle of."""
+
+    def __init__(self) -> None:
+        self._listings: dict[int, _Listing] = {}
+
+    def forget(self, broker_id: int) -> None:
+        """The broker's session has ended."""
+        self._listings.pop(broker_id, None)
+
+    def answer(
+        self, broker_id: int, question: AskAppVersions, history: AppVersionHistory, metadata_offset: int
+    ) -> AppVersionsTold:
+        """What the history says at an offset of the metadata, which is now."""
+        if question.listing == question.question:
+            found = history.at_cut(question.cut, question.told_offset, metadata_offset)
+            if found is None:
+                return AppVersionsTold(question=question.question, is_unknown=True)
+            self._listings[broker_id] = _Listing(question.listing, found, list(found.versions.items()))
+        listing = self._listings.get(broker_id)
+        if listing is None or listing.number != question.listing:
+            return AppVersionsTold(question=question.question, began_elsewhere=True)
+        told = _page(question, listing)
+        if told.position < 0:
+            del self._listings[broker_id]
+        return told
+
+
+def _page(question: AskAppVersions, listing: _Listing) -> AppVersionsTold:
+    first = max(question.position, 0)
+    told = AppVersionsTold(
+        question=question.question, is_whole=listing.found.is_whole, next_offset=listing.found.next_offset
+    )
+    room = ANSWER_BYTES_MAX
+    for name, version in islice(listing.versions, first, first + LISTED_MAX):
+        room -= _FIXED_BYTES + _CHARACTER_BYTES_MAX * len(name)
+        if told.versions and room < 0:
+            break
+        told.versions.append(AppVersionTold(transactional_id=name, app_version=version))
+    end = first + len(told.versions)
+    told.position = -1 if end >= len(listing.versions) else end
+    return told

@@ -1,0 +1,102 @@
+"""Application versions as they were at earlier cuts: what the newest changes have changed, to be taken back. Pure.
+
+The image has the newest version of each transactional id. A cluster that is promoted at a cut needs those as of the
+cut, or a job would be told that it has committed what was cut off. Each node keeps this in memory, and begins anew when
+it restarts or takes a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ...protocol.messages.metadata_records import Record
+from ...protocol.messages.transaction_records import (
+    CommitIndexRecord,
+    TransactionalIdRemovedRecord,
+    TransactionRecord,
+)
+from ...protocol.transaction_table import TransactionTable
+
+CHANGES_MAX: Final = 20_000
+"""Some hundred bytes each. At 2,000 such commits a second a cut may be ten seconds old."""
+NO_VERSION: Final = -1
+
+
+class _Change(NamedTuple):
+    offset: int
+    """Metadata offset of the command that made it."""
+    index: int
+    """Commit index; of a deletion that of the last decision before it."""
+    transactional_id: str
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsAtCut:
+    """What holds at a cut."""
+
+    versions: dict[str, int]
+    """By transactional id; NO_VERSION for one that has none any more."""
+    is_whole: bool
+    """Whether these are all that there are; else those that have changed."""
+    next_offset: int
+    """What has changed up to this metadata offset is told; the next question goes on from there."""
+
+
+class AppVersionHistory:
+    """Fold every record into it, in order."""
+
+    def __init__(self, table: TransactionTable, offset: int, changes_max: int = CHANGES_MAX) -> None:
+        """`table`: at this metadata offset, from which on changes are known."""
+        self._now = {
+            name: one.app_version for name, one in table.by_id.items() if one.app_version != NO_VERSION
+        }
+        self._next_index = table.next_commit_index
+        # Invariant: all that changed behind this offset, and all commits above this index, are among the changes.
+        self._offset = offset
+        self._index = table.next_commit_index - 1
+        self._changes: deque[_Change] = deque()
+        self._changes_max = changes_max
+
+    def apply(self, record: Record, offset: int) -> None:
+        """Fold one record of the command that has led to this metadata offset."""
+        match record:
+            case TransactionRecord():
+                self._next_index = max(self._next_index, record.commit_index + 1)
+                self._set(record.transactional_id, record.app_version, offset)
+            case TransactionalIdRemovedRecord():
+                self._set(record.transactional_id, NO_VERSION, offset)
+            case CommitIndexRecord():
+                self._next_index = max(self._next_index, record.next_commit_index)
+
+    def at_cut(self, cut: int, told_offset: int, offset: int) -> VersionsAtCut | None:
+        """Of the ids that have changed since `told_offset`, which an earlier answer has named; of all if that is not
+        known (any more), or -1. `offset`: of the metadata now. None if the cut lies too far back, or is still to come.
+        """
+        if not self._index <= cut < self._next_index:
+            return None
+        later = [change for change in self._changes if change.index > cut]
+        reached = later[0].offset - 1 if later else offset
+        before = {change.transactional_id: change.before for change in reversed(later)}
+        if self._offset <= told_offset <= offset:
+            names = {one.transactional_id for one in self._changes if told_offset < one.offset <= reached}
+            found = {name: before.get(name, self._now.get(name, NO_VERSION)) for name in names}
+            return VersionsAtCut(found, False, max(reached, told_offset))
+        then = self._now | before
+        whole = {name: version for name, version in then.items() if version != NO_VERSION}
+        return VersionsAtCut(whole, True, reached)
+
+    def _set(self, transactional_id: str, version: int, offset: int) -> None:
+        before = self._now.get(transactional_id, NO_VERSION)
+        if before == version:
+            return
+        if version == NO_VERSION:
+            del self._now[transactional_id]
+        else:
+            self._now[transactional_id] = version
+        self._changes.append(_Change(offset, self._next_index - 1, transactional_id, before))
+        if len(self._changes) > self._changes_max:
+            gone = self._changes.popleft()
+            self._offset, self._index = gone.offset, max(self._index, gone.index)
