@@ -7,7 +7,7 @@ from typing import Protocol
 from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import AppVersion, ListAppVersionsRequest, ListAppVersionsResponse
-from ..quorum.app_version_questions import AppVersions, CutUnknown
+from ..quorum.app_version_questions import VersionsFound, CutUnknown
 from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 5.0
 class VersionFinder(Protocol):
     """Asks the quorum's leader for application versions."""
 
-    async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> AppVersions | None:
+    async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
         """Those at a cut. None if no leader has answered in time. Raises CutUnknown."""
 
 

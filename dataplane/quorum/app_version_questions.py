@@ -14,7 +14,7 @@ Ask = Callable[[Callable[[int], AskAppVersions], float], Awaitable[AppVersionsTo
 """Asks what is made of the question's number; None if there was no answer within so many seconds."""
 
 
-class AppVersions(NamedTuple):
+class VersionsFound(NamedTuple):
     """Application versions of transactional ids at a cut."""
 
     versions: dict[str, int]
@@ -36,7 +36,7 @@ class AppVersionQuestions:
         self._ask = ask
         self._one_listing = asyncio.Lock()
 
-    async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> AppVersions | None:
+    async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
         """Of the ids whose version has changed behind a metadata offset that an earlier answer named; of all if it is
         -1, or the leader does not know what has changed since. None: no leader has answered in time. Raises CutUnknown.
         """
@@ -46,7 +46,7 @@ class AppVersionQuestions:
         except TimeoutError:
             return None
 
-    async def _list(self, cut: int, told_offset: int, timeout_s: float) -> AppVersions | None:
+    async def _list(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
         versions: dict[str, int] = {}
         listing = position = 0
         while True:
@@ -63,7 +63,7 @@ class AppVersionQuestions:
             versions.update((one.transactional_id, one.app_version) for one in told.versions)
             position = told.position
             if position < 0:
-                return AppVersions(versions, told.is_whole, told.next_offset)
+                return VersionsFound(versions, told.is_whole, told.next_offset)
 
 
 def _page(cut: int, told_offset: int, listing: int, position: int) -> Callable[[int], AskAppVersions]:

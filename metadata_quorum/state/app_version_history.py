@@ -27,8 +27,8 @@ NO_VERSION: Final = -1
 class _Change(NamedTuple):
     offset: int
     """Metadata offset of the command that made it."""
-    index: int
-    """Commit index; of a deletion that of the last decision before it."""
+    commit_index: int
+    """Of a deletion that of the last decision before it."""
     transactional_id: str
     before: int
 
@@ -77,7 +77,7 @@ class AppVersionHistory:
         """
         if not self._index <= cut < self._next_index:
             return None
-        later = [change for change in self._changes if change.index > cut]
+        later = [change for change in self._changes if change.commit_index > cut]
         reached = later[0].offset - 1 if later else offset
         before = {change.transactional_id: change.before for change in reversed(later)}
         if self._offset <= told_offset <= offset:
@@ -99,4 +99,4 @@ class AppVersionHistory:
         self._changes.append(_Change(offset, self._next_index - 1, transactional_id, before))
         if len(self._changes) > self._changes_max:
             gone = self._changes.popleft()
-            self._offset, self._index = gone.offset, max(self._index, gone.index)
+            self._offset, self._index = gone.offset, max(self._index, gone.commit_index)

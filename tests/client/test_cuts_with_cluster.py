@@ -71,6 +71,35 @@ async def test_a_cut_tells_where_to_go_on_from_it(address: str) -> None:
             await admin.find_cut([TopicPartition("nowhere", 0)])
 
 
+async def test_application_versions_are_told_as_they_were_at_a_cut(address: str) -> None:
+    async with (
+        Admin(bootstrap_servers=address) as admin,
+        Producer(bootstrap_servers=address, transactional_id="job") as job,
+    ):
+        await admin.create_topics([NewTopic("cut", num_partitions=2)])
+
+        async def commit(version: int) -> Cut:
+            transaction = await job.begin(app_version=version)
+            await job.send("cut", b"x", partition=0)
+            await transaction.commit()
+            return await admin.find_cut([])
+
+        none = await admin.app_versions_at(await admin.find_cut([]))
+        assert (none.versions, none.is_whole) == ({}, True)
+        third, seventh = await commit(3), await commit(7)
+        assert (await admin.app_versions_at(third)).versions == {"job": 3}
+        then = await admin.app_versions_at(third, told_offset=none.next_offset)
+        assert (then.versions, then.is_whole) == ({"job": 3}, False)
+        now = await admin.app_versions_at(seventh, told_offset=then.next_offset)
+        assert (now.versions, now.is_whole) == ({"job": 7}, False)
+        await admin.delete_transactional_id("job")
+        gone = await admin.app_versions_at(seventh, told_offset=now.next_offset)
+        assert gone.versions == {"job": -1}
+        with pytest.raises(KafkaError, match="find a newer cut") as told:
+            await admin.app_versions_at(Cut(seventh.commit_index + 1))
+        assert told.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 async def test_a_slice_is_read_as_it_stands_in_the_log(address: str) -> None:
     async with (
         Admin(bootstrap_servers=address) as admin,

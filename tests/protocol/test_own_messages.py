@@ -204,7 +204,7 @@ def test_the_application_version_is_a_tag_that_others_pass_over() -> None:
 
 def test_other_clients_read_a_list_of_apis_that_has_ours() -> None:
     message = ApiVersionsResponse(
-        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20011))]
+        api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20012))]
     )
     told = kio_decode(KioApiVersionsResponse, encode(message, 4))
     assert [one.api_key for one in told.api_keys][-1] == 20011
