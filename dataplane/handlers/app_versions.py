@@ -7,7 +7,7 @@ from typing import Protocol
 from ...protocol.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import AppVersion, ListAppVersionsRequest, ListAppVersionsResponse
-from ..quorum.app_version_questions import VersionsFound, CutUnknown
+from ..quorum.app_version_questions import CutUnknown, VersionsFound
 from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
