@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from examples.replicated_database.changes import Statement, partition_of
+from examples.replicated_database.changes import Names, Statement, partition_of
+from examples.replicated_database.master import Doubtful, Master
+from examples.replicated_database.node import make_topics
+from examples.replicated_database.replica import Replica
+from ottla import Consumer, TopicPartition
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.examples.bank import PARTITIONS, Bank, log_of, reigning
 from tests.examples.database_nodes import DatabaseNode, node_of, running
@@ -77,3 +81,44 @@ def is_cut_off(bank: Bank, known: list[int]) -> bool:
     log = asyncio.run(log_of(bank.bootstrap, bank.name))
     firsts = [min((change.scn for _, change in some if change.scn), default=0) for some in log]
     return any(first > scn + 1 for first, scn in zip(firsts, known, strict=True))
+
+
+async def test_a_master_that_was_replaced_answers_no_read_from_old_rows(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    """It slept, so it has not heard of its successor, nor read what that one has written."""
+    names, key = Names("replaced"), "account-1"
+    index = partition_of(key, PARTITIONS)
+    await make_topics(cluster.bootstrap, names, PARTITIONS, 3)
+    insert = "INSERT INTO accounts VALUES (?, 0, '')"
+    async with (
+        asyncio.timeout(120),
+        Consumer(bootstrap_servers=cluster.bootstrap, isolation_level="read_committed") as ends,
+    ):
+        ends.assign([TopicPartition(names.log, one) for one in range(PARTITIONS)])
+        replicas = [Replica(cluster.bootstrap, names, tmp_path / str(one), PARTITIONS) for one in range(2)]
+        following = [asyncio.create_task(one.follow()) for one in replicas]
+        former = Master(replicas[0], index, ends)
+        await reigns(former)
+        async with former.lead([Statement(key, insert, ["before"])]):
+            pass
+        assert (await former.read("SELECT id FROM accounts", []))[1] == [["before"]]
+        following[0].cancel()  # asleep from here on
+        await asyncio.wait(following[:1])
+        latter = Master(replicas[1], index, ends)
+        await reigns(latter)
+        async with latter.lead([Statement(key, insert, ["after"])]):
+            pass
+        assert former.is_master, "it knows that it was replaced, so this shows nothing"
+        with pytest.raises(Doubtful):
+            await former.read("SELECT id FROM accounts", [])
+        assert sorted((await latter.read("SELECT id FROM accounts", []))[1]) == [["after"], ["before"]]
+        for master in (former, latter):
+            await master.resign()
+        following[1].cancel()
+        await asyncio.wait(following[1:])
+
+
+async def reigns(master: Master) -> None:
+    while not master.is_master:
+        await asyncio.sleep(0.05)
