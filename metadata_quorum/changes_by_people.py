@@ -10,7 +10,7 @@ A broker tells who asked. So a broker that is taken over can name anybody.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from ..protocol.cluster_image import ClusterImage
 from ..protocol.messages.acl_commands import CreateAcls, DeleteAcls
 from ..protocol.messages.command import Command
 from ..protocol.messages.config_commands import AlterConfigs, ResourceType
+from ..protocol.messages.failback_commands import FailBackMirror
 from ..protocol.messages.metadata_records import (
     AclRecord,
     AclRemovedRecord,
@@ -67,6 +68,7 @@ _TOLD: Final = (
     ReconnectMirror,
     AcceptMirrorFaults,
     PromoteMirrorAtCut,
+    FailBackMirror,
 )
 _DONE_TO_MIRRORS: Final = {
     MirrorPhase.ACTIVE: "resumed",
@@ -179,6 +181,11 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
             groups = f" and groups {command.groups}" if command.groups else ""
             source = f"{command.bootstrap_servers} (cluster {command.source_cluster_id})"
             yield f"created the mirror {command.name} of {source}, topics {command.topics}{groups}"
+        case FailBackMirror():
+            source = f"{command.bootstrap_servers} (cluster {command.source_cluster_id})"
+            names = ", ".join(_names(image, (one.topic_id for one in command.copies)))
+            what = ", and what the source does not have is discarded" if command.discards else ""
+            yield f"failed back to {source} by the mirror {command.name}: {names} are copies from now on{what}"
         case AlterMirror():
             yield f"{_DONE_TO_MIRRORS[MirrorPhase(command.phase)]} the mirror {command.name}"
         case PromoteMirrorAtCut():
@@ -191,10 +198,15 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
         case AcceptMirrorFaults():
             for record in records:
                 if isinstance(record, MirrorPartitionRecord):
-                    topic = image.topics_by_id.get(record.topic_id)
-                    name = record.topic_id.hex() if topic is None else topic.name
+                    (name,) = _names(image, (record.topic_id,))
                     place = f"{name}-{record.partition} goes on at {record.resumed_offset}"
                     yield f"accepted a fault of the mirror {command.mirror}: {place}"
+
+
+def _names(image: ClusterImage, topic_ids: Iterable[bytes]) -> Iterator[str]:
+    for topic_id in topic_ids:
+        topic = image.topics_by_id.get(topic_id)
+        yield topic_id.hex() if topic is None else topic.name
 
 
 def _configured(kind: int, name: str, records: Sequence[ConfigRecord]) -> str:

@@ -79,12 +79,24 @@ class MirrorFault:
     reason: str
 
 
+class ResumptionKind(IntEnum):
+    """What becomes of a log that does not end where the copy is to go on."""
+
+    EXACT = 0
+    """What is behind is cut off, and what is missing is left out."""
+    CUT = 1
+    """What is behind is cut off. What is missing comes from the source."""
+    KEPT = 2
+    """What is behind stays, and stops the copy until a person decides. What is missing comes from the source."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """In this leader epoch of ours the log went on at an offset that is not where it had ended."""
+    """In this leader epoch of ours the log went on at an offset that is not where it had ended, perhaps."""
 
     leader_epoch: int
     offset: int
+    kind: ResumptionKind = ResumptionKind.EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,27 @@ class MirrorPartition:
     resumption: Resumption | None = None
     promoted_epoch: int = NO_EPOCH
     """The first leader epoch of ours in which it takes records; NO_EPOCH before."""
+
+    @property
+    def keeps_tail(self) -> bool:
+        """Whether what the log has behind the offset of a failback stays: it was not to be cut off, and nothing was
+        copied since."""
+        resumed = self.resumption
+        return (
+            resumed is not None
+            and resumed.kind is ResumptionKind.KEPT
+            and all(start < resumed.offset for _, start in self.lineage)
+        )
+
+    def goes_on_at(self, log_epoch: int, log_end: int, leader_epoch: int) -> int | None:
+        """Where the log of who leads in `leader_epoch` is to end before anything is appended; None: where it does. Its
+        last epoch is `log_epoch`, and it ends at `log_end`."""
+        resumed = self.resumption
+        if resumed is None or not log_epoch < resumed.leader_epoch <= leader_epoch:
+            return None
+        if resumed.kind is ResumptionKind.EXACT:
+            return resumed.offset
+        return None if self.keeps_tail or log_end <= resumed.offset else resumed.offset
 
     def source_epoch_below(self, offset: int) -> int:
         """The source's leader epoch of the last record below `offset`; NO_EPOCH if none is known."""
@@ -111,6 +144,12 @@ class MirrorTopic:
     """Empty once that is forgotten."""
     source_topic_id: bytes
     partitions: dict[int, MirrorPartition] = field(default_factory=dict)
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether a failback has made it a copy, as far as that still says how its logs go on."""
+        resumed = [one.resumption for one in self.partitions.values() if one.resumption is not None]
+        return any(one.kind is not ResumptionKind.EXACT for one in resumed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +277,7 @@ def mirror_partition_record(topic_id: bytes, index: int, state: MirrorPartition)
         record.fault_first, record.fault_end = state.fault.first, state.fault.end
     if state.resumption is not None:
         record.resumed_epoch, record.resumed_offset = state.resumption.leader_epoch, state.resumption.offset
+        record.resumed_how = state.resumption.kind
     return record
 
 
@@ -258,9 +298,10 @@ def _mirror(record: MirrorRecord) -> Mirror:
 def _partition(record: MirrorPartitionRecord) -> MirrorPartition:
     fault = resumption = None
     if record.fault:
-        kind = FaultKind(record.fault)
-        fault = MirrorFault(kind, record.fault_first, record.fault_end, record.fault_reason)
+        fault_kind = FaultKind(record.fault)
+        fault = MirrorFault(fault_kind, record.fault_first, record.fault_end, record.fault_reason)
     if record.resumed_epoch != NO_EPOCH:
-        resumption = Resumption(record.resumed_epoch, record.resumed_offset)
+        kind = ResumptionKind(record.resumed_how)
+        resumption = Resumption(record.resumed_epoch, record.resumed_offset, kind)
     lineage = tuple((one.epoch, one.start_offset) for one in record.lineage)
     return MirrorPartition(lineage, fault, resumption, record.promoted_epoch)

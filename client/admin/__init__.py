@@ -11,6 +11,7 @@ from .acls import AclAdmin
 from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
 from .cuts import CutAdmin
+from .failback import Failback, FailbackAdmin, FailbackPartition, FailbackTopic
 from .groups import GroupAdmin
 from .log_dirs import LogDirAdmin
 from .mirrors import (
@@ -65,6 +66,9 @@ __all__ = [
     "Cut",
     "CutOffset",
     "DelegationToken",
+    "Failback",
+    "FailbackPartition",
+    "FailbackTopic",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -100,6 +104,7 @@ class Admin(
     BegunTransactionAdmin,
     CutAdmin,
     MirrorAdmin,
+    FailbackAdmin,
 ):
     """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
     answered.

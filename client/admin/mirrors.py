@@ -162,7 +162,7 @@ class MirrorAdmin(AdminTheme):
             topics=topics,
             groups=groups,
             start=_start(start),
-            options=_sent(options),
+            options=sent_options(options),
             validate_only=validate_only,
         )
 
@@ -217,7 +217,7 @@ class MirrorAdmin(AdminTheme):
             name=name,
             action=MirrorAction.RECONNECT,
             bootstrap_servers=source,
-            options=_sent(options),
+            options=sent_options(options),
         )
         await self._submit_change(request)
 
@@ -289,7 +289,8 @@ class MirrorAdmin(AdminTheme):
         return answers
 
 
-def _sent(options: Mapping[str, str] | None) -> list[MirrorOption]:
+def sent_options(options: Mapping[str, str] | None) -> list[MirrorOption]:
+    """Options of a source as they are sent. Raises ValueError for one that is not understood."""
     return [MirrorOption(name=key, value=value) for key, value in _source_options(options or {}).items()]
 
 

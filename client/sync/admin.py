@@ -103,3 +103,4 @@ class Admin(Facade):
     reconnect_mirror = blocking(admin.Admin.reconnect_mirror)
     promote_mirror = blocking(admin.Admin.promote_mirror)
     delete_mirror = blocking(admin.Admin.delete_mirror)
+    failback_mirror = blocking(admin.Admin.failback_mirror)

@@ -36,6 +36,7 @@ from ..handlers.describe_producers import DescribeProducersHandlers
 from ..handlers.describe_quorum import DescribeQuorumHandlers
 from ..handlers.describe_topic_partitions import DescribeTopicPartitionsHandlers
 from ..handlers.elect_leaders import ElectLeadersHandlers
+from ..handlers.failback import FailbackHandlers
 from ..handlers.fetch import FetchHandlers, FetchSettings
 from ..handlers.find_coordinator import FindCoordinatorHandlers
 from ..handlers.group_offsets import GroupOffsetHandlers
@@ -58,6 +59,7 @@ from ..mirroring.mirrors import Mirrors
 from ..mirroring.offset_commits import OwnGroups
 from ..mirroring.options import MirrorOptions
 from ..mirroring.source import Sources
+from ..mirroring.source_trial import SourceTrial
 from ..quorum.config import QuorumSessionConfig
 from ..quorum.image_gate import ImageGate
 from ..quorum.session import QuorumSession, SessionLost
@@ -209,7 +211,8 @@ class BrokerParts:
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
-        self._register_handlers(credentials, secrets, listed, chance, creator, sources, mirror_options)
+        trial = SourceTrial(sources, mirror_options)
+        self._register_handlers(credentials, secrets, listed, chance, creator, trial)
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
 
@@ -268,8 +271,7 @@ class BrokerParts:
         listed: ListedBrokers,
         chance: random.Random,
         creator: TopicCreator,
-        sources: Sources | None,
-        mirror_options: MirrorOptions,
+        trial: SourceTrial,
     ) -> None:
         config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
         view = ConfigView(session, self.settings, config.references)
@@ -323,7 +325,8 @@ class BrokerParts:
             UpdateFeaturesHandlers(session),
             AclHandlers(session, self.server.authorization),
             DelegationTokenHandlers(session, self.tokens, config.token_lifetimes),
-            MirrorHandlers(session, self.mirrors, sources, mirror_options),
+            MirrorHandlers(session, self.mirrors, trial),
+            FailbackHandlers(session, self.replicas, trial),
         ):
             self._table.add(handlers)
 

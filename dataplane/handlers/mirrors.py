@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import TopicState
@@ -32,9 +32,9 @@ from ...protocol.messages.mirrors import (
 from ...protocol.mirror_table import Mirror, MirrorPartition, MirrorPhase
 from ...protocol.sealed_text import sealed_bytes
 from ..mirroring.copies import Copy
+from ..mirroring.lineages import copies_of_cluster
 from ..mirroring.mirrors import Mirrors
-from ..mirroring.options import MirrorOptions
-from ..mirroring.source import Sources
+from ..mirroring.source_trial import ReachedSource, SourceTrial
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms
@@ -63,13 +63,10 @@ def _describe_error(message: DescribeMirrorsRequest, error: KafkaError) -> Descr
 class MirrorHandlers:
     """Passes changes to the quorum; tells what the image has, and what this broker's links know."""
 
-    def __init__(
-        self, quorum: Quorum, mirrors: Mirrors, sources: Sources | None, options: MirrorOptions
-    ) -> None:
+    def __init__(self, quorum: Quorum, mirrors: Mirrors, trial: SourceTrial) -> None:
         self._quorum = quorum
         self._mirrors = mirrors
-        self._sources = sources
-        self._options = options
+        self._trial = trial
 
     @handles(CreateMirrorRequest, 0, 0, on_error=_create_error, needs=cluster(AclOperation.ALTER))
     async def create(self, request: ClientRequest, message: CreateMirrorRequest) -> CreateMirrorResponse:
@@ -77,40 +74,33 @@ class MirrorHandlers:
         compile_pattern(message.topics, "the pattern of topics")
         if message.groups:
             compile_pattern(message.groups, "the pattern of groups")
-        cluster_id, options = await self._tried(message.name, message.bootstrap_servers, message.options)
+        async with self._trial.reached(message.name, message.bootstrap_servers, message.options) as reached:
+            await self._check_no_loop(reached, message.topics)
         command = CreateMirror(
             name=message.name,
-            source_cluster_id=cluster_id,
+            source_cluster_id=reached.cluster_id,
             bootstrap_servers=message.bootstrap_servers,
             topics=message.topics,
             groups=message.groups,
             start=message.start,
-            options=options,
+            options=reached.options,
             is_checked_only=message.validate_only,
         )
         await self._quorum.submit(command, author=request.session)
-        return CreateMirrorResponse(source_cluster_id=cluster_id)
+        return CreateMirrorResponse(source_cluster_id=reached.cluster_id)
 
-    async def _tried(
-        self, mirror: str, bootstrap_servers: str, options: Iterable[MirrorOption]
-    ) -> tuple[str, list[MirrorOption]]:
-        """The id of the cluster that is reached so, and the options with their secrets encrypted. Raises KafkaError."""
-        if self._sources is None:
+    async def _check_no_loop(self, reached: ReachedSource, topics: str) -> None:
+        """Raises KafkaError if a topic of the source is itself the copy of one here."""
+        own_id = self._quorum.image.cluster_id
+        copies = await copies_of_cluster(reached.source, reached.metadata, topics, own_id)
+        if copies:
+            name, mirror = min(copies.items())
+            more = f", and {len(copies) - 1} more topics are copies, too" if len(copies) > 1 else ""
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, "this process was started without a client for sources"
+                ErrorCode.INVALID_REQUEST,
+                f"the source's topic {name!r} is itself a copy of this cluster, by its mirror {mirror!r}{more}: name "
+                "other topics alone, or promote that mirror first",
             )
-        given = {option.name: option.value for option in options}
-        source = self._sources.open(bootstrap_servers, given)
-        try:
-            metadata = await source.metadata([])
-        finally:
-            await source.close()
-        if metadata.cluster_id is None:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"{bootstrap_servers} tells no cluster id: it is too old"
-            )
-        sealed = self._options.seal(self._sources, mirror, given)
-        return metadata.cluster_id, [MirrorOption(name=name, value=value) for name, value in sealed.items()]
 
     @handles(AlterMirrorRequest, 0, 0, on_error=_alter_error, needs=cluster(AclOperation.ALTER))
     async def alter(self, request: ClientRequest, message: AlterMirrorRequest) -> AlterMirrorResponse:
@@ -135,13 +125,14 @@ class MirrorHandlers:
         if mirror is None:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {message.name!r}")
         servers = message.bootstrap_servers or mirror.bootstrap_servers
-        cluster_id, options = await self._tried(mirror.name, servers, message.options)
+        async with self._trial.reached(mirror.name, servers, message.options) as reached:
+            cluster_id = reached.cluster_id
         if cluster_id != mirror.source_cluster_id:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"{servers} is cluster {cluster_id}, mirror {mirror.name!r} copies {mirror.source_cluster_id}",
             )
-        return ReconnectMirror(name=mirror.name, bootstrap_servers=servers, options=options)
+        return ReconnectMirror(name=mirror.name, bootstrap_servers=servers, options=reached.options)
 
     @handles(DescribeMirrorsRequest, 0, 0, on_error=_describe_error, needs=cluster(AclOperation.DESCRIBE))
     def describe(self, request: ClientRequest, message: DescribeMirrorsRequest) -> DescribeMirrorsResponse:

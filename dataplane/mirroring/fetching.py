@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ from ...protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault
 from ...protocol.schema import ZERO_UUID
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy
-from .judgement import Begin, arrived, epoch_end, out_of_range
+from .judgement import Begin, arrived, epoch_end, kept, out_of_range
 from .source import SourceCluster
 
 logger = logging.getLogger(__name__)
@@ -166,14 +166,28 @@ class SourceFetcher:
         """Ask where the epochs that were copied last end at the source (KIP-101, KIP-320)."""
         image = self._image()
         asked: dict[tuple[str, int], tuple[Copy, int]] = {}
+        faults = []
         for copy in copies:
-            epoch = copy.state(image).source_epoch_below(copy.log_end)
-            if epoch == NO_EPOCH:
+            state = copy.state(image)
+            epoch = state.source_epoch_below(copy.log_end)
+            fault = kept(state, copy.log_end)
+            if fault is not None:
+                faults.append(_report_of(copy, fault=fault))
+            elif epoch == NO_EPOCH:
                 copy.checked_epoch = copy.source_epoch
             else:
                 asked[copy.key] = copy, epoch
+        faults += await self._epoch_ends(asked)
+        if faults:
+            await self._report(faults)
+
+    async def _epoch_ends(
+        self, asked: Mapping[tuple[str, int], tuple[Copy, int]]
+    ) -> list[MirrorPartitionReport]:
+        """The faults that follow from where these epochs end at the source."""
+        faults: list[MirrorPartitionReport] = []
         if not asked:
-            return
+            return faults
         by_topic: dict[str, list[OffsetForLeaderPartition]] = defaultdict(list)
         for (topic, index), (copy, epoch) in asked.items():
             by_topic[topic].append(
@@ -186,7 +200,6 @@ class SourceFetcher:
             topics=[OffsetForLeaderTopic(topic=topic, partitions=parts) for topic, parts in by_topic.items()],
         )
         answer = await self._source.ask(self._broker_id, request, lane=LANE)
-        faults = []
         for told in answer.topics:
             for part in told.partitions:
                 if (told.topic, part.partition) not in asked:
@@ -201,8 +214,7 @@ class SourceFetcher:
                     copy.checked_epoch = copy.source_epoch
                 else:
                     faults.append(_report_of(copy, fault=fault))
-        if faults:
-            await self._report(faults)
+        return faults
 
     # ------------------------------------------------------------ fetching
 

@@ -70,6 +70,21 @@ def epoch_end(
     )
 
 
+def kept(copy: MirrorPartition, log_end: int) -> MirrorFault | None:
+    """What it means for the first look at the source after a failback that was not to cut anything off: None if nothing
+    was written here after its count."""
+    resumption = copy.resumption
+    if resumption is None or not copy.keeps_tail or log_end <= resumption.offset:
+        return None
+    first = resumption.offset
+    return MirrorFault(
+        FaultKind.DIVERGED,
+        first,
+        log_end,
+        f"the records at offsets {first} to {log_end - 1} were written here, and are not in the source",
+    )
+
+
 def _diverged(first: int, end: int, reason: str) -> MirrorFault:
     told = f"{reason}: the records at offsets {first} to {end - 1} were copied, and are not in the source any more"
     return MirrorFault(FaultKind.DIVERGED, first, end, told)

@@ -23,13 +23,13 @@ from ...protocol.schema import ZERO_UUID
 from ..patterns import Pattern
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
+from .common_point import OF_THE_BROKERS
+from .lineages import copies_of_cluster
 from .source import SourceCluster
 
 TOPICS_AT_ONCE: Final = 100
 _DEFAULT_CONFIG: Final = 5
 """DescribeConfigs' way to say that nobody has set a value."""
-_ITS_OWN: Final = "__"
-"""Topics whose names begin so belong to the brokers of their cluster."""
 
 
 class TopicList:
@@ -65,6 +65,9 @@ class TopicList:
                 for topic in some
             ]
             news = [topic for topic in topics if _is_news(self._quorum.image, self._mirror.name, topic)]
+            loops = await self._loops(news, metadata)
+            skipped |= loops
+            news = [topic for topic in news if topic.name not in loops]
             if news:
                 command = FollowTopics(mirror=self._mirror.name, topics=news, seed=self._chance())
                 for result in (await self._quorum.submit(command)).topics:
@@ -72,12 +75,25 @@ class TopicList:
                         skipped[result.name] = result.error_message
         self.skipped = skipped
 
+    async def _loops(self, news: Iterable[MirroredTopic], metadata: MetadataResponse) -> dict[str, str]:
+        """Topics that would be made here as copies of copies of topics that were here."""
+        image = self._quorum.image
+        unknown = {topic.name for topic in news if topic.name not in image.topics}
+        if not unknown:
+            return {}
+        copies = await copies_of_cluster(self._source, metadata, self._mirror.topics, image.cluster_id)
+        return {
+            name: f"it is itself a copy of this cluster, by the source's mirror {mirror!r}"
+            for name, mirror in copies.items()
+            if name in unknown
+        }
+
     def _wants(self, topic: MetadataResponseTopic) -> bool:
         name = topic.name or ""
         return (
             topic.error_code == ErrorCode.NONE
             and not topic.is_internal
-            and not name.startswith(_ITS_OWN)
+            and not name.startswith(OF_THE_BROKERS)
             and self._pattern.fullmatch(name) is not None
         )
 

@@ -23,6 +23,7 @@ from ...protocol.messages.broker_commands import (
 from ...protocol.messages.cluster_commands import DeclareRestored, FormCluster
 from ...protocol.messages.command import Command, CommandResult, PlainResult
 from ...protocol.messages.config_commands import AlterConfigs
+from ...protocol.messages.failback_commands import FailBackMirror
 from ...protocol.messages.metadata_records import (
     ClusterRecord,
     FeatureLevelRecord,
@@ -84,6 +85,7 @@ from . import (
     delegation_tokens,
     features,
     mirror_cuts,
+    mirror_failback,
     mirrors,
     offline_replicas,
     partitions,
@@ -364,6 +366,7 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     AnnounceMirrorCut: mirror_cuts.announce,
     ReportMirrorCuts: mirror_cuts.report,
     PromoteMirrorAtCut: mirrors.promote_at_cut,
+    FailBackMirror: mirror_failback.fail_back,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

@@ -7,6 +7,7 @@ from ...protocol.features import (
     FEATURES,
     MIRROR,
     MIRROR_WITH_CUTS,
+    MIRROR_WITH_FAILBACK,
     OURS,
     SECURITY,
     SECURITY_WITH_TOKENS,
@@ -89,7 +90,8 @@ def _check_security(work: Workspace, level: int) -> None:
 
 
 def _check_mirrors(work: Workspace, level: int) -> None:
-    mirrors, cuts = work.image.mirrors.by_name, work.image.mirror_cuts.by_mirror
+    image = work.image
+    mirrors, cuts = image.mirrors.by_name, image.mirror_cuts.by_mirror
     if level == 0 and mirrors:
         raise _refusal(
             f"Invalid update version 0 for feature {MIRROR}. There are {len(mirrors)} mirrors, "
@@ -99,6 +101,12 @@ def _check_mirrors(work: Workspace, level: int) -> None:
         raise _refusal(
             f"Invalid update version {level} for feature {MIRROR}. There are {len(cuts)} mirrors with cuts: delete "
             "them first."
+        )
+    returned = sum(topic.has_returned for topic in image.mirrors.topics.values())
+    if level < MIRROR_WITH_FAILBACK and returned:
+        raise _refusal(
+            f"Invalid update version {level} for feature {MIRROR}. There are {returned} topics that became copies by a "
+            "failback: delete them first."
         )
 
 

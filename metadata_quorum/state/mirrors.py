@@ -72,9 +72,16 @@ def create(work: Workspace, command: CreateMirror) -> PlainResult:
             ErrorCode.UNSUPPORTED_VERSION,
             f"mirrors need the feature {MIRROR} at level 1, so that no broker is left that takes records for a copy",
         )
+    mirror = new_mirror(work, command)
+    if not command.is_checked_only:
+        work.emit(mirror_record(mirror))
+    return PlainResult()
+
+
+def new_mirror(work: Workspace, command: CreateMirror) -> Mirror:
+    """The mirror that a command asks for, which is not kept yet. Raises KafkaError."""
     _check_settings(work, command)
-    options = _pairs(command.options)
-    mirror = Mirror(
+    return Mirror(
         command.name,
         command.source_cluster_id,
         command.bootstrap_servers,
@@ -82,11 +89,8 @@ def create(work: Workspace, command: CreateMirror) -> PlainResult:
         command.groups,
         command.start,
         MirrorPhase.ACTIVE,
-        options,
+        _pairs(command.options),
     )
-    if not command.is_checked_only:
-        work.emit(mirror_record(mirror))
-    return PlainResult()
 
 
 def _check_settings(work: Workspace, command: CreateMirror) -> None:

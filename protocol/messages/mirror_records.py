@@ -79,6 +79,9 @@ class MirrorPartitionRecord(Message):
     resumed_epoch: int = int32(default=-1, about="Leader epoch that began at `resumed_offset`; -1: none.")
     resumed_offset: int = int64(default=-1, about="Where the log ended when that epoch began.")
     promoted_epoch: int = int32(default=-1, about="First leader epoch that takes records; -1: none yet.")
+    resumed_how: int = int8(
+        "0+", tag=0, about="What becomes of what does not end there: see `mirror_table.ResumptionKind`."
+    )
 
 
 @data()

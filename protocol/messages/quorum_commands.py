@@ -24,6 +24,7 @@ from .broker_commands import (
 from .cluster_commands import DeclareRestored, FormCluster
 from .command import Command, CommandResult, ResultT, result_type
 from .config_commands import AlterConfigs
+from .failback_commands import FailBackMirror
 from .mirror_commands import (
     AcceptMirrorFaults,
     AlterMirror,
@@ -119,6 +120,7 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     50: AnnounceMirrorCut,
     51: ReportMirrorCuts,
     52: PromoteMirrorAtCut,
+    56: FailBackMirror,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

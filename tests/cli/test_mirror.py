@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,34 +20,12 @@ from ottla.protocol.messages.mirrors import (
     SkippedTopic,
 )
 from ottla.protocol.mirror_table import MirrorPhase
+from tests.cli.people import Person, printed
 from tests.client.fake_mirrors import Described, Mirroring, described, partition
 
 GAP = {"fault": 1, "fault_first": 3, "fault_end": 9, "fault_reason": "retention was faster"}
 DIVERGED = {"fault": 2, "fault_first": 5, "fault_end": 7, "fault_reason": "an unclean election"}
 MADE_ANEW = {"fault": 3, "fault_first": 0, "fault_end": -1, "fault_reason": "another topic has its name"}
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirroring]:
-    """One broker in a thread of its own, which OTTLA_BOOTSTRAP names. Nobody is at the terminal."""
-    cluster, loop = Mirroring(), asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(cluster.start(1), loop).result(10)
-    monkeypatch.setenv("OTTLA_BOOTSTRAP", cluster.bootstrap)
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    yield cluster
-    asyncio.run_coroutine_threadsafe(cluster.stop(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
-
-
-class Person(io.StringIO):
-    """Somebody at a terminal, who answers."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def told(index: int, *, lag: int = 0, **more: Any) -> DescribedMirrorPartition:
@@ -78,10 +52,6 @@ def west(*partitions: DescribedMirrorPartition, **changes: Any) -> DescribedMirr
         **changes,
     }
     return described(*partitions, **values)
-
-
-def printed(capsys: pytest.CaptureFixture[str]) -> Any:
-    return json.loads(capsys.readouterr().out)
 
 
 # create

@@ -6,6 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.failback import (
+    DescribeLineagesRequest,
+    DescribeLineagesResponse,
+    FailBackMirrorRequest,
+    FailBackMirrorResponse,
+    FailedBackTopic,
+    LineageTopic,
+)
 from ottla.protocol.messages.mirrors import (
     AlterMirrorRequest,
     AlterMirrorResponse,
@@ -31,14 +39,18 @@ class Mirroring(FakeCluster):
     def __init__(self) -> None:
         super().__init__("t", 1, lambda: Fault.NONE)
         self.served += [CreateMirrorRequest, AlterMirrorRequest, DescribeMirrorsRequest]
-        self.asked: list[CreateMirrorRequest | AlterMirrorRequest] = []
+        self.served += [DescribeLineagesRequest, FailBackMirrorRequest]
+        self.asked: list[CreateMirrorRequest | AlterMirrorRequest | FailBackMirrorRequest] = []
+        #: what brokers tell of their logs, by their numbers, and what becomes of topics that fail back
+        self.lineages: dict[int, list[LineageTopic]] = {}
+        self.failed_back: list[FailedBackTopic] = []
         self.describe: Callable[[int], Described] = lambda broker: []
         #: what so many changes are refused with, the last one first
         self.refusals: list[ErrorCode] = []
 
     def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
         refusal = ErrorCode.NONE
-        if isinstance(request, CreateMirrorRequest | AlterMirrorRequest):
+        if isinstance(request, CreateMirrorRequest | AlterMirrorRequest | FailBackMirrorRequest):
             self.asked.append(request)
             refusal = self.refusals.pop() if self.refusals else ErrorCode.NONE
         message = "for a reason" if refusal else None
@@ -49,6 +61,15 @@ class Mirroring(FakeCluster):
                 )
             case AlterMirrorRequest():
                 return AlterMirrorResponse(error_code=refusal, error_message=message)
+            case DescribeLineagesRequest():
+                return DescribeLineagesResponse(cluster_id="here", topics=self.lineages.get(broker, []))
+            case FailBackMirrorRequest():
+                return FailBackMirrorResponse(
+                    error_code=refusal,
+                    error_message=message,
+                    source_cluster_id="there",
+                    topics=self.failed_back,
+                )
             case DescribeMirrorsRequest():
                 assert not request.names, "a broker that has not heard of a mirror yet would refuse all"
                 mirrors = self.describe(broker)

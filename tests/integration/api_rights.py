@@ -54,6 +54,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.failback import DescribeLineagesRequest, FailBackMirrorRequest
 from ottla.protocol.messages.features import UpdateFeaturesRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -624,12 +625,13 @@ ROWS = [
     Row(lambda *_: AlterMirrorRequest(name="m", action=MirrorAction.PAUSE), 0, [cluster(Op.ALTER)]),
     Row(lambda *_: DescribeMirrorsRequest(), 0, [cluster(Op.DESCRIBE)]),
     Row(lambda *_: ListAppVersionsRequest(cut=-1), 0, [cluster(Op.DESCRIBE)]),
+    Row(lambda *_: FailBackMirrorRequest(name="m", topics="("), 0, [cluster(Op.ALTER)]),
 ]
 
 SHOWN_APART = {
     ApiVersionsRequest, DescribeClusterRequest, ListGroupsRequest, ListTransactionsRequest, SaslAuthenticateRequest,
     SaslHandshakeRequest, WriteTxnMarkersRequest, CreateDelegationTokenRequest, RenewDelegationTokenRequest,
-    ExpireDelegationTokenRequest, DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest, DescribeDelegationTokenRequest, DescribeLineagesRequest,
 }  # fmt: skip
 """What needs nothing, or leaves out what is denied, or is for nodes alone: tests of their own are below. Those of
 delegation tokens, which need a login, are in `test_delegation_tokens.py`."""

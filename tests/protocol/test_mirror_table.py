@@ -13,8 +13,9 @@ from ottla.protocol.messages.mirror_records import (
     MirrorTopicRecord,
     SourceEpoch,
 )
-from ottla.protocol.mirror_table import MirrorTable
+from ottla.protocol.mirror_table import MirrorPartition, MirrorTable, Resumption, ResumptionKind
 
+EXACT, CUT, KEPT = ResumptionKind.EXACT, ResumptionKind.CUT, ResumptionKind.KEPT
 TOPIC = b"t" * 16
 
 
@@ -75,3 +76,28 @@ def test_a_record_about_what_is_no_copy_is_refused(record: MirrorTopicRecord | M
     there.apply(TopicRecord(topic_id=b"o" * 16, name="ours"))
     with pytest.raises(ImageInconsistent):
         there.apply(record)
+
+
+@pytest.mark.parametrize(
+    ("kind", "copied", "log_end", "offset"),
+    [
+        (EXACT, (0,), 30, 20),
+        (EXACT, (0,), 10, 20),
+        (CUT, (0,), 30, 20),
+        (CUT, (0,), 10, None),
+        (KEPT, (0,), 30, None),
+        (KEPT, (0,), 10, None),
+        # Others have gone on from there. What a broker that was away has behind it is of nobody.
+        (KEPT, (0, 20), 30, 20),
+        (KEPT, (0, 20), 10, None),
+    ],
+)
+def test_the_log_of_a_copy_goes_on_elsewhere_once(
+    kind: ResumptionKind, copied: tuple[int, ...], log_end: int, offset: int | None
+) -> None:
+    copy = MirrorPartition(tuple(enumerate(copied)), resumption=Resumption(5, 20, kind))
+    assert copy.goes_on_at(4, log_end, 5) == offset
+    assert copy.goes_on_at(4, log_end, 7) == offset
+    assert copy.goes_on_at(5, log_end, 7) is None
+    assert copy.goes_on_at(3, log_end, 4) is None
+    assert MirrorPartition().goes_on_at(4, log_end, 5) is None

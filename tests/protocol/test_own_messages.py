@@ -23,6 +23,16 @@ from ottla.protocol.messages.cuts import (
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
+from ottla.protocol.messages.failback import (
+    DescribedLineage,
+    DescribeLineagesRequest,
+    DescribeLineagesResponse,
+    FailBackMirrorRequest,
+    FailBackMirrorResponse,
+    FailedBackPartition,
+    FailedBackTopic,
+    LineageTopic,
+)
 from ottla.protocol.messages.headers import decode_request_header, encode_request, response_header
 from ottla.protocol.messages.mirror_records import MirrorOption, SourceEpoch
 from ottla.protocol.messages.mirrors import (
@@ -132,6 +142,29 @@ MESSAGES = [
             )
         ]
     ),
+    DescribeLineagesRequest(topics=".*"),
+    DescribeLineagesResponse(
+        cluster_id="here",
+        topics=[
+            LineageTopic(
+                name="t",
+                topic_id=b"t" * 16,
+                partition_count=1,
+                is_copy=True,
+                mirror="m",
+                source_cluster_id="there",
+                partitions=[
+                    DescribedLineage(leader_epoch=4, epochs=[SourceEpoch(epoch=4)], promoted_offset=2**40)
+                ],
+            )
+        ],
+    ),
+    FailBackMirrorRequest(name="m", bootstrap_servers="there:9092", topics=".*", discards=True),
+    FailBackMirrorResponse(
+        error_code=44,
+        error_message="records would be lost",
+        topics=[FailedBackTopic(name="t", partitions=[FailedBackPartition(common_offset=3, lost=2**40)])],
+    ),
 ]
 
 
@@ -179,7 +212,7 @@ def test_bytes_do_not_change() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=named)
 def test_headers_are_flexible(message: Message) -> None:
-    assert 20000 <= message.api_key <= 20011
+    assert 20000 <= message.api_key <= 20013
     assert response_header(message.api_key, 0, 7) == b"\0\0\0\x07\0"
     if named(message).endswith("Request"):
         frame = memoryview(encode_request(message, 0, 7, "client"))[4:]

@@ -20,6 +20,7 @@ from ottla import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     ErrorCode,
+    Failback,
     GroupDescription,
     GroupListing,
     KafkaError,
@@ -154,6 +155,7 @@ async def administering() -> None:
         assert_type(mirror.phase, MirrorPhase)
         assert_type(mirror.lag, int | None)
         assert_type(await admin.promote_mirror("m"), MirrorDescription)
+        assert_type(await admin.failback_mirror("m", source="b:9092", discard=True), Failback)
         producers = await admin.describe_producers([HERE])
         assert_type(producers, dict[TopicPartition, Sequence[ProducerDescription] | KafkaError])
 

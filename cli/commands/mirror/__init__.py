@@ -29,6 +29,7 @@ def parser(name: str) -> CommandParser:
     add_connection(options)
     actions = Actions(options, __name__)
     _create(actions)
+    _fail_back(actions)
     _show(actions)
     _change(actions)
     return options
@@ -91,6 +92,42 @@ def _add_source_options(options: CommandParser) -> None:
         metavar="FILE",
         help="the same as properties of a client, also with secrets",
     )
+
+
+def _fail_back(actions: Actions) -> None:
+    failback = actions.add(
+        "failback",
+        "failback:failback",
+        "Make topics copies of what were their copies, in a cluster that was promoted in the meantime.",
+        "  ottla mirror failback east --from kafka.east.example:9092 --topics 'orders.*' --dry-run\n"
+        "  ottla mirror failback east --from kafka.east.example:9092 --topics 'orders.*' --groups '.*'\n"
+        "  ottla mirror failback east --from kafka.east.example:9092 --discard        whatever is only here",
+    )
+    failback.add_argument("name", metavar="NAME", help="of the mirror that copies them from now on")
+    failback.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="HOST:PORT,...",
+        help="brokers of the cluster that was promoted, as the brokers here reach them",
+    )
+    failback.add_argument(
+        "--topics", default=".*", metavar="REGEX", help="which topics: matches whole names (all of them)"
+    )
+    failback.add_argument(
+        "--groups", default="", metavar="REGEX", help="whose committed offsets follow (no group's)"
+    )
+    _add_source_options(failback)
+    failback.add_argument(
+        "--discard", action="store_true", help="delete the records that only this cluster has"
+    )
+    failback.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only tell what would be lost. Exit code 1 if it would be refused",
+    )
+    add_common(failback)
+    add_yes(failback)
 
 
 def _show(actions: Actions) -> None:

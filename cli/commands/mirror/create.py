@@ -31,7 +31,7 @@ NEAR_MS = 1_000
 def create(arguments: argparse.Namespace) -> None:
     """Create a mirror, and wait with --wait."""
     start = _start(arguments.start)
-    options = _options(arguments.source_option, arguments.source_options_file)
+    options = source_options(arguments.source_option, arguments.source_options_file)
     source_id = run_client(_create(arguments, start, options))
     result = "checked" if arguments.dry_run else "created"
     if arguments.wait and not arguments.dry_run:
@@ -49,7 +49,7 @@ def create(arguments: argparse.Namespace) -> None:
 
 def reconnect(arguments: argparse.Namespace) -> None:
     """Reach the source otherwise."""
-    options = _options(arguments.source_option, arguments.source_options_file)
+    options = source_options(arguments.source_option, arguments.source_options_file)
     run_client(_reconnect(arguments, options))
     if arguments.output == "json":
         print_json({"name": arguments.name, "result": "reconnected"})
@@ -113,7 +113,7 @@ def _start(text: str) -> str | int:
         raise UsageError(f"--start takes earliest, latest or a time: {error}") from None
 
 
-def _options(pairs: list[str], file: Path | None) -> dict[str, str]:
+def source_options(pairs: list[str], file: Path | None) -> dict[str, str]:
     """Of the connections to the source. Raises UsageError and CommandFailed."""
     given = key_values(pairs, "--source-option")
     for name in given:

@@ -359,13 +359,13 @@ class Replicas:
     def _go_on_elsewhere(self, partition: Partition, leader_epoch: int) -> None:
         """The log of a copy may go on at another offset than where it ends, from some leader epoch on."""
         copy = self.image.mirrors.partition(partition.topic_id, partition.index)
-        resumption = None if copy is None else copy.resumption
-        if (
-            resumption is not None
-            and partition.log.leader_epochs.latest_epoch < resumption.leader_epoch <= leader_epoch
-        ):
-            logger.warning("%r: the copy goes on at offset %d", partition, resumption.offset)
-            partition.go_on_at(resumption.offset)
+        if copy is None:
+            return
+        log = partition.log
+        offset = copy.goes_on_at(log.leader_epochs.latest_epoch, log.log_end_offset, leader_epoch)
+        if offset is not None:
+            logger.warning("%r: the copy goes on at offset %d", partition, offset)
+            partition.go_on_at(offset)
 
     def _follow(self, topic: TopicState, index: int, state: PartitionState) -> None:
         partition = self._replica(topic, index)

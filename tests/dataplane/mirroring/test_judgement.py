@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.mirroring.judgement import Arrived, Begin, arrived, epoch_end, out_of_range
+from ottla.dataplane.mirroring.judgement import Arrived, Begin, arrived, epoch_end, kept, out_of_range
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPartition
+from ottla.protocol.mirror_table import (
+    FaultKind,
+    MirrorFault,
+    MirrorPartition,
+    Resumption,
+    ResumptionKind,
+)
 from tests.dataplane.log.batches import make_batch
 
 History = list[int]
@@ -103,3 +109,25 @@ def test_an_older_format_cannot_be_copied() -> None:
     with pytest.raises(KafkaError, match="format 1") as refusal:
         arrived(MirrorPartition(), memoryview(batch))
     assert refusal.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+@pytest.mark.parametrize(
+    ("kind", "starts", "end", "is_fault"),
+    [
+        (ResumptionKind.KEPT, (0, 15), 23, True),
+        (ResumptionKind.KEPT, (0, 15), 20, False),
+        (ResumptionKind.KEPT, (0, 15), 18, False),
+        (ResumptionKind.KEPT, (0, 20), 23, False),
+        (ResumptionKind.CUT, (0, 15), 23, False),
+        (ResumptionKind.EXACT, (0, 15), 23, False),
+    ],
+)
+def test_what_was_written_here_after_the_count_of_a_failback_is_a_divergence(
+    kind: ResumptionKind, starts: tuple[int, ...], end: int, is_fault: bool
+) -> None:
+    copy = MirrorPartition(tuple(enumerate(starts)), resumption=Resumption(3, 20, kind))
+    fault = kept(copy, end)
+    assert (fault is not None) == is_fault
+    if fault is not None:
+        assert (fault.kind, fault.first, fault.end) == (FaultKind.DIVERGED, 20, end)
+    assert kept(MirrorPartition(), end) is None

@@ -26,6 +26,7 @@ from ottla.protocol.messages.config_commands import (
     ConfigResource,
     ResourceType,
 )
+from ottla.protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
 from ottla.protocol.messages.mirror_commands import (
     AcceptMirrorFaults,
     AlterMirror,
@@ -317,6 +318,18 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
         AlterMirror(name="m", phase=1),
         AlterMirror(name="m", phase=3),
         DeleteMirror(name="m"),
+        FailBackMirror(
+            name="back",
+            source_cluster_id="there",
+            bootstrap_servers="there:9092",
+            topics=".*",
+            copies=[
+                ReturningTopic(
+                    topic_id=topic_id, partitions=[ReturningPartition(leader_epoch=2, common_offset=5)]
+                )
+            ],
+            discards=True,
+        ),
     ]
 
     async def scenario() -> None:
@@ -340,5 +353,7 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
             "resumed the mirror m",
             "promoted the mirror m",
             "deleted the mirror m",
+            "failed back to there:9092 (cluster there) by the mirror back: o are copies from now on, and what the "
+            "source does not have is discarded",
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ottla.metadata_quorum.state.controller import Applied, Controller
@@ -10,6 +11,7 @@ from ottla.protocol.features import MIRROR, MIRROR_WITH_CUTS
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command, PlainResult
+from ottla.protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
 from ottla.protocol.messages.metadata_records import TopicRemovedRecord
 from ottla.protocol.messages.mirror_commands import (
     AcceptMirrorFaults,
@@ -37,6 +39,10 @@ from ottla.protocol.mirror_table import MirrorPartition, MirrorPhase
 from .harness import ControllerWithBrokers
 
 SOURCE = "source cluster"
+THERE = b"there" + bytes(11)
+"""Id of topics at the source, from which topics here become copies."""
+LINEAGE = ((3, 0), (5, 4))
+"""Of these topics."""
 
 
 class Mirrors(ControllerWithBrokers):
@@ -177,6 +183,33 @@ def at_source(
         replication_factor=factor,
         configs=[NewTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
     )
+
+
+def failback_of(
+    cluster: ControllerWithBrokers, names: Iterable[str], common: int, mirror: str, **changes: Any
+) -> FailBackMirror:
+    """A failback of topics as they are now."""
+    copies = []
+    for name in names:
+        topic = cluster.machine.image.topics[name]
+        parts = [
+            ReturningPartition(
+                partition=index,
+                leader_epoch=state.leader_epoch,
+                common_offset=common,
+                lineage=epochs(*((epoch, start) for epoch, start in LINEAGE if start < common)),
+            )
+            for index, state in sorted(topic.partitions.items())
+        ]
+        copies.append(ReturningTopic(topic_id=topic.id, source_topic_id=THERE, partitions=parts))
+    values: dict[str, Any] = {
+        "source_cluster_id": SOURCE,
+        "bootstrap_servers": "there:9092",
+        "topics": ".*",
+        "copies": copies,
+        **changes,
+    }
+    return FailBackMirror(name=mirror, **values)
 
 
 def epochs(*pairs: tuple[int, int]) -> list[SourceEpoch]:

@@ -4,7 +4,7 @@ of each copy, through snapshots. No copy goes on over a loss that nobody has acc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from hypothesis import settings
@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
-from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorPhase
+from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorPhase, ResumptionKind
 from ottla.protocol.schema import ZERO_UUID
 
-from .mirrored import Mirrors, at_source, epochs
+from .harness import topic as new_topic
+from .mirrored import LINEAGE, THERE, Mirrors, at_source, epochs, failback_of
 
 ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED
+EXACT = ResumptionKind.EXACT
 GAP, DIVERGED, MADE_ANEW = FaultKind.GAP, FaultKind.DIVERGED, FaultKind.MADE_ANEW
 GOING = st.sampled_from([1, 2])
 """Broker 3 stays: somebody is there to have copies."""
@@ -34,16 +37,16 @@ class Part:
 
     lineage: list[tuple[int, int]] = field(default_factory=list)
     fault: tuple[FaultKind, int, int] | None = None
-    resumed: tuple[int, int] | None = None
+    resumed: tuple[int, int, ResumptionKind] | None = None
     promoted_epoch: int = NO_EPOCH
 
 
 @dataclass
 class Copied:
-    """Of one topic. `mirror` is empty once that is deleted."""
+    """Of one topic. `mirror` is empty once that is deleted; without a source it never was a copy."""
 
     mirror: str
-    source_id: bytes
+    source_id: bytes | None
     parts: list[Part]
     retention: str | None
 
@@ -106,6 +109,46 @@ class MirrorModel(RuleBasedStateMachine):
             del self.phases[name]
 
     # Topics
+
+    @rule(name=TOPIC_NAMES, partitions=st.integers(1, 2))
+    def create_topic(self, name: str, partitions: int) -> None:
+        """One of no mirror."""
+        if name not in self.topics:
+            self.cluster.create(new_topic(name, partitions, 2))
+            self.topics[name] = Copied("", None, [Part() for _ in range(partitions)], None)
+
+    @rule(
+        mirror=MIRROR_NAMES,
+        names=st.sets(TOPIC_NAMES, min_size=1),
+        common=OFFSETS,
+        discards=st.booleans(),
+        moves=st.booleans(),
+    )
+    def fail_back(self, mirror: str, names: set[str], common: int, discards: bool, moves: bool) -> None:
+        """Leaders may have changed since the logs were looked at."""
+        if not names <= self.topics.keys():
+            return
+        command = failback_of(self.cluster, sorted(names), common, mirror, discards=discards)
+        before = {
+            name: [self.epoch(name, index) for index in range(len(self.topics[name].parts))] for name in names
+        }
+        if moves:
+            self.cluster.fence(1)
+        is_new = all(
+            self.epoch(name, index) == epoch for name in names for index, epoch in enumerate(before[name])
+        )
+        is_free = all(self.phases.get(self.topics[name].mirror, PROMOTED) is PROMOTED for name in names)
+        error = self.cluster.do(command, PlainResult).error_code
+        assert bool(error) != (mirror not in self.phases and is_new and is_free)
+        if error:
+            return
+        self.phases[mirror] = ACTIVE
+        kind = ResumptionKind.CUT if discards else ResumptionKind.KEPT
+        for name in names:
+            known = self.topics[name]
+            known.mirror, known.source_id = mirror, THERE
+            lineage = [pair for pair in LINEAGE if pair[1] < common]
+            known.parts = [Part(list(lineage), None, (epoch + 1, common, kind)) for epoch in before[name]]
 
     @rule(
         mirror=MIRROR_NAMES,
@@ -178,7 +221,7 @@ class MirrorModel(RuleBasedStateMachine):
         if not self.leaders:
             return
         name, index, broker, epoch = data.draw(st.sampled_from(sorted(self.leaders)))
-        if name not in self.topics:
+        if name not in self.topics or index >= len(self.topics[name].parts):
             return
         topic, now = self.topics[name], self.cluster.partition(name, index)
         pairs = data.draw(st.lists(st.tuples(st.integers(0, 9), OFFSETS), min_size=1, max_size=3))
@@ -202,7 +245,7 @@ class MirrorModel(RuleBasedStateMachine):
                     part.lineage.append(pair)
         elif what == "begins":
             if not part.lineage:
-                part.resumed = (epoch + 1, first)
+                part.resumed = (epoch + 1, first, EXACT)
         elif part.fault is None:
             part.fault = (FaultKind(what), first, first + more)
 
@@ -229,12 +272,12 @@ class MirrorModel(RuleBasedStateMachine):
         if part.fault is None:
             return
         kind, first, end = part.fault
-        part.fault, part.resumed = None, (epoch + 1, end)
+        part.fault, part.resumed = None, (epoch + 1, end, EXACT)
         if kind is DIVERGED:
             part.lineage = [pair for pair in part.lineage if pair[1] < first]
-            part.resumed = (epoch + 1, first)
+            part.resumed = (epoch + 1, first, EXACT)
         elif kind is MADE_ANEW:
-            topic.source_id, part.lineage, part.resumed = ZERO_UUID, [], (epoch + 1, 0)
+            topic.source_id, part.lineage, part.resumed = ZERO_UUID, [], (epoch + 1, 0, EXACT)
 
     # What holds at any time
 
@@ -254,8 +297,12 @@ class MirrorModel(RuleBasedStateMachine):
         assert image.topics.keys() == self.topics.keys()
         for name, topic in self.topics.items():
             state = image.topics[name]
-            known = image.mirrors.topics[state.id]
-            assert (known.mirror, known.source_topic_id) == (topic.mirror, topic.source_id)
+            known = image.mirrors.topics.get(state.id)
+            if topic.source_id is None:
+                assert known is None
+            else:
+                assert known is not None
+                assert (known.mirror, known.source_topic_id) == (topic.mirror, topic.source_id)
             assert self.cluster.is_copy(name) == (self.phases.get(topic.mirror, PROMOTED) is not PROMOTED)
             config = image.configs.get((ResourceType.TOPIC, name), {})
             assert config.get("retention.ms") == topic.retention
@@ -266,7 +313,7 @@ class MirrorModel(RuleBasedStateMachine):
     def agrees_about(self, name: str, index: int, part: Part) -> None:
         copy, state = self.cluster.copy(name, index), self.cluster.partition(name, index)
         fault = None if copy.fault is None else (copy.fault.kind, copy.fault.first, copy.fault.end)
-        resumed = copy.resumption and (copy.resumption.leader_epoch, copy.resumption.offset)
+        resumed = None if copy.resumption is None else astuple(copy.resumption)
         known = (list(copy.lineage), fault, resumed, copy.promoted_epoch)
         assert known == (part.lineage, part.fault, part.resumed, part.promoted_epoch)
         assert max(copy.promoted_epoch, resumed[0] if resumed else NO_EPOCH) <= state.leader_epoch

@@ -1,0 +1,91 @@
+"""What `ottla mirror failback` does: it tells what would be lost, and has topics become copies."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ....client.admin import Admin, Failback
+from ...asking import run_client
+from ...connection.precedence import connection_of
+from ...terminal.confirmation import confirm
+from ...terminal.output import print_json, print_table
+from ...terminal.text import note
+from .create import source_options
+
+
+def failback(arguments: argparse.Namespace) -> int:
+    """Make topics copies of what were their copies; 1 if a dry run finds that it would be refused."""
+    options = source_options(arguments.source_option, arguments.source_options_file)
+    if arguments.dry_run:
+        found = run_client(_fail_back(arguments, options, checks=True))
+        refused = any(topic.refusal for topic in found.topics)
+        _print(arguments, found, "checked")
+        return int(refused or not found.topics or (found.needs_discard and not arguments.discard))
+    if arguments.discard:
+        found = run_client(_fail_back(arguments, options, checks=True))
+        confirm(
+            f"Make {len(found.topics)} topics copies of cluster {found.source_cluster_id}? They take no more records, "
+            f"and {found.lost:,} that are only here are deleted for good.",
+            yes=arguments.yes,
+        )
+    _print(arguments, run_client(_fail_back(arguments, options, checks=False)), "copied from now on")
+    return 0
+
+
+async def _fail_back(arguments: argparse.Namespace, options: dict[str, str], *, checks: bool) -> Failback:
+    async with Admin(**connection_of(arguments)) as admin:
+        return await admin.failback_mirror(
+            arguments.name,
+            source=arguments.source,
+            topics=arguments.topics,
+            groups=arguments.groups,
+            options=options,
+            discard=arguments.discard,
+            validate_only=checks,
+        )
+
+
+def _print(arguments: argparse.Namespace, found: Failback, result: str) -> None:
+    if arguments.output == "json":
+        print_json(_as_json(arguments.name, found, result))
+        return
+    rows = [
+        (topic.name, one.partition, one.common_offset, one.log_end_offset, f"{one.lost:,}")
+        for topic in found.topics
+        for one in topic.partitions
+    ]
+    print_table(("TOPIC", "PARTITION", "COMMON-OFFSET", "LOG-END-OFFSET", "LOST"), rows)
+    for topic in found.topics:
+        if topic.refusal is not None:
+            note(f"{topic.name}: {topic.refusal.message}")
+    if not found.topics:
+        note("no topic here matches")
+    verb = "are" if arguments.discard and not arguments.dry_run else "would be"
+    if found.lost:
+        note(f"{found.lost:,} records that are only here {verb} lost")
+
+
+def _as_json(name: str, found: Failback, result: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "source_cluster_id": found.source_cluster_id,
+        "result": result,
+        "lost": found.lost,
+        "topics": [
+            {
+                "name": topic.name,
+                "refusal": None if topic.refusal is None else topic.refusal.message,
+                "partitions": [
+                    {
+                        "partition": one.partition,
+                        "common_offset": one.common_offset,
+                        "log_end_offset": one.log_end_offset,
+                        "lost": one.lost,
+                    }
+                    for one in topic.partitions
+                ],
+            }
+            for topic in found.topics
+        ],
+    }

@@ -1,0 +1,240 @@
+"""DescribeLineages (0) and FailBackMirror (0), Ottla's own: topics become copies of what were their copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ...protocol.acls import AclOperation, AclResourceType
+from ...protocol.cluster_image import TopicState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.failback import (
+    DescribedLineage,
+    DescribeLineagesRequest,
+    DescribeLineagesResponse,
+    FailBackMirrorRequest,
+    FailBackMirrorResponse,
+    FailedBackPartition,
+    FailedBackTopic,
+    LineageTopic,
+)
+from ...protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
+from ...protocol.messages.mirror_records import SourceEpoch
+from ...protocol.mirror_table import NO_EPOCH, MirrorPartition
+from ...protocol.schema import ZERO_UUID
+from ..mirroring.common_point import OF_THE_BROKERS, UNKNOWN, PlannedTopic, merged, planned
+from ..mirroring.lineages import lineages_of
+from ..mirroring.source_trial import SourceTrial
+from ..patterns import compile_pattern
+from ..quorum.access import Quorum
+from ..replication.replica.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import in_time_slices
+from ..security.authorization.needs import cluster, handler_asks
+from ..server.handler import ClientRequest, as_kafka_error, handles
+
+_NAMED_MAX: Final = 20
+
+
+def _describe_error(message: DescribeLineagesRequest, error: KafkaError) -> DescribeLineagesResponse:
+    return DescribeLineagesResponse(error_code=error.code, error_message=error.message)
+
+
+def _fail_back_error(message: FailBackMirrorRequest, error: KafkaError) -> FailBackMirrorResponse:
+    return FailBackMirrorResponse(error_code=error.code, error_message=error.message)
+
+
+class FailbackHandlers:
+    """Tells what this broker's logs are made of, and compares what others tell."""
+
+    def __init__(self, quorum: Quorum, replicas: Replicas, trial: SourceTrial) -> None:
+        self._quorum = quorum
+        self._replicas = replicas
+        self._trial = trial
+
+    @handles(
+        DescribeLineagesRequest,
+        0,
+        0,
+        on_error=_describe_error,
+        needs=handler_asks("DESCRIBE Topic for each topic that is told"),
+    )
+    async def describe(
+        self, request: ClientRequest, message: DescribeLineagesRequest
+    ) -> DescribeLineagesResponse:
+        """The topics that match, with the partitions that this broker leads."""
+        pattern = compile_pattern(message.topics, "the pattern of topics")
+        image = self._quorum.image
+        names = [
+            name
+            for name in sorted(image.topics)
+            if not name.startswith(OF_THE_BROKERS)
+            and pattern.fullmatch(name) is not None
+            and request.access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
+        ]
+        told = []
+        async for name in in_time_slices(names):
+            topic = self._quorum.image.topics.get(name)
+            if topic is not None:
+                told.append(self._topic(topic))
+        return DescribeLineagesResponse(cluster_id=image.cluster_id, topics=told)
+
+    def _topic(self, topic: TopicState) -> LineageTopic:
+        mirrors = self._quorum.image.mirrors
+        copied = mirrors.topics.get(topic.id)
+        mirror = None if copied is None else mirrors.by_name.get(copied.mirror)
+        return LineageTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            partition_count=len(topic.partitions),
+            is_copy=mirrors.mirror_of(topic.id) is not None,
+            mirror="" if mirror is None else mirror.name,
+            source_cluster_id="" if mirror is None else mirror.source_cluster_id,
+            source_topic_id=ZERO_UUID if copied is None else copied.source_topic_id,
+            partitions=[
+                _lineage(partition, mirrors.partition(topic.id, index) or MirrorPartition())
+                for index in sorted(topic.partitions)
+                if (partition := self._replicas.find_by_id(topic.id, index)) is not None
+                and partition.leader is not None
+            ],
+        )
+
+    @handles(FailBackMirrorRequest, 0, 0, on_error=_fail_back_error, needs=cluster(AclOperation.ALTER))
+    async def fail_back(
+        self, request: ClientRequest, message: FailBackMirrorRequest
+    ) -> FailBackMirrorResponse:
+        """Have the quorum make copies of topics, if nothing is lost by that, or may be."""
+        compile_pattern(message.topics, "the pattern of topics")
+        if message.groups:
+            compile_pattern(message.groups, "the pattern of groups")
+        ours = merged([message.logs])
+        async with self._trial.reached(message.name, message.bootstrap_servers, message.options) as reached:
+            theirs = await lineages_of(reached.source, message.topics)
+        topics: list[PlannedTopic] = []
+        told: list[FailedBackTopic] = []
+        for name, topic in ours.items():
+            try:
+                plan = planned(topic, theirs.get(name), self._quorum.image.cluster_id)
+            except KafkaError as error:
+                told.append(FailedBackTopic(name=name, error_code=error.code, error_message=error.message))
+            else:
+                topics.append(plan)
+                told.append(_told(plan))
+        answer = FailBackMirrorResponse(source_cluster_id=reached.cluster_id, topics=told)
+        refusal = _refusal(told) or (None if message.discards else _loss(topics))
+        if refusal is not None:
+            if not message.validate_only:
+                answer.error_code, answer.error_message = refusal.code, refusal.message
+            return answer
+        command = FailBackMirror(
+            name=message.name,
+            source_cluster_id=reached.cluster_id,
+            bootstrap_servers=message.bootstrap_servers,
+            topics=message.topics,
+            groups=message.groups,
+            options=reached.options,
+            copies=[_returning(topic) for topic in topics],
+            discards=message.discards,
+            is_checked_only=message.validate_only,
+        )
+        await self._quorum.submit(command, author=request.session)
+        return answer
+
+
+def _lineage(partition: Partition, copy: MirrorPartition) -> DescribedLineage:
+    """What the leader of a partition knows. Its leadership has to be settled: what a broker that is being replaced
+    believes is no basis."""
+    told = DescribedLineage(partition=partition.index)
+    try:
+        leader = partition.leading()
+        if leader.high_watermark < leader.epoch_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        partition.log.check_usable()
+    except KafkaError as error:
+        told.error_code = as_kafka_error(error, repr(partition)).code
+        return told
+    log = partition.log
+    epochs = log.leader_epochs.entries
+    told.leader_epoch = leader.leader_epoch
+    told.log_start_offset, told.log_end_offset = log.log_start_offset, log.log_end_offset
+    told.epochs = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs]
+    told.lineage = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in copy.lineage]
+    told.promoted_epoch = copy.promoted_epoch
+    told.promoted_offset = _promoted_offset(epochs, copy.promoted_epoch)
+    return told
+
+
+def _promoted_offset(epochs: Sequence[tuple[int, int]], promoted_epoch: int) -> int:
+    """Where the first epoch of our own begins: 0 if all are. UNKNOWN if the log begins behind it by now."""
+    if promoted_epoch == NO_EPOCH:
+        return 0
+    start = next((start for epoch, start in epochs if epoch >= promoted_epoch), UNKNOWN)
+    return UNKNOWN if start > 0 and epochs[0][0] >= promoted_epoch else start
+
+
+def _told(topic: PlannedTopic) -> FailedBackTopic:
+    return FailedBackTopic(
+        name=topic.name,
+        partitions=[
+            FailedBackPartition(
+                partition=one.partition,
+                common_offset=one.common_offset,
+                log_end_offset=one.log_end_offset,
+                lost=one.lost,
+            )
+            for one in topic.partitions
+        ],
+    )
+
+
+def _returning(topic: PlannedTopic) -> ReturningTopic:
+    return ReturningTopic(
+        topic_id=topic.topic_id,
+        source_topic_id=topic.source_topic_id,
+        partitions=[
+            ReturningPartition(
+                partition=one.partition,
+                leader_epoch=one.leader_epoch,
+                common_offset=one.common_offset,
+                lineage=[SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in one.lineage],
+            )
+            for one in topic.partitions
+        ],
+    )
+
+
+def _refusal(told: Sequence[FailedBackTopic]) -> KafkaError | None:
+    """Why some topic cannot become a copy."""
+    if not told:
+        return KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "no topic here matches: a new mirror is made with 'ottla mirror create'",
+        )
+    refused = [topic for topic in told if topic.error_code]
+    if not refused:
+        return None
+    code = ErrorCode.of(refused[0].error_code)
+    hint = "" if code.retriable else ". Name the other topics alone, by their pattern"
+    return KafkaError(code, _listed(topic.error_message or "" for topic in refused) + hint)
+
+
+def _loss(topics: Iterable[PlannedTopic]) -> KafkaError | None:
+    """What would be lost."""
+    parts = [(topic.name, one) for topic in topics for one in topic.partitions if one.cuts]
+    if not parts:
+        return None
+    total = sum(one.lost for _, one in parts)
+    each = _listed(
+        f"{name}-{one.partition} {one.lost:,} (offsets {one.common_offset} to {one.log_end_offset - 1})"
+        for name, one in parts
+    )
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION,
+        f"this cluster has {total:,} records that the source does not have, and would lose them: {each}",
+    )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    found = list(texts)
+    more = f", and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+    return ", ".join(found[:_NAMED_MAX]) + more

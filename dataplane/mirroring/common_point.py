@@ -1,0 +1,166 @@
+"""Which topics a failback makes copies, and from where on they are those of the source. Pure.
+
+Two logs are alike up to an offset if the records below it were written under the same leader epochs: whoever writes in
+an epoch has one log. The source knows the epochs under which it has copied ours, and where it began to write itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.failback import DescribedLineage, LineageTopic
+from ...protocol.messages.mirror_records import SourceEpoch
+from ...protocol.schema import ZERO_UUID
+
+UNKNOWN = -1
+OF_THE_BROKERS = "__"
+"""Topics whose names begin so belong to the brokers of their cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """What a failback does to one partition."""
+
+    partition: int
+    leader_epoch: int
+    """Of ours, in which the log was looked at."""
+    common_offset: int
+    """Up to here both logs are alike."""
+    log_end_offset: int
+    log_start_offset: int
+    lineage: tuple[tuple[int, int], ...]
+    """Leader epochs of the source below the common offset."""
+
+    @property
+    def lost(self) -> int:
+        """Offsets of ours that the source gives to other records, or to none."""
+        return max(0, self.log_end_offset - max(self.common_offset, self.log_start_offset))
+
+    @property
+    def cuts(self) -> bool:
+        """Whether the log does not end where both are alike."""
+        return self.log_end_offset > self.common_offset
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """A topic that can become a copy."""
+
+    name: str
+    topic_id: bytes
+    source_topic_id: bytes
+    partitions: tuple[PlannedPartition, ...]
+
+
+def common_offset(
+    epochs: Iterable[tuple[int, int]], log_end: int, copied: Iterable[tuple[int, int]], copied_end: int
+) -> int:
+    """The largest offset up to which a log with these leader epochs is what was copied; 0 if there is none."""
+    ours = dict(_spans(epochs, log_end))
+    common = 0
+    for epoch, (start, end) in _spans(copied, copied_end):
+        our_start, our_end = ours.get(epoch, (0, 0))
+        if max(start, our_start) < min(end, our_end):
+            common = max(common, min(end, our_end))
+    return common
+
+
+def _spans(epochs: Iterable[tuple[int, int]], end: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    for (epoch, start), (_, next_start) in pairwise([*epochs, (UNKNOWN, end)]):
+        yield epoch, (start, next_start)
+
+
+def planned(ours: LineageTopic, theirs: LineageTopic | None, cluster_id: str) -> PlannedTopic:
+    """How a topic of this cluster becomes a copy. `theirs`: that of its name at the source. Raises KafkaError if it
+    cannot."""
+    if ours.is_copy:
+        raise _refused(f"topic {ours.name!r} is a copy of mirror {ours.mirror!r} already: promote that first")
+    if theirs is None:
+        raise _refused(f"the source has no topic {ours.name!r}")
+    if theirs.source_topic_id == ZERO_UUID:
+        raise _refused(f"the source's topic {ours.name!r} never was a copy")
+    if theirs.source_cluster_id not in ("", cluster_id):
+        raise _refused(
+            f"the source's topic {ours.name!r} is a copy of cluster {theirs.source_cluster_id}, and not of this one"
+        )
+    if theirs.source_topic_id != ours.topic_id:
+        raise _refused(
+            f"the source's topic {ours.name!r} is a copy of a topic that was deleted here, and made anew"
+        )
+    if theirs.is_copy:
+        raise _refused(
+            f"the source's topic {ours.name!r} is still the copy of its mirror {theirs.mirror!r}: promote that first"
+        )
+    if theirs.partition_count < ours.partition_count:
+        raise _refused(
+            f"topic {ours.name!r} has {ours.partition_count} partitions, and {theirs.partition_count} at the source: "
+            "give it as many there"
+        )
+    there = _by_index(theirs, theirs.partition_count, "at the source")
+    here = _by_index(ours, ours.partition_count, "here")
+    return PlannedTopic(
+        ours.name,
+        ours.topic_id,
+        theirs.topic_id,
+        tuple(_planned(here[index], there[index]) for index in range(ours.partition_count)),
+    )
+
+
+def _planned(ours: DescribedLineage, theirs: DescribedLineage) -> PlannedPartition:
+    common = 0
+    if theirs.promoted_offset != UNKNOWN:
+        common = common_offset(
+            _pairs(ours.epochs), ours.log_end_offset, _pairs(theirs.lineage), theirs.promoted_offset
+        )
+        # What is gone here agrees with anything, as far as it was copied.
+        common = max(common, min(ours.log_start_offset, theirs.promoted_offset))
+    lineage = tuple(pair for pair in _pairs(theirs.epochs) if pair[1] < common)
+    return PlannedPartition(
+        ours.partition, ours.leader_epoch, common, ours.log_end_offset, ours.log_start_offset, lineage
+    )
+
+
+def _pairs(epochs: Iterable[SourceEpoch]) -> list[tuple[int, int]]:
+    return [(one.epoch, one.start_offset) for one in epochs]
+
+
+def _by_index(topic: LineageTopic, count: int, where: str) -> Mapping[int, DescribedLineage]:
+    told = {part.partition: part for part in topic.partitions if not part.error_code}
+    missing = [index for index in range(count) if index not in told]
+    if missing:
+        raise KafkaError(
+            ErrorCode.LEADER_NOT_AVAILABLE, f"no leader of {topic.name}-{missing[0]} {where} tells of its log"
+        )
+    return told
+
+
+def merged(answers: Iterable[Iterable[LineageTopic]]) -> dict[str, LineageTopic]:
+    """What brokers have told, each of the partitions that it leads, by the names of topics. Of two that believe to lead
+    the same partition the later leader counts."""
+    found: dict[str, LineageTopic] = {}
+    partitions: dict[str, dict[int, DescribedLineage]] = {}
+    for answer in answers:
+        for topic in answer:
+            if topic.name.startswith(OF_THE_BROKERS):
+                continue
+            known = found.get(topic.name)
+            if known is not None and known.topic_id != topic.topic_id:
+                raise KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"brokers do not agree yet about topic {topic.name!r}"
+                )
+            if known is None or topic.partition_count > known.partition_count:
+                found[topic.name] = topic
+            told = partitions.setdefault(topic.name, {})
+            for part in topic.partitions:
+                if part.partition not in told or told[part.partition].leader_epoch < part.leader_epoch:
+                    told[part.partition] = part
+    for name, topic in found.items():
+        topic.partitions = [part for _, part in sorted(partitions[name].items())]
+    return dict(sorted(found.items()))
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,53 @@
+"""What a source tells of its topics: whose copies they are or were, and under which leader epochs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.failback import (
+    DescribeLineagesRequest,
+    DescribeLineagesResponse,
+    LineageTopic,
+)
+from ...protocol.messages.metadata import MetadataResponse
+from .common_point import merged
+from .source import SourceCluster
+
+
+async def lineages_of(source: SourceCluster, topics: str) -> dict[str, LineageTopic]:
+    """All that the source's brokers tell of topics that match, by name. Raises KafkaError."""
+    metadata = await source.metadata([])
+    asked = [_ask(source, one.node_id, topics) for one in metadata.brokers]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    told = [one.topics for one in answers if isinstance(one, DescribeLineagesResponse)]
+    failures = [one for one in answers if isinstance(one, BaseException)]
+    if not told and failures:
+        raise failures[0]
+    return merged(told)
+
+
+async def copies_of_cluster(
+    source: SourceCluster, metadata: MetadataResponse, topics: str, cluster_id: str
+) -> Mapping[str, str]:
+    """Topics of the source that are copies of this cluster's, with the names of their mirrors there. To copy them, too,
+    would be a loop. A source that is no cluster of Ottla, or an older one, tells of none. Raises KafkaError."""
+    try:
+        answer = await _ask(source, metadata.brokers[0].node_id, topics)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}
+        raise
+    return {
+        topic.name: topic.mirror
+        for topic in answer.topics
+        if topic.is_copy and topic.source_cluster_id == cluster_id
+    }
+
+
+async def _ask(source: SourceCluster, broker_id: int, topics: str) -> DescribeLineagesResponse:
+    answer = await source.ask(broker_id, DescribeLineagesRequest(topics=topics))
+    if answer.error_code:
+        raise KafkaError(ErrorCode.of(answer.error_code), answer.error_message or "")
+    return answer

@@ -1,0 +1,143 @@
+"""A failback: topics that were copied by another cluster become copies of its topics.
+
+It is one command: all topics take no more records from then on, or all go on to take them. The mirror is paused until
+the last record of the command. So no broker copies anything into a log that has not gone into its new leader epoch, and
+has not been cut off with that, if it is to be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...protocol.cluster_image import TopicState
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import MIRROR, MIRROR_WITH_FAILBACK, finalized
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
+from ...protocol.messages.mirror_commands import CreateMirror
+from ...protocol.messages.mirror_records import MirrorTopicRecord
+from ...protocol.mirror_table import (
+    MirrorPartition,
+    MirrorPhase,
+    Resumption,
+    ResumptionKind,
+    mirror_partition_record,
+    mirror_record,
+)
+from ...protocol.transaction_table import Phase
+from .copies import check_is_no_copy
+from .mirrors import new_mirror
+from .topics import PARTITIONS_PER_COMMAND_MAX
+from .transaction_decisions import abort_by_itself
+from .transaction_markers import topic_goes
+from .workspace import Workspace
+
+
+def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
+    """Make the topics copies, which go on where both logs are alike. Raises KafkaError."""
+    if finalized(work.image.features)[MIRROR] < MIRROR_WITH_FAILBACK:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"a failback needs the feature {MIRROR} at level {MIRROR_WITH_FAILBACK}, so that no node is left that does "
+            "not know it",
+        )
+    mirror = new_mirror(
+        work,
+        CreateMirror(
+            name=command.name,
+            source_cluster_id=command.source_cluster_id,
+            bootstrap_servers=command.bootstrap_servers,
+            topics=command.topics,
+            groups=command.groups,
+            options=command.options,
+        ),
+    )
+    returning = [(_topic(work, told), told) for told in command.copies]
+    _check_number(command)
+    if not command.discards:
+        for topic, _ in returning:
+            _check_nothing_is_committed(work, topic)
+    if command.is_checked_only:
+        return PlainResult()
+    kind = ResumptionKind.CUT if command.discards else ResumptionKind.KEPT
+    work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PAUSED)))
+    for topic, told in returning:
+        _end_transactions(work, topic)
+        work.emit(
+            MirrorTopicRecord(topic_id=topic.id, mirror=mirror.name, source_topic_id=told.source_topic_id)
+        )
+        for part in sorted(told.partitions, key=lambda one: one.partition):
+            _becomes_copy(work, topic, part, kind)
+    work.emit(mirror_record(mirror))
+    return PlainResult()
+
+
+def _topic(work: Workspace, told: ReturningTopic) -> TopicState:
+    """As it is, if it is as it was looked at. Raises KafkaError."""
+    topic = work.image.topics_by_id.get(told.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {told.topic_id.hex()} any more")
+    check_is_no_copy(work.image, topic)
+    seen = {part.partition: part.leader_epoch for part in told.partitions}
+    if len(seen) != len(told.partitions) or any(part.common_offset < 0 for part in told.partitions):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"what is told of topic {topic.name!r} cannot be")
+    if seen != {index: state.leader_epoch for index, state in topic.partitions.items()}:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"topic {topic.name!r} has other leaders by now than those that told of its logs",
+        )
+    return topic
+
+
+def _check_number(command: FailBackMirror) -> None:
+    number = sum(len(topic.partitions) for topic in command.copies)
+    if not 0 < number <= PARTITIONS_PER_COMMAND_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{number} partitions: a failback is of 1 to {PARTITIONS_PER_COMMAND_MAX}. Name fewer topics",
+        )
+    if len({topic.topic_id for topic in command.copies}) != len(command.copies):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named twice")
+
+
+def _check_nothing_is_committed(work: Workspace, topic: TopicState) -> None:
+    """Raises KafkaError while markers of a commit are missing in a topic: what was committed would not be."""
+    for index in sorted(topic.partitions):
+        for transaction in work.image.transactions.at((topic.id, index)).values():
+            if transaction.phase is Phase.PREPARE_COMMIT:
+                raise KafkaError(
+                    ErrorCode.CONCURRENT_TRANSACTIONS,
+                    f"transaction {transaction.number} of {transaction.transactional_id!r} is committed, and its "
+                    f"marker is not in {topic.name}-{index} yet",
+                )
+
+
+def _end_transactions(work: Workspace, topic: TopicState) -> None:
+    """No marker of ours goes into a copy: how what is open ends there, the source tells. What is open is aborted also
+    elsewhere, as a part of it is lost."""
+    open_here = {
+        transaction.transactional_id
+        for index in topic.partitions
+        for transaction in work.image.transactions.at((topic.id, index)).values()
+        if transaction.phase is Phase.ONGOING
+    }
+    topic_goes(work, topic.id, sorted(topic.partitions))
+    for name in sorted(open_here):
+        transaction = work.image.transactions.by_id[name]
+        if transaction.phase is Phase.ONGOING:
+            abort_by_itself(work, transaction)
+
+
+def _becomes_copy(work: Workspace, topic: TopicState, part: ReturningPartition, kind: ResumptionKind) -> None:
+    state = topic.partitions[part.partition]
+    epoch = state.leader_epoch + 1
+    copy = MirrorPartition(
+        lineage=tuple((one.epoch, one.start_offset) for one in part.lineage),
+        resumption=Resumption(epoch, part.common_offset, kind),
+    )
+    work.emit(mirror_partition_record(topic.id, part.partition, copy))
+    work.set_partition(
+        topic.id,
+        part.partition,
+        replace(state, leader_epoch=epoch, partition_epoch=state.partition_epoch + 1),
+    )

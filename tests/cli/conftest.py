@@ -1,0 +1,28 @@
+"""Clusters that commands reach."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.client.fake_mirrors import Mirroring
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirroring]:
+    """One broker in a thread of its own, which OTTLA_BOOTSTRAP names. Nobody is at the terminal."""
+    cluster, loop = Mirroring(), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(cluster.start(1), loop).result(10)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", cluster.bootstrap)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    yield cluster
+    asyncio.run_coroutine_threadsafe(cluster.stop(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
