@@ -180,7 +180,16 @@ def exists(pattern: str) -> bool:
     return any(whole.fullmatch(name) for name in files())
 
 
-WRITTEN_BY_READERS = {"conftest.py", "admin.conf", "admin.password", "admin.properties", "profiles.json"}
+WRITTEN_BY_READERS = {
+    "conftest.py",
+    "copier.py",
+    "count.py",
+    "payments.py",
+    "admin.conf",
+    "admin.password",
+    "admin.properties",
+    "profiles.json",
+}
 """Files of those who use Ottla, and in the folders of their clusters."""
 
 

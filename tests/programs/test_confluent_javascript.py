@@ -25,7 +25,9 @@ def test_records(client: Client) -> None:
 
 
 def test_a_group_through_kills(client: Client) -> None:
-    check_group(client, "group")
+    check_group(
+        client, "group", once=False
+    )  # its commits do not wait, so a member may read far ahead of them
 
 
 def test_exactly_once_copies_through_kills(client: Client) -> None:

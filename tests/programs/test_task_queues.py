@@ -40,8 +40,8 @@ class Queue:
         self._sent = 0
         self._done = folder / "done"
 
-    def worker(self) -> Program:
-        return self._program("worker", "work")
+    def worker(self, how: str = "work") -> Program:
+        return self._program("worker", how)
 
     def send(self) -> None:
         """Send the next tasks; returns once the program has ended well."""
@@ -60,13 +60,12 @@ class Queue:
     def wait_until_done(self) -> None:
         wait_until(lambda: set(self.done) == self.sent, f"{self._sent} tasks done", 120)
 
+    @property
+    def committed(self) -> int:
+        return committed(self._cluster.bootstrap, GROUPS[self._framework], "tasks", PARTITIONS)
+
     def wait_until_committed(self) -> None:
-        group = GROUPS[self._framework]
-        wait_until(
-            lambda: committed(self._cluster.bootstrap, group, "tasks", PARTITIONS) == self._sent,
-            f"{self._sent} tasks committed",
-            60,
-        )
+        wait_until(lambda: self.committed == self._sent, f"{self._sent} tasks committed", 60)
 
     def _program(self, name: str, *arguments: str) -> Program:
         return TASKS.program(
@@ -102,6 +101,23 @@ def test_tasks_through_kills(cluster: RunningCluster, tmp_path: Path, framework:
         queue.send()
         queue.wait_until_done()
         queue.wait_until_committed()
+
+
+def test_kombu_commits_a_message_before_it_is_worked_on(cluster: RunningCluster, tmp_path: Path) -> None:
+    """So a worker takes it along that is killed then, with any cluster.
+
+    To acknowledge a message, Kombu tells librdkafka to commit what was taken so far, and does not wait. A thread of
+    librdkafka looks what that is. If it comes late, the next message is taken already.
+    """
+    queue = Queue(cluster, tmp_path, "kombu")
+    queue.send()
+    with queue.worker("work-slowly") as worker:
+        wait_until(lambda: queue.committed > len(queue.done), "a message committed that is not done", 120)
+        worker.kill9()
+        assert queue.committed == len(queue.done) + 1
+    with queue.worker():
+        queue.wait_until_committed()
+    assert len(queue.sent - queue.done.keys()) == 1
 
 
 def check_topic(cluster: RunningCluster) -> None:

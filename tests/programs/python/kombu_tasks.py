@@ -2,9 +2,12 @@
 
 python kombu_tasks.py BOOTSTRAP FILE send FIRST LAST
 python kombu_tasks.py BOOTSTRAP FILE work
+python kombu_tasks.py BOOTSTRAP FILE work-slowly
 """
 
+import os
 import sys
+import time
 from contextlib import suppress
 
 from kombu import Connection, Consumer, Message, Producer, Queue
@@ -35,8 +38,18 @@ def send(first: int, last: int) -> None:
         producer.publish(number, routing_key="tasks", declare=[queue])
 
 
-def work() -> None:
-    with Consumer(connection, [queue], callbacks=[note]):
+def note_slowly(body: int, message: Message) -> None:
+    """Whatever librdkafka's own thread has to do is done meanwhile, and not between two messages."""
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/comm") as name:
+            if name.read().startswith("rdk:main"):
+                os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
+    time.sleep(3)
+    note(body, message)
+
+
+def work(callback=note) -> None:
+    with Consumer(connection, [queue], callbacks=[callback]):
         while True:
             with suppress(TimeoutError):
                 connection.drain_events(timeout=2)
@@ -44,5 +57,8 @@ def work() -> None:
 
 if what == "work":
     work()
+elif what == "work-slowly":
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # its threads have one processor for all of them
+    work(note_slowly)
 else:
     send(*map(int, numbers))

@@ -1,0 +1,42 @@
+"""The first program of each section that has one in docs/ECOSYSTEM.md, followed to the letter in an empty folder."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import RunningCluster, wait_until
+from tests.programs.first_pages import Newcomer
+from tests.programs.jvm import needs_jdk
+
+pytestmark = pytest.mark.timeout(800)
+TOLD = {
+    "Kafka Streams": {"cat:1", "dog:1", "the:2"},
+    "Kafka Connect": {"one", "two"},
+    "Flink": {"the cat", "the dog"},
+    "Spark": {"cat:0 1", "dog:0 1", "the:0 2"},
+    "FastStream": {"paid tea"},
+}
+"""What the last command of each section prints."""
+
+
+@pytest.mark.parametrize(
+    "section",
+    [pytest.param(one, marks=() if one == "FastStream" else (pytest.mark.java, needs_jdk)) for one in TOLD],
+)
+def test_the_first_program(cluster: RunningCluster, tmp_path: Path, section: str) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    with ExitStack() as running:
+        Newcomer(folder, cluster.bootstrap, "First pages").follow(running).wait(60)
+        newcomer = Newcomer(folder, cluster.bootstrap, section)
+        told = newcomer.follow(running)
+
+        def complete() -> bool:
+            newcomer.check()
+            return TOLD[section] <= set(told.said.splitlines()) or not told.alive
+
+        wait_until(complete, f"{TOLD[section]}", 120)
+        assert TOLD[section] <= set(told.said.splitlines()), told.said[-3000:]
