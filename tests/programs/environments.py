@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.programs.process import Program
 
-_HERE = Path(__file__).parent / "python"
+SCRIPTS = Path(__file__).parent / "python"
 _CACHE = Path("~/.cache/ottla-tests").expanduser()
 
 
@@ -23,7 +23,7 @@ class Environment:
     @property
     def python(self) -> Path:
         """Its interpreter. pip fills the environment once, and again after the file has changed."""
-        wanted = _HERE / f"{self._name}.txt"
+        wanted = SCRIPTS / f"{self._name}.txt"
         digest = hashlib.sha256(wanted.read_bytes() + sys.version.encode()).hexdigest()[:12]
         folder = _CACHE / f"{self._name}-{digest}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Environment:
 
     def program(self, script: str, log: Path, *arguments: str) -> Program:
         """A process of a script in the folder python/."""
-        return Program([str(self.python), "-u", str(_HERE / script), *arguments], log)
+        return Program([str(self.python), "-u", str(SCRIPTS / script), *arguments], log)
 
 
 def _run(*argv: str) -> None:
