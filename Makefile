@@ -25,7 +25,7 @@ help:
 	@echo "make fuzz    a million inputs that are nearly valid, for all that strangers reach before they log in"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
-	@echo "make mutants how many seeds the simulation takes to find each historical fault"
+	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
 	@echo "make lint    ruff, mypy --strict, pyright on the public API, and the import contracts"
 	@echo "make format  let ruff format the code"
@@ -99,6 +99,7 @@ soak: venv
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300
+	$(BIN)/python -m tests.simulation.mirror.run --mutants --seeds 0-100
 
 lint: venv
 	@$(MAKE) --no-print-directory -j2 $(LINTS)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.cli.nodes.mirror_sources import ClientSources
 from ottla.dataplane.assembly.parts import BrokerParts
 from ottla.dataplane.broker import Broker
 from ottla.dataplane.configuration.config import BrokerConfig
@@ -57,16 +58,30 @@ QUORUM_SETTINGS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a cluster is, and what it is called. Each of several in one machine room has its own."""
+
+    name: str = ""
+    """What names of its nodes begin with."""
+    network: str = "10.0"
+    """What their addresses begin with."""
+    cluster_id: str = CLUSTER_ID
+
+
+ONLY_SITE = Site()
+
+
 class Node:
     """One place where a process of the cluster runs, again and again."""
 
     def __init__(
-        self, machine: Machine, role: str, number: int, address: str, settings: Mapping[str, str]
+        self, machine: Machine, role: str, number: int, name: str, address: str, settings: Mapping[str, str]
     ) -> None:
         self.machine = machine
         self.role = role
         self.id = number
-        self.name = f"{role}-{number}"
+        self.name = name
         self.host = Host(machine, self.name, address, VirtualDisk(machine, self.name))
         self.settings = dict(settings)
         self.process: Process | None = None
@@ -173,7 +188,7 @@ class Node:
             config = QuorumNodeConfig.from_properties(self.settings)
             node = self.quorum_node = QuorumNode(replace(config, replace_empty=self.replaces))
         else:
-            node = self.broker = Broker(BrokerConfig.from_properties(self.settings))
+            node = self.broker = Broker(BrokerConfig.from_properties(self.settings), ClientSources())
         starting = asyncio.ensure_future(node.start())
         stopping = asyncio.ensure_future(told.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -196,20 +211,23 @@ class SimulatedCluster:
         quorum: int = 3,
         brokers: int = 3,
         settings: Mapping[str, str] | None = None,
+        site: Site = ONLY_SITE,
     ) -> None:
         self.machine = machine
-        voters = ",".join(f"{node}@10.0.0.{node}:{RAFT_PORT}" for node in range(1, quorum + 1))
+        self.site = site
+        network = site.network
+        voters = ",".join(f"{node}@{network}.0.{node}:{RAFT_PORT}" for node in range(1, quorum + 1))
         common = {
             "controller.quorum.voters": voters,
-            "cluster.id": CLUSTER_ID,
+            "cluster.id": site.cluster_id,
             **(settings or {}),
         }
         self.quorum = {
-            node: self._node("quorum", node, f"10.0.0.{node}", common | QUORUM_SETTINGS)
+            node: self._node("quorum", node, f"{network}.0.{node}", common | QUORUM_SETTINGS)
             for node in range(1, quorum + 1)
         }
         self.brokers = {
-            node: self._node("broker", node, f"10.0.1.{node}", common | BROKER_SETTINGS)
+            node: self._node("broker", node, f"{network}.1.{node}", common | BROKER_SETTINGS)
             for node in range(1, brokers + 1)
         }
         self.nodes = [*self.quorum.values(), *self.brokers.values()]
@@ -223,7 +241,7 @@ class SimulatedCluster:
     def client(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> Process:
         """A process of a client, on a host of its own."""
         self._clients += 1
-        address = f"10.0.2.{self._clients}"
+        address = f"{self.site.network}.2.{self._clients}"
         host = Host(self.machine, name, address, VirtualDisk(self.machine, name))
         return Process(host, name, main)
 
@@ -248,6 +266,17 @@ class SimulatedCluster:
         images = [image for node in self.quorum.values() if (image := node.image()) is not None]
         return max(images, key=lambda image: image.offset, default=None)
 
+    def is_steady(self) -> bool:
+        """Whether every broker serves, and every replica is whole and in sync."""
+        image = self.newest_image()
+        if image is None or not all(node.stays for node in self.nodes):
+            return False
+        return all(has_joined(node, image) for node in self.brokers.values()) and all(
+            set(state.isr) == set(state.replicas)
+            for topic in image.topics.values()
+            for state in topic.partitions.values()
+        )
+
     def leaders(self, topic: str | None = None) -> list[Node]:
         """Brokers that run and lead some partition, of this topic if one is named."""
         return [
@@ -257,7 +286,8 @@ class SimulatedCluster:
         ]
 
     def _node(self, role: str, number: int, address: str, settings: Mapping[str, str]) -> Node:
-        node = Node(self.machine, role, number, address, {"node.id": str(number), **settings})
+        name = f"{self.site.name}{role}-{number}"
+        node = Node(self.machine, role, number, name, address, {"node.id": str(number), **settings})
         secrets = {"cluster.secret.file": SECRET}
         if role == "quorum":
             secrets["quorum.secret.file"] = QUORUM_SECRET
@@ -275,3 +305,14 @@ class SimulatedCluster:
         scheme, port = ("CONTROLLER", RAFT_PORT) if role == "quorum" else ("PLAINTEXT", CLIENT_PORT)
         node.settings["listeners"] = f"{scheme}://{address}:{port}"
         return node
+
+
+def has_joined(node: Node, image: ClusterImage) -> bool:
+    """Whether it has been registered since it last started: what its log had lost, the quorum knows by then."""
+    known, parts = image.brokers.get(node.id), node.parts
+    return (
+        known is not None
+        and node.up
+        and parts is not None
+        and parts.session.broker_epoch == known.broker_epoch
+    )

@@ -105,7 +105,8 @@ class Faults:
             return None
         if kind == FIRST_LEADER:
             return brokers[state.leader]
-        return brokers[random.choice([number for number in state.replicas if number != state.leader])]
+        followers = [number for number in state.replicas if number != state.leader]
+        return brokers[random.choice(followers)] if followers else None
 
     # each returns how to mend it, or None if it cannot befall this node now
 
@@ -193,7 +194,7 @@ class Faults:
         network = self._machine.network
         others = [other for other in self._cluster.nodes if other is not node]
         struck: list[Node] = []
-        for other in random.sample(others, random.randint(1, 3)):
+        for other in random.sample(others, random.randint(1, min(3, len(others)))):
             ends = (node.host.address, other.host.address)
             network.cut(*(ends if random.random() < 0.5 else ends[::-1]), both=both)
             struck.append(other)

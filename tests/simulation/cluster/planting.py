@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-Where = Literal["raft", "cluster"]
+Where = Literal["raft", "cluster", "mirror"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Mutant:
 
 
 def mutant(
-    name: str, breaks: str, *, history: str, needs: str
+    name: str, breaks: str, *, history: str, needs: str, where: Where = "cluster"
 ) -> Callable[[Callable[[], Iterator[None]]], Mutant]:
-    """A mutant of the cluster, from a generator that patches, yields once, and has the story as its docstring."""
+    """A mutant, from a generator that patches, yields once, and has the story as its docstring."""
 
     def make(plant: Callable[[], Iterator[None]]) -> Mutant:
-        return Mutant(name, breaks, history, needs, contextmanager(plant))
+        return Mutant(name, breaks, history, needs, contextmanager(plant), where)
 
     return make

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 
 from ottla.protocol.codec import prepare_decoding, prepare_encoding
 from ottla.protocol.schema import Message
-from tests.simulation.cluster.plans import Fault
-from tests.simulation.cluster.scenario import Report, play
+from tests.simulation.cluster.scenario import Report
 from tests.simulation.machine.forking import fork
 from tests.simulation.machine.installed import bound_names
 
@@ -27,6 +26,9 @@ _OPEN = 32767
 """The last version of a message that has only one so far."""
 
 ResultT = TypeVar("ResultT")
+Sink = Callable[[str], object]
+Player = Callable[[int, Sink | None], Report]
+"""Plays a seed, and writes down what happens if somebody reads it. Raises AssertionError with what is broken."""
 
 
 def warm_up() -> None:
@@ -48,12 +50,12 @@ def _messages(kind: type[Message]) -> Iterator[type[Message]]:
         yield from _messages(message)
 
 
-def in_child(seed: int, plan: list[Fault] | None, sink: TextIO | None = None) -> Report | str:
-    """The outcome of one seed, played in a process of its own."""
-    return _in_child(lambda: _played(seed, plan, sink))
+def in_child(play: Callable[[], Report], sink: TextIO | None = None) -> Report | str:
+    """The outcome of one seed, played in a process of its own; what is written to `sink` there is there afterwards."""
+    return _in_child(lambda: _played(play, sink))
 
 
-def outcomes(seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report | str]]:
+def outcomes(play: Player, seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report | str]]:
     """The outcome of each seed, in order; so many are played at a time. A seed that takes long holds up none."""
     order, todo = deque[int](), iter(seeds)
     playing: dict[int, tuple[int, Child]] = {}
@@ -61,7 +63,7 @@ def outcomes(seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report
     try:
         while True:
             for seed in itertools.islice(todo, processes - len(playing)):
-                child = _fork(lambda seed=seed: _played(seed, None, None))  # type: ignore[misc]
+                child = _fork(lambda seed=seed: _played(lambda: play(seed, None), None))  # type: ignore[misc]
                 playing[child.pipe] = (seed, child)
                 order.append(seed)
             while order and order[0] in told:
@@ -110,10 +112,10 @@ def _result(child: Child) -> Any:
     return pickle.loads(told) if told else f"crash: the process that played it ended with status {status}"
 
 
-def _played(seed: int, plan: list[Fault] | None, sink: TextIO | None) -> Report | str:
+def _played(play: Callable[[], Report], sink: TextIO | None) -> Report | str:
     signal.setitimer(signal.ITIMER_PROF, PROCESSOR_TIME_MAX_S)
     try:
-        return play(seed, plan, None if sink is None else sink.write)
+        return play()
     except AssertionError as error:
         return str(error) or traceback.format_exc()
     except BaseException:

@@ -12,13 +12,12 @@ from unittest.mock import patch
 
 from ottla.dataplane.server import server
 from ottla.dataplane.server.handler import HandlerTable
-from ottla.protocol.cluster_image import ClusterImage
 from tests.histories.invariants import InvariantBroken, check_all
 from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
 from tests.simulation.cluster import compacted, transactional
 from tests.simulation.cluster import workload as clients
 from tests.simulation.cluster.administration import administer
-from tests.simulation.cluster.cluster import Node, SimulatedCluster
+from tests.simulation.cluster.cluster import Node, SimulatedCluster, has_joined
 from tests.simulation.cluster.coverage import counting, told
 from tests.simulation.cluster.crew import SOURCE, TARGET, employ, kind_of
 from tests.simulation.cluster.deafness import DeafAreFenced, deafen, has_deaf
@@ -220,16 +219,7 @@ class Scenario:
             node.host.disk.sync_s = DISKS_S[0]
 
     def _steady(self) -> bool:
-        image = self.cluster.newest_image()
-        if image is None or not all(node.stays for node in self.cluster.nodes):
-            return False
-        if any(rot.is_there() for rot in self.faults.rotten):
-            return False
-        return all(_has_joined(node, image) for node in self.cluster.brokers.values()) and all(
-            set(state.isr) == set(state.replicas)
-            for topic in image.topics.values()
-            for state in topic.partitions.values()
-        )
+        return not any(rot.is_there() for rot in self.faults.rotten) and self.cluster.is_steady()
 
     def _all_are_up_to_date(self) -> bool:
         """Nodes that were down when the leader dialled them, with power off, are dialled again a second later."""
@@ -298,21 +288,10 @@ class Scenario:
         if image is None:
             return set()
         rotten = {rot.node.id for rot in self.faults.rotten if rot.is_there()}
-        return {number for number, node in self.cluster.brokers.items() if _has_joined(node, image)} - rotten
+        return {number for number, node in self.cluster.brokers.items() if has_joined(node, image)} - rotten
 
 
-def _has_joined(node: Node, image: ClusterImage) -> bool:
-    """Whether it has been registered since it last started: what its log had lost, the quorum knows by then."""
-    known, parts = image.brokers.get(node.id), node.parts
-    return (
-        known is not None
-        and node.up
-        and parts is not None
-        and parts.session.broker_epoch == known.broker_epoch
-    )
-
-
-async def _prepared_already(_table: HandlerTable) -> None:
+async def prepared_already(_table: HandlerTable) -> None:
     """Codecs take no virtual time: whoever prepares them ahead only wakes up again and again."""
 
 
@@ -333,12 +312,12 @@ def plan_of(seed: int) -> list[Fault]:
     return draw_plan(Random(f"faults {seed}"), chaos_s(seed), WEIGHTS)
 
 
-def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], None] | None = None) -> Report:
+def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], object] | None = None) -> Report:
     """Play one seed in this process, which is used up by that. Raises AssertionError with what was broken."""
     machine = Machine(seed, Trace(sink))
     machine.network = Network(machine)
     branches = Counter[str]()
-    preparing = patch.object(server, "prepare_codecs", _prepared_already)
+    preparing = patch.object(server, "prepare_codecs", prepared_already)
     with counting(branches), log_lines(machine), installed(machine), preparing:
         scenario = Scenario(machine, seed, plan)
         with scenario.watching():

@@ -14,12 +14,12 @@ SEEDS = (3, 4)
 PLAY_COLD = """
 import sys
 from tests.simulation.cluster.playing import in_child
-from tests.simulation.cluster.scenario import Report
+from tests.simulation.cluster.scenario import Report, play
 
 scattered = [object() for _ in range(int(sys.argv[1]))]
 del scattered[::3]
 for seed in sys.argv[2:]:
-    outcome = in_child(int(seed), None)
+    outcome = in_child(lambda: play(int(seed)))
     print(outcome.digest if isinstance(outcome, Report) else repr(outcome))
 """
 """With the addresses of a process of its own, moved further by objects in between; no codec is prepared."""

@@ -9,7 +9,7 @@ from hashlib import blake2b
 class Trace:
     """Takes every event; keeps a digest of all."""
 
-    def __init__(self, sink: Callable[[str], None] | None = None) -> None:
+    def __init__(self, sink: Callable[[str], object] | None = None) -> None:
         self._hash = blake2b(digest_size=16)
         self._sink = sink
 

@@ -1,0 +1,262 @@
+"""Who works at the two clusters: operators of either, those whose groups follow, and those who write to copies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.failures import RequestTimedOut
+from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.mirror_table import MirrorPhase
+from tests.histories.operations import ALL_IN_SYNC, Outcome, Send
+from tests.simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.cluster.workload import (
+    DELIVERY_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    Workload,
+    create_topics,
+    delivered,
+    started,
+)
+from tests.simulation.machine.chance import exponential
+
+MIRROR = "copy"
+GROUP = "movers"
+PLAIN, EXACT, COMPACTED, BOLD, TRIMMED, ANEW = "plain", "exact", "compacted", "bold", "trimmed", "anew"
+TOPICS = {PLAIN: 1, EXACT: 2, COMPACTED: 1, BOLD: 1, TRIMMED: 1, ANEW: 1}
+CALL_MAX_S = 15.0
+TRIES_PER_S = 5.0
+OPERATIONS_PER_S = 2.0
+
+
+@dataclass(slots=True)
+class Doings:
+    """What operators have done, and what became of records that were sent to the target."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    asked_s: float | None = None
+    """When the promotion was first asked for."""
+    answered_s: float | None = None
+    """When somebody was told that the mirror is promoted."""
+    calm: bool = False
+    """Operators do nothing any more but what they are asked."""
+
+    def noted(self, action: str) -> None:
+        self.counts[f"operator: {action}"] += 1
+
+
+async def prepare(source: Workload, target: Workload, configs: dict[str, str], mirror_first: bool) -> None:
+    """Make the topics and the mirror of them, in either order."""
+    if not mirror_first:
+        await create_topics(source, configs, len(source.cluster.brokers))
+    while not _has_all_brokers(target.cluster):
+        await asyncio.sleep(0.05)  # A copy has as many replicas as there are brokers when it is made.
+    async with Admin(bootstrap_servers=target.cluster.bootstrap) as admin:
+        while True:
+            try:
+                await admin.create_mirror(
+                    MIRROR, source=source.cluster.bootstrap, topics=".*", groups=f"{GROUP}.*"
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.DUPLICATE_RESOURCE:
+                    await asyncio.sleep(0.05)
+                    continue
+            break
+    if mirror_first:
+        await create_topics(source, configs, len(source.cluster.brokers))
+
+
+def _has_all_brokers(cluster: SimulatedCluster) -> bool:
+    image = cluster.newest_image()
+    return image is not None and len(image.brokers) == len(cluster.brokers)
+
+
+def _admin(workload: Workload) -> Admin:
+    return Admin(bootstrap_servers=workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+
+
+async def _tried(doings: Doings, name: str, call: Callable[[], Awaitable[object]]) -> bool:
+    """Whether it has worked."""
+    try:
+        await asyncio.wait_for(call(), CALL_MAX_S)
+    except (KafkaError, TimeoutError):
+        return False
+    doings.noted(name)
+    return True
+
+
+async def operate_source(workload: Workload, doings: Doings, configs: dict[str, str], anew: bool) -> None:
+    """Delete records, and a topic that is made anew. Leaders are what plans of faults change."""
+    chance = workload.chance()
+    admin = await started(lambda: _admin(workload))
+    while not doings.calm:
+        await workload.idle(exponential(chance, OPERATIONS_PER_S))
+        if doings.calm:
+            break
+        if anew and chance.random() < 0.4:
+            if await _tried(doings, "topic deleted", lambda: admin.delete_topics([ANEW])):
+                await _make_again(workload, admin, doings, configs)
+            continue
+        place = TopicPartition(TRIMMED, 0)
+        with suppress(KafkaError):
+            end = (await admin.list_offsets({place: -1}))[place]
+            if isinstance(end, int):
+                behind = 0 if chance.random() < 0.5 else chance.randint(0, 20)
+                await _tried(
+                    doings, "records deleted", partial(admin.delete_records, {place: max(0, end - behind)})
+                )
+    await admin.stop()
+
+
+async def _make_again(workload: Workload, admin: Admin, doings: Doings, configs: dict[str, str]) -> None:
+    topic = NewTopic(
+        ANEW, num_partitions=TOPICS[ANEW], replication_factor=len(workload.cluster.brokers), configs=configs
+    )
+    while True:
+        try:
+            await admin.create_topics([topic])
+        except KafkaError as error:
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return
+            await asyncio.sleep(0.05)
+        else:
+            doings.noted("topic made anew")
+            return
+
+
+async def commit_offsets(workload: Workload, doings: Doings) -> None:
+    """A group whose offsets are at the ends of partitions, or before them."""
+    chance = workload.chance()
+    admin = await started(lambda: _admin(workload))
+    places = [TopicPartition(PLAIN, 0), TopicPartition(EXACT, 0)]
+    while not workload.over:
+        await workload.idle(exponential(chance, 4.0))
+        with suppress(KafkaError, TimeoutError):
+            ends = await admin.list_offsets(dict.fromkeys(places, -1))
+            offsets = {
+                place: max(0, end - chance.choice((0, 0, 3)))
+                for place, end in ends.items()
+                if isinstance(end, int)
+            }
+            if offsets:
+                await asyncio.wait_for(admin.alter_offsets(GROUP, offsets), CALL_MAX_S)
+                doings.noted("offsets committed")
+    await admin.stop()
+
+
+async def operate_target(workload: Workload, doings: Doings, accepts: bool) -> None:
+    """Pause the mirror and resume it, and accept losses in some runs."""
+    chance = workload.chance()
+    admin = await started(lambda: _admin(workload))
+    while not doings.calm:
+        await workload.idle(exponential(chance, 1.5))
+        if doings.calm:
+            break
+        if accepts and chance.random() < 0.6:
+            await _tried(doings, "losses accepted", partial(admin.resume_mirror, MIRROR, accept_gap=True))
+        elif await _tried(doings, "mirror paused", partial(admin.pause_mirror, MIRROR)):
+            await workload.idle(chance.uniform(0.05, 0.8))
+            await _tried(doings, "mirror resumed", partial(admin.resume_mirror, MIRROR))
+    await admin.stop()
+
+
+async def promote(workload: Workload, doings: Doings) -> None:
+    """Until it is known to be promoted. To ask again does no harm."""
+    doings.asked_s = workload.now()
+    admin = await started(lambda: _admin(workload))
+    while doings.answered_s is None:
+        try:
+            await admin.promote_mirror(MIRROR)
+        except RequestTimedOut:
+            await _look_whether_promoted(workload, admin, doings)
+        except KafkaError:
+            await asyncio.sleep(0.05)
+        else:
+            doings.answered_s = workload.now()
+            doings.noted("promoted")
+    await admin.stop()
+
+
+async def _look_whether_promoted(workload: Workload, admin: Admin, doings: Doings) -> None:
+    with suppress(KafkaError):
+        (described,) = await admin.describe_mirrors([MIRROR])
+        if described.phase is MirrorPhase.PROMOTED:
+            doings.answered_s = workload.now()
+            doings.noted("promoted, not all partitions led yet")
+
+
+async def resume(workload: Workload, doings: Doings, *, accepting: bool) -> None:
+    """Once, for good."""
+    admin = await started(lambda: _admin(workload))
+    call = partial(admin.resume_mirror, MIRROR, accept_gap=accepting)
+    while not await _tried(doings, "resumed at the end", call):
+        await asyncio.sleep(0.05)
+    await admin.stop()
+
+
+async def write_to_copies(workload: Workload, actor: str, acknowledged: Callable[[Send], None]) -> None:
+    """One record after the other to any topic of the mirror that is there, until the workload is over; and then one to
+    each partition until it is acknowledged. Who writes before the promotion has a producer id by then."""
+    chance, sequence = workload.chance(), 0
+    producer = await started(
+        lambda: Producer(
+            bootstrap_servers=workload.cluster.bootstrap,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=2000,
+        )
+    )
+    last: list[TopicPartition] | None = None
+    while last is None or last:
+        if last is None and workload.over:
+            last = _copies(workload)
+            continue
+        places = _copies(workload) if last is None else last
+        if not places:
+            await workload.idle(0.2)
+            continue
+        place = chance.choice(places) if last is None else last[-1]
+        value = f"{actor}:{sequence}".encode()
+        send = Send(actor, actor, *place, value, ALL_IN_SYNC, True, sequence, workload.now())
+        sequence += 1
+        workload.history.add(send)
+        send.key = workload.key(place.topic, value)
+        try:
+            delivery = await producer.send(place.topic, value, send.key, partition=place.partition)
+            delivery.add_done_callback(partial(delivered, workload, send))
+            with suppress(KafkaError):
+                await delivery
+        except KafkaError as error:
+            send.finish(workload.now(), error.code.name, tried_before=True)
+        if send.outcome is Outcome.OK:
+            acknowledged(send)
+            if last:
+                last.pop()
+        await _wait(workload, chance, is_last=last is not None)
+    await producer.stop()
+
+
+async def _wait(workload: Workload, chance: Random, *, is_last: bool) -> None:
+    if is_last:
+        await asyncio.sleep(0.01)
+    else:
+        await workload.idle(exponential(chance, TRIES_PER_S))
+
+
+def _copies(workload: Workload) -> list[TopicPartition]:
+    image = workload.cluster.newest_image()
+    if image is None:
+        return []
+    return sorted(
+        TopicPartition(image.topics_by_id[topic_id].name, index)
+        for topic_id, _ in image.mirrors.topics_of(MIRROR)
+        for index in image.topics_by_id[topic_id].partitions
+    )

@@ -1,0 +1,147 @@
+"""What a mirror must have come to when everything is healed, and after its promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.mirror_table import NO_EPOCH, MirrorPartition
+from ottla.protocol.record import decode_records
+from tests.histories.invariants import Facts, InvariantBroken, ReplicaDivergence
+from tests.histories.operations import History, Outcome, Send
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
+from tests.simulation.cluster.invariants import dump_replicas
+from tests.simulation.mirror.ledger import SourceLedger, batches_of
+
+
+def leaders_of(cluster: SimulatedCluster, image: ClusterImage) -> Iterator[tuple[Node, Partition]]:
+    """Those that lead by the quorum's decision, and know it."""
+    for node in cluster.brokers.values():
+        for partition in node.led():
+            topic = image.topics_by_id.get(partition.topic_id)
+            if topic is not None and topic.partitions[partition.index].leader_epoch == partition.leader_epoch:
+                yield node, partition
+
+
+def unsettled(
+    source: SimulatedCluster, target: SimulatedCluster, topics: Iterable[str], *, faults_allowed: bool
+) -> list[str]:
+    """Copies that are neither level with their source nor stopped by a fault, and why."""
+    there, here = source.newest_image(), target.newest_image()
+    if there is None or here is None:
+        return ["there is no quorum"]
+    originals = {(one.topic, one.index): one for _, one in leaders_of(source, there)}
+    copies = {(one.topic, one.index): one for _, one in leaders_of(target, here)}
+    found = []
+    for name in topics:
+        topic = there.topics.get(name)
+        for index in range(len(topic.partitions)) if topic is not None else ():
+            original, copy = originals.get((name, index)), copies.get((name, index))
+            if original is None or copy is None:
+                found.append(f"{name}-{index}: led {original} there, {copy} here")
+                continue
+            state = here.mirrors.partition(copy.topic_id, index) or MirrorPartition()
+            if state.fault is not None and faults_allowed:
+                continue
+            trouble = _differs(original, copy) or ("" if state.fault is None else f"fault {state.fault}")
+            if trouble:
+                found.append(f"{name}-{index}: {trouble}")
+    return found
+
+
+def _differs(original: Partition, copy: Partition) -> str:
+    ends = [(one.log.log_end_offset, one.high_watermark) for one in (original, copy)]
+    if ends[0] != ends[1] or len(set(ends[0])) != 1:
+        return f"ends and high watermarks are {ends[0]} there, {ends[1]} here"
+    starts = [one.log.log_start_offset for one in (original, copy)]
+    if starts[0] != starts[1]:
+        return f"begins at {starts[0]} there, at {starts[1]} here"
+    stable = [one.log.transactions.last_stable_offset(one.high_watermark) for one in (original, copy)]
+    if stable[0] != stable[1]:
+        return f"is stable up to {stable[0]} there, to {stable[1]} here"
+    return ""
+
+
+def check_compacted(source: SimulatedCluster, target: SimulatedCluster, topic: str) -> None:
+    """The last record of each key is the same, whatever each cluster has compacted. Raises InvariantBroken."""
+    latest = []
+    for cluster in (source, target):
+        image = cluster.newest_image()
+        assert image is not None
+        log = next(one.log for _, one in leaders_of(cluster, image) if one.topic == topic)
+        last: dict[bytes | None, tuple[int, bytes | None]] = {}
+        for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset):
+            if not header.is_control:
+                last |= {one.key: (one.offset, one.value) for one in decode_records(batch)}
+        latest.append(last)
+    if latest[0] != latest[1]:
+        raise InvariantBroken("the last of each key is copied", f"{latest[0]} there, {latest[1]} here")
+
+
+def check_promoted(target: SimulatedCluster, sends: list[Send], ledger: SourceLedger) -> None:
+    """Behind what was copied is what was produced here, all that was acknowledged, and ends of transactions that were
+    open; no more is open, and no producer of the source is known. Raises InvariantBroken."""
+    image = target.newest_image()
+    assert image is not None
+    acknowledged = {(one.topic, one.partition, one.offset): one for one in sends if one.outcome is Outcome.OK}
+    sent = {one.value for one in sends}
+    for node, partition in leaders_of(target, image):
+        copy = image.mirrors.partition(partition.topic_id, partition.index)
+        if copy is None:
+            continue
+        if copy.promoted_epoch == NO_EPOCH:
+            raise InvariantBroken("a mirror is promoted as a whole", f"{partition!r} is not: {copy}")
+        _check_open(node, partition)
+        first = partition.log.leader_epochs.start_of(copy.promoted_epoch)
+        ours: set[int] = set()
+        for header, batch in batches_of(partition.log, first, partition.log.log_end_offset):
+            ours.add(header.producer_id)
+            if header.is_control:
+                continue
+            for record in decode_records(batch):
+                if record.value not in sent:
+                    raise InvariantBroken(
+                        "nothing is copied after the promotion",
+                        f"{node.name}: {partition!r} has {record} behind {first}",
+                    )
+                told = acknowledged.pop((partition.topic, partition.index, record.offset), None)
+                if told is not None and told.value != record.value:
+                    raise InvariantBroken(
+                        "what is acknowledged is there", f"{node.name}: {record} in the place of {told}"
+                    )
+        _check_forgotten(node, partition, first, ours)
+    lost = [one for one in acknowledged.values() if one.topic not in ledger.compacted]
+    if lost:
+        raise InvariantBroken("what is acknowledged is there", f"acknowledged and not there: {lost[:3]}")
+
+
+def _check_open(node: Node, partition: Partition) -> None:
+    watermark = partition.high_watermark
+    stable = partition.log.transactions.last_stable_offset(watermark)
+    if stable != watermark or partition.log.log_end_offset != watermark:
+        raise InvariantBroken(
+            "nothing is left open",
+            f"{node.name}: {partition!r} is stable up to {stable}, high watermark {watermark}, ends at "
+            f"{partition.log.log_end_offset}, open {dict(partition.log.transactions.open)}",
+        )
+
+
+def _check_forgotten(node: Node, partition: Partition, first: int, ours: set[int]) -> None:
+    """Whoever is known has written behind the promotion, were it only by a marker."""
+    for entry in partition.log.producers.entries():
+        if entry.producer_id not in ours:
+            raise InvariantBroken(
+                "producers of the source are forgotten",
+                f"{node.name}: {partition!r} knows producer {entry.producer_id}, which has written nothing since "
+                f"offset {first}",
+            )
+
+
+def check_replicas(cluster: SimulatedCluster, now: float, compacted: Iterable[str]) -> None:
+    """All replicas have the same bytes. Raises InvariantBroken."""
+    everything = History()
+    dump_replicas(cluster, everything, now)
+    everything.dumps[:] = [dump for dump in everything.dumps if dump.topic not in compacted]
+    for broken in ReplicaDivergence().violations(Facts(everything)):
+        raise InvariantBroken("replicas agree", broken)

@@ -1,0 +1,270 @@
+"""What a mirror promises, one class for each promise, looked at after every step of the target."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPartition
+from ottla.protocol.record import NO_COMMIT_INDEX, read_control_record
+from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.schema import ZERO_UUID
+from tests.histories.invariants import InvariantBroken
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
+from tests.simulation.mirror.images import NewestImage
+from tests.simulation.mirror.ledger import (
+    UNKNOWN_EPOCH,
+    PartitionHistory,
+    Place,
+    SourceLedger,
+    batches_of,
+    common_end,
+    epoch_at,
+    fingerprint,
+    records_of,
+)
+
+
+class FaultsHaveCauses:
+    """A copy stops only where the source has really lost or exchanged something, and names just that. Whatever a person
+    has accepted is kept, as nothing else may be missing."""
+
+    def __init__(self, ledger: SourceLedger, target: NewestImage, source: NewestImage) -> None:
+        self._ledger = ledger
+        self._known: dict[Place, MirrorFault | None] = {}
+        self._is_made_anew: dict[str, bool] = {}
+        self.counts: Counter[str] = Counter()
+        self.accepted: defaultdict[Place, list[MirrorFault]] = defaultdict(list)
+        self._source_ids: defaultdict[str, set[bytes]] = defaultdict(set)
+        target.listeners.append(self._look)
+        source.listeners.append(self._note_ids)
+
+    def _note_ids(self, image: ClusterImage) -> None:
+        for topic in image.topics.values():
+            self._source_ids[topic.name].add(topic.id)
+
+    def _look(self, image: ClusterImage) -> None:
+        for topic_id, topic in image.mirrors.topics.items():
+            name = image.topics_by_id[topic_id].name
+            for index, copy in topic.partitions.items():
+                place = (topic_id, index)
+                before = self._known.get(place)
+                if copy.fault == before:
+                    continue
+                self._known[place] = copy.fault
+                if before is not None:
+                    self.accepted[place].append(before)
+                    self.counts[f"accepted: {before.kind.name}"] += 1
+                if copy.fault is not None:
+                    self.counts[f"fault: {copy.fault.kind.name}"] += 1
+                    if not self._is_true(name, index, topic.source_topic_id, copy, copy.fault):
+                        raise InvariantBroken(
+                            "faults have causes",
+                            f"{name}-{index}: {copy}; the source begins at {self._ledger.starts[f'{name}-{index}']}, "
+                            f"had {self._history(name, index, topic.source_topic_id)}",
+                        )
+
+    def _is_true(
+        self, topic: str, index: int, source_id: bytes, copy: MirrorPartition, fault: MirrorFault
+    ) -> bool:
+        match fault.kind:
+            case FaultKind.GAP:
+                return fault.first < fault.end <= self._ledger.starts[f"{topic}-{index}"]
+            case FaultKind.MADE_ANEW:
+                return len(self._source_ids[topic]) > 1
+            case FaultKind.DIVERGED:
+                history = self._ledger.of((source_id, index))
+                return history is not None and any(
+                    common_end(copy.lineage, fault.end, line) == fault.first
+                    for line in history.lines.values()
+                )
+            case _:
+                return False
+
+    def _history(self, topic: str, index: int, source_id: bytes) -> dict[int, list[tuple[int, int]]]:
+        found = self._ledger.of((source_id, index))
+        return {} if found is None else found.lines
+
+
+@dataclass(slots=True)
+class _Walk:
+    """How far the log of a leader of a copy was compared."""
+
+    leader_epoch: int
+    epoch: int
+    """Of the source: that of the last batch."""
+    end: int
+
+
+class CopiesAreTheSource:
+    """Until a copy is promoted it has what its source had: each batch at its offset, byte for byte. Nothing is left out
+    that nobody has accepted. All of it is of one history of the source, whose epochs the quorum knows before."""
+
+    def __init__(
+        self, target: SimulatedCluster, ledger: SourceLedger, newest: NewestImage, faults: FaultsHaveCauses
+    ) -> None:
+        self._names = {node.name for node in target.brokers.values()}
+        self._ledger = ledger
+        self._newest = newest
+        self._faults = faults
+        self._walks: dict[Partition, _Walk] = {}
+        self._committed: dict[Place, tuple[int, int]] = {}
+        self.compared = 0
+
+    def observe(self, node: Node) -> None:
+        """Only what has moved."""
+        image = self._newest.image
+        if image is None or node.name not in self._names:
+            return
+        for partition in node.moved():
+            if partition.leader is not None:
+                self.look(node, partition, image)
+
+    def look(self, node: Node, partition: Partition, image: ClusterImage) -> None:
+        """A leader of the target, if it still leads."""
+        place = (partition.topic_id, partition.index)
+        topic = image.mirrors.topics.get(partition.topic_id)
+        known = image.topics_by_id.get(partition.topic_id)
+        if topic is None or known is None:
+            return
+        if known.partitions[partition.index].leader_epoch != partition.leader_epoch:
+            return  # What it has now the next leader may not have.
+        copy = topic.partitions.get(partition.index, MirrorPartition())
+        self._check_shrinking(node, partition, place)
+        self._compare(node, partition, topic.source_topic_id, copy)
+
+    def _check_shrinking(self, node: Node, partition: Partition, place: Place) -> None:
+        accepted = len(self._faults.accepted[place])
+        before, known = self._committed.get(place, (0, accepted))
+        if known != accepted:
+            before = 0
+        if partition.log.log_end_offset < before:
+            raise InvariantBroken(
+                "copies keep what they have",
+                f"{node.name} leads {partition!r}, which ends at {partition.log.log_end_offset}; {before} was "
+                "the high watermark",
+            )
+        self._committed[place] = (max(before, partition.high_watermark), accepted)
+
+    def _compare(self, node: Node, partition: Partition, source_id: bytes, copy: MirrorPartition) -> None:
+        log, start = partition.log, partition.log.log_start_offset
+        walk = self._walks.get(partition)
+        epoch = copy.source_epoch_below(log.log_end_offset)
+        if walk is None or walk.leader_epoch != partition.leader_epoch or walk.epoch != epoch:
+            walk = self._walks[partition] = _Walk(partition.leader_epoch, epoch, start)
+        begin = max(start, min(walk.end, log.log_end_offset))
+        if begin >= log.log_end_offset:
+            return
+        histories = self._histories(partition, source_id)
+        walk.end = begin
+        for header, batch in batches_of(log, begin, log.log_end_offset):
+            if copy.promoted_epoch != NO_EPOCH and header.partition_leader_epoch >= copy.promoted_epoch:
+                break
+            source_epoch = epoch_at(copy.lineage, header.base_offset)
+            where = f"{node.name}, {partition!r}, at offset {header.base_offset}, lineage {copy.lineage}"
+            if source_epoch == UNKNOWN_EPOCH:
+                raise InvariantBroken("lineages are known before their records", where)
+            self._check_gap(partition, walk.end, header.base_offset, start, where)
+            _check_marker(header, batch, where)
+            self._check_line(histories, epoch, header.base_offset, source_epoch, where)
+            if partition.topic in self._ledger.compacted:
+                for offset, found in records_of(header, batch):
+                    if not any(one.records.get((source_epoch, offset)) == found for one in histories):
+                        raise InvariantBroken("copies are the source", f"{where}: {found}")
+            else:
+                key, found = (source_epoch, header.base_offset), fingerprint(header, batch)
+                if not any(one.batches.get(key) == found for one in histories):
+                    theirs = [one.batches.get(key) for one in histories]
+                    raise InvariantBroken(
+                        "copies are the source", f"{where}: {found}, and not one of {theirs}"
+                    )
+            walk.end = header.next_offset
+            self.compared += 1
+
+    def _histories(self, partition: Partition, source_id: bytes) -> list[PartitionHistory]:
+        """Where the quorum does not know yet which topic is copied, any of this name."""
+        ids = self._ledger.ids[partition.topic] if source_id == ZERO_UUID else [source_id]
+        found = [self._ledger.of((one, partition.index)) for one in ids]
+        return [one for one in found if one is not None]
+
+    def _check_gap(self, partition: Partition, end: int, base: int, start: int, where: str) -> None:
+        """Offsets that no batch has, behind one that the log has."""
+        if end in (base, start) or partition.topic in self._ledger.compacted:
+            return
+        for fault in sorted(
+            self._faults.accepted[partition.topic_id, partition.index], key=lambda one: one.first
+        ):
+            if fault.first <= end < fault.end:
+                end = fault.end
+        if base > end:
+            raise InvariantBroken("nothing is passed over", f"{where}: it ended at {end}")
+
+    def _check_line(
+        self,
+        histories: list[PartitionHistory],
+        epoch: int,
+        base: int,
+        source_epoch: int,
+        where: str,
+    ) -> None:
+        """It is one history of the source: what the epoch of the last batch has below it."""
+        lines = [one.lines[epoch] for one in histories if epoch in one.lines]
+        if not any(base < line[0][1] or epoch_at(line, base) == source_epoch for line in lines if line):
+            raise InvariantBroken(
+                "copies follow one history",
+                f"{where}: of epoch {source_epoch}, and the source has up to epoch {epoch} {lines}",
+            )
+
+
+def _check_marker(header: BatchHeader, batch: memoryview, where: str) -> None:
+    """It has no place among the decisions of this cluster, in whose order cuts are made."""
+    marker = read_control_record(batch) if header.is_control else None
+    if marker is not None and marker.commit_index != NO_COMMIT_INDEX:
+        raise InvariantBroken("decisions are this cluster's own", f"{where}: {marker}")
+
+
+class OffsetsAreReached:
+    """A group's committed offset that has followed is never ahead of the copy: a consumer that moves passes nothing
+    over."""
+
+    def __init__(self, target: SimulatedCluster, group: str) -> None:
+        self._names = {node.name for node in target.brokers.values()}
+        self._group = group
+        self._reached: Counter[tuple[str, int]] = Counter()
+        self.followed = 0
+
+    def observe(self, node: Node) -> None:
+        """Offsets are kept in a topic, which moves with them."""
+        if node.name not in self._names:
+            return
+        has_offsets = False
+        for partition in node.moved():
+            key = (partition.topic, partition.index)
+            self._reached[key] = max(self._reached[key], partition.high_watermark)
+            has_offsets |= partition.topic == OFFSETS_TOPIC
+        if has_offsets:
+            self.look(node)
+
+    def look(self, node: Node) -> None:
+        """The groups that a broker coordinates."""
+        for key, offset in offsets_at(node, self._group).items():
+            self.followed += 1
+            if offset > self._reached[key]:
+                raise InvariantBroken(
+                    "offsets are reached",
+                    f"{node.name} has {offset} for {key} of group {self._group}, and the copy has never had more "
+                    f"than {self._reached[key]}",
+                )
+
+
+def offsets_at(node: Node, group: str) -> dict[tuple[str, int], int]:
+    """What a group has committed, if this broker coordinates it."""
+    parts = node.parts
+    return {
+        key: committed.offset
+        for shard in (() if parts is None else parts.groups.shards())
+        for key, committed in shard.offsets.of_group(group).items()
+    }

@@ -1,0 +1,184 @@
+"""What the source has had: every committed batch by the leader epoch that wrote it, and how these epochs followed.
+
+The source forgets, by DeleteRecords, compaction and unclean elections. A copy is judged by what was there once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from unittest.mock import patch
+from zlib import crc32
+
+from ottla.dataplane.log.partition_log import PartitionLog
+from ottla.dataplane.replication.replica.partition import Partition
+from ottla.protocol.record import decode_records, read_control_record
+from ottla.protocol.record_batch import BatchHeader, walk_batches
+from tests.histories.invariants import InvariantBroken
+from tests.simulation.cluster.cluster import Node
+from tests.simulation.machine.machine import Machine
+
+UNKNOWN_EPOCH: Final = -1
+READ_BYTES: Final = 1 << 20
+BEHIND_CRC: Final = 21
+"""From here on a batch is what its producer sent, and covered by its checksum."""
+
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+Epochs = Sequence[tuple[int, int]]
+"""Leader epochs and their first offsets; both rise."""
+Fingerprint = tuple[object, ...]
+
+
+def epoch_at(epochs: Epochs, offset: int) -> int:
+    """The epoch that wrote an offset; UNKNOWN_EPOCH below the first."""
+    found = bisect_right(epochs, offset, key=lambda one: one[1])
+    return epochs[found - 1][0] if found else UNKNOWN_EPOCH
+
+
+def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a log that begin at `start` or behind it, and below `end`."""
+    offset = start
+    while offset < end:
+        found = log.read(offset, READ_BYTES, log.log_end_offset, at_least_one=True)
+        data = memoryview(found.read())
+        found.release()
+        if not data:
+            return
+        for position, header in walk_batches(data):
+            if header.base_offset >= end:
+                return
+            if header.base_offset >= start:
+                yield header, data[position : position + header.size]
+            offset = header.next_offset
+
+
+def fingerprint(header: BatchHeader, batch: memoryview) -> Fingerprint:
+    """What a copy of this batch has in common with it: all but the leader epoch and, in markers, the commit index."""
+    if not header.is_control:
+        return header.next_offset, header.crc, crc32(batch[BEHIND_CRC:])
+    marker = read_control_record(batch)
+    assert marker is not None, header
+    return (header.next_offset, header.producer_id, header.producer_epoch, marker.type, header.max_timestamp)
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """Of one partition of one topic of the source."""
+
+    topic: str
+    batches: dict[tuple[int, int], Fingerprint] = field(default_factory=dict)
+    """By leader epoch and base offset."""
+    records: dict[tuple[int, int], Fingerprint] = field(default_factory=dict)
+    """By leader epoch and offset: compaction leaves these, and not the batches, as they are."""
+    lines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """By leader epoch: the epochs of that leader's log."""
+
+    def note_line(self, epoch: int, entries: Epochs) -> None:
+        """As a leader's log has it now; what that has dropped since is kept."""
+        kept = self.lines.get(epoch, [])
+        if entries:
+            kept = [one for one in kept if one[1] < entries[0][1] and one[0] <= entries[0][0]]
+        # The epoch at the log's start begins there for the log, once its first records are dropped.
+        is_known = bool(kept) and kept[-1][0] == entries[0][0]
+        self.lines[epoch] = [*kept, *entries[is_known:]]
+
+
+def common_end(copy: Epochs, end: int, line: Epochs) -> int:
+    """Up to where a copy that ends at `end` has what a line has. What the line has dropped is taken for equal."""
+    first = line[0][1] if line else 0
+    starts = sorted({first, *(start for _, start in (*copy, *line) if first <= start < end)})
+    return next(
+        (start for start in starts if start < end and epoch_at(copy, start) != epoch_at(line, start)), end
+    )
+
+
+class SourceLedger:
+    """Watches the leaders of the source. An invariant of its own: an epoch has one batch at an offset."""
+
+    def __init__(self, brokers: dict[int, Node]) -> None:
+        self._nodes = {node.name: node for node in brokers.values()}
+        self.compacted: set[str] = set()
+        """Topics that are compacted."""
+        self.histories: dict[Place, PartitionHistory] = {}
+        self.ids: defaultdict[str, list[bytes]] = defaultdict(list)
+        """Ids that topics of a name have had, in order."""
+        self.starts: Counter[str] = Counter()
+        """Where partitions begin, by the names of their folders: the highest of any replica, ever."""
+        self._read: dict[Partition, tuple[int, int]] = {}
+
+    def observe(self, node: Node) -> None:
+        """Only what has moved."""
+        if node.name in self._nodes:
+            for partition in node.moved():
+                self._note(partition)
+
+    def of(self, place: Place) -> PartitionHistory | None:
+        """None for a partition that no leader was ever seen of."""
+        return self.histories.get(place)
+
+    @contextmanager
+    def watching(self, machine: Machine) -> Iterator[None]:
+        """Sees log starts move, which nothing else need move with."""
+        advance: Callable[[PartitionLog, int], None] = PartitionLog.advance_log_start_offset
+
+        def advanced(log: PartitionLog, offset: int) -> None:
+            advance(log, offset)
+            if machine.running is not None and machine.running.process.name in self._nodes:
+                name = log.directory.name
+                self.starts[name] = max(self.starts[name], log.log_start_offset)
+
+        with patch.object(PartitionLog, "advance_log_start_offset", advanced):
+            yield
+
+    def _history(self, partition: Partition) -> PartitionHistory:
+        place = (partition.topic_id, partition.index)
+        if (found := self.histories.get(place)) is None:
+            found = self.histories[place] = PartitionHistory(partition.topic)
+            ids = self.ids[partition.topic]
+            if partition.topic_id not in ids:
+                ids.append(partition.topic_id)
+        return found
+
+    def _note(self, partition: Partition) -> None:
+        history, log = self._history(partition), partition.log
+        if partition.leader is None:
+            return
+        epoch, end = partition.leader_epoch, partition.high_watermark
+        history.note_line(epoch, log.leader_epochs.entries)
+        known_epoch, start = self._read.get(partition, (UNKNOWN_EPOCH, 0))
+        start = max(log.log_start_offset, start if known_epoch == epoch else 0)
+        if partition.topic in self.compacted:
+            for header, batch in batches_of(log, start, end):
+                _keep_records(history, header, batch)
+        else:
+            for header, batch in batches_of(log, start, end):
+                _keep(history, header, batch)
+        self._read[partition] = (epoch, end)
+
+
+def _keep(history: PartitionHistory, header: BatchHeader, batch: memoryview) -> None:
+    key, found = (header.partition_leader_epoch, header.base_offset), fingerprint(header, batch)
+    if history.batches.setdefault(key, found) != found:
+        raise InvariantBroken(
+            "an epoch has one batch at an offset",
+            f"{history.topic} of the source has {found} and {history.batches[key]} at epoch and offset {key}",
+        )
+
+
+def _keep_records(history: PartitionHistory, header: BatchHeader, batch: memoryview) -> None:
+    for offset, found in records_of(header, batch):
+        history.records.setdefault((header.partition_leader_epoch, offset), found)
+
+
+def records_of(header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, Fingerprint]]:
+    """The records of a batch by their offsets; a marker is one record."""
+    if header.is_control:
+        yield header.base_offset, fingerprint(header, batch)
+        return
+    for record in decode_records(batch):
+        yield record.offset, (record.timestamp_ms, record.key, record.value, tuple(record.headers))

@@ -1,0 +1,393 @@
+"""One run: a cluster copies another one, both are tormented, the copies may be promoted; all heals, and is judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from typing import Final
+from unittest.mock import patch
+
+from ottla.client.records import TopicPartition
+from ottla.dataplane.mirroring import link
+from ottla.dataplane.server import server
+from tests.histories.invariants import InvariantBroken
+from tests.histories.operations import History, Send
+from tests.simulation.cluster import workload as shared_clients
+from tests.simulation.cluster.cluster import Node, SimulatedCluster
+from tests.simulation.cluster.crew import Crew
+from tests.simulation.cluster.faults import Faults
+from tests.simulation.cluster.invariants import all_invariants
+from tests.simulation.cluster.own_writer import OwnWriter
+from tests.simulation.cluster.plans import Fault, draw_plan
+from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader
+from tests.simulation.cluster.scenario import Report, prepared_already
+from tests.simulation.cluster.telling import PartitionChanges, log_lines
+from tests.simulation.cluster.workload import Workload
+from tests.simulation.machine.installed import installed
+from tests.simulation.machine.machine import START_S, Machine
+from tests.simulation.machine.network import Network
+from tests.simulation.machine.process import Process
+from tests.simulation.machine.threads import Thread
+from tests.simulation.machine.trace import Trace
+from tests.simulation.mirror import clients
+from tests.simulation.mirror.clients import BOLD, COMPACTED, EXACT, GROUP, PLAIN, TOPICS, Doings
+from tests.simulation.mirror.endings import (
+    check_compacted,
+    check_promoted,
+    check_replicas,
+    leaders_of,
+    unsettled,
+)
+from tests.simulation.mirror.images import NewestImage
+from tests.simulation.mirror.invariants import (
+    CopiesAreTheSource,
+    FaultsHaveCauses,
+    OffsetsAreReached,
+    offsets_at,
+)
+from tests.simulation.mirror.ledger import SourceLedger
+from tests.simulation.mirror.world import SOURCE, TARGET, Links, Usurpation, draw_link_faults
+
+FORM_S: Final = 30.0
+CHAOS_S: Final = (0.8, 1.5, 3.0)
+USURPED_S: Final = 2.0
+"""At least, where an unclean election is provoked."""
+HEAL_S: Final = 40.0
+SENDS_PER_S: Final = 25.0
+LOOK_EVERY_S: Final = 0.4
+"""How often a link looks at its source here: runs are short."""
+NEVER, ALIVE, CUT_OFF, AT_THE_END = "never", "source alive", "source cut off", "after the end"
+PROMOTIONS: Final = {NEVER: 30, ALIVE: 30, CUT_OFF: 25, AT_THE_END: 15}
+WEIGHTS: Final = {
+    "kill": 5,
+    "pause": 3,
+    "power loss": 3,
+    "isolation": 2,
+    "cut": 2,
+    "one-way cut": 2,
+    "slow link": 2,
+    "lossy link": 1,
+    "restart": 2,
+    "stall": 2,
+    "kill of all": 1,
+    "disturbed datagrams": 1,
+    "flapping link": 1,
+    "elections": 3,
+}
+
+
+class MirrorRun:
+    """The course of one run."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        chance = Random(f"mirror {seed}")
+        self.machine = machine
+        self.seed = seed
+        self.durable = chance.random() < 0.4
+        """What is acknowledged is on disks, so that power may fail."""
+        settings = {"log.flush.interval.messages": "1"} if self.durable else {}
+        self.source = SimulatedCluster(
+            machine, quorum=1, brokers=chance.choice((2, 3)), settings=settings, site=SOURCE
+        )
+        self.target = SimulatedCluster(
+            machine, quorum=1, brokers=chance.choice((2, 2, 3)), settings=settings, site=TARGET
+        )
+        self.promotion = chance.choices(list(PROMOTIONS), list(PROMOTIONS.values()))[0]
+        self.chaos_s = chance.choice(CHAOS_S)
+        self.accepts = chance.random() < 0.5
+        self.makes_anew = chance.random() < 0.5
+        self.mirror_first = chance.random() < 0.2
+        self.doings = Doings()
+        self.there = self._workload(self.source)
+        self.here = self._workload(self.target)
+        self.here_sends: list[Send] = []
+        min_in_sync = "2" if chance.random() < 0.5 else "1"
+        self.configs = {"min.insync.replicas": min_in_sync, "segment.ms": chance.choice(("300", "604800000"))}
+        self.there.configs = {
+            BOLD: {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"},
+            COMPACTED: {
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": "0.01",
+                "segment.ms": "100",
+            },
+        }
+        for cluster in (self.source, self.target):
+            for node in cluster.brokers.values():
+                node.settings["log.cleaner.backoff.ms"] = "150"
+                for key in ("offsets.topic.replication.factor", "default.replication.factor"):
+                    node.settings[key] = str(len(cluster.brokers))
+        self.links = Links(machine, self.source, self.target)
+        self.faults = [
+            Faults(one, self._may_lose_power, self._others_have) for one in (self.source, self.target)
+        ]
+        self._nodes = {node.name: node for node in (*self.source.nodes, *self.target.nodes)}
+        self._watch()
+        self._usurps = chance.random() < 0.5
+        if self._usurps:
+            self.chaos_s = max(self.chaos_s, USURPED_S)
+        self.usurpation = Usurpation(self.source, BOLD, Random(f"usurpation {seed}"))
+        self._chance = chance
+
+    def _workload(self, cluster: SimulatedCluster) -> Workload:
+        workload = Workload(cluster, History(), dict(TOPICS))
+        workload.compacted.add(COMPACTED)
+        return workload
+
+    def _watch(self) -> None:
+        self.ledger = SourceLedger(self.source.brokers)
+        self.ledger.compacted.add(COMPACTED)
+        newest_there, newest_here = NewestImage(self.source), NewestImage(self.target)
+        self.causes = FaultsHaveCauses(self.ledger, newest_here, newest_there)
+        self.copies = CopiesAreTheSource(self.target, self.ledger, newest_here, self.causes)
+        self.offsets = OffsetsAreReached(self.target, GROUP)
+        self._of_source = [
+            newest_there,
+            self.ledger,
+            *all_invariants(),
+            FollowersCopyTheirLeader(self.source),
+        ]
+        self._of_target = [
+            newest_here,
+            self.copies,
+            self.offsets,
+            *all_invariants(),
+            FollowersCopyTheirLeader(self.target),
+        ]
+        if self.machine.trace.wanted:
+            self._of_source.append(PartitionChanges(self.machine))
+            self._of_target.append(PartitionChanges(self.machine))
+        self.machine.observers.append(self._observe)
+
+    def _observe(self, thread: Thread) -> None:
+        """A process has had a turn: look at what it may have changed."""
+        if thread.name == "main" and (node := self._nodes.get(thread.process.name)) is not None:
+            for invariant in self._of_source if node.name.startswith(SOURCE.name) else self._of_target:
+                invariant.observe(node)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Whatever is looked at by wrapping functions of the product."""
+        with self.ledger.watching(self.machine), patch.object(link, "LOOK_EVERY_S", LOOK_EVERY_S):
+            yield
+
+    # ------------------------------------------------------------ the course
+
+    def play(self) -> None:
+        self.source.start()
+        self.target.start()
+        self._client(
+            self.there,
+            "creator",
+            lambda: clients.prepare(self.there, self.here, self.configs, self.mirror_first),
+        )
+        self._wait(lambda: self.there.ended.get("creator", False), FORM_S, "both clusters form")
+        self._employ()
+        self._torment()
+        self.machine.run(self.machine.now + self.chaos_s)
+        self._heal()
+        self._wait(self.target.is_steady, HEAL_S, "the target serves")
+        self._wait(self.source.is_steady, HEAL_S, "the source serves")
+        self.there.over = self.doings.calm = True
+        self._wait(lambda: all(self.there.ended.values()), HEAL_S, "clients of the source end")
+        if self.promotion in (NEVER, AT_THE_END):
+            self._settle()
+        if self.promotion != NEVER:
+            self._end_promoted()
+        self.here.over = True
+        self._wait(lambda: self._ended_here(), HEAL_S, "clients of the target end")
+        self._judge()
+
+    def _employ(self) -> None:
+        machine, there, here = self.machine, self.there, self.here
+        self._client(there, "producer", lambda: shared_clients.produce(there, "producer", -1, SENDS_PER_S))
+        crew = Crew(there, partial(self._client, there), Random(f"crew {self.seed}"), self.chaos_s)
+        places = [TopicPartition(EXACT, index) for index in range(TOPICS[EXACT])]
+        for number in range(self._chance.choice((1, 2))):
+            name = f"writer-{number}"
+            crew.employ(
+                name,
+                lambda process, name=name: OwnWriter(
+                    there, process, name, [*places, TopicPartition(PLAIN, 0)]
+                ),  # type: ignore[misc]
+            )
+        self._client(there, "committer", lambda: clients.commit_offsets(there, self.doings))
+        configs = self.configs
+        self._client(
+            there,
+            "operator",
+            lambda: clients.operate_source(there, self.doings, configs, self.makes_anew),
+        )
+        self._client(here, "operator here", lambda: clients.operate_target(here, self.doings, self.accepts))
+        self._client(
+            here, "writer here", lambda: clients.write_to_copies(here, "writer here", self._acknowledged)
+        )
+        if self.promotion in (ALIVE, CUT_OFF):
+            machine.after(self._chance.uniform(0.2, self.chaos_s), self._promote)
+
+    def _torment(self) -> None:
+        for faults, site in zip(self.faults, (SOURCE, TARGET), strict=True):
+            plan = draw_plan(Random(f"faults of {site.name} {self.seed}"), self.chaos_s, WEIGHTS)
+            faults.schedule(self._thinned(plan, site.name))
+        self.links.schedule(draw_link_faults(Random(f"links {self.seed}"), self.chaos_s))
+        if self._usurps:
+            ends = self.machine.now + self.chaos_s
+            self.machine.after(
+                self._chance.uniform(0.0, self.chaos_s / 2),
+                lambda: self.usurpation.begin(lambda: self.machine.now < ends),
+            )
+
+    def _thinned(self, plan: list[Fault], site: str) -> list[Fault]:
+        """Two clusters are struck: each by about half of what one alone is."""
+        chance = Random(f"thinned {site} {self.seed}")
+        return [fault for fault in plan if chance.random() < 0.6]
+
+    def _promote(self) -> None:
+        if self.promotion == CUT_OFF:
+            self.links.cut_for_good()
+        self.doings.asked_s = self.machine.now
+        self._client(self.here, "promoter", lambda: clients.promote(self.here, self.doings))
+
+    def _heal(self) -> None:
+        for faults in self.faults:
+            faults.heal()
+        self.links.heal()
+
+    # ------------------------------------------------------------ the end
+
+    def _settle(self) -> None:
+        """Every copy is level with its source, or stopped; once a person has accepted that, it is level, too."""
+        self._ask("resumer", accepting=False)
+        self._wait_settled(faults_allowed=True)
+        rounds = 0
+        while unsettled(self.source, self.target, TOPICS, faults_allowed=False):
+            rounds += 1
+            if rounds > 5:
+                raise InvariantBroken("accepted is accepted", str(self._left(faults_allowed=False)))
+            self._ask(f"accepter-{rounds}", accepting=True)
+            self._wait_settled(faults_allowed=True)
+        check_compacted(self.source, self.target, COMPACTED)
+        self._wait(self._offsets_have_followed, HEAL_S, "the group's offsets follow")
+
+    def _offsets_have_followed(self) -> bool:
+        there, here = (
+            {key: offset for node in one.brokers.values() for key, offset in offsets_at(node, GROUP).items()}
+            for one in (self.source, self.target)
+        )
+        return there == here
+
+    def _ask(self, name: str, *, accepting: bool) -> None:
+        self._client(self.here, name, lambda: clients.resume(self.here, self.doings, accepting=accepting))
+        self._wait(lambda: self.here.ended[name], HEAL_S, "the mirror is resumed")
+
+    def _left(self, *, faults_allowed: bool) -> list[str]:
+        return unsettled(self.source, self.target, TOPICS, faults_allowed=faults_allowed)
+
+    def _wait_settled(self, *, faults_allowed: bool) -> None:
+        machine = self.machine
+        if not machine.run(machine.now + HEAL_S, lambda: not self._left(faults_allowed=faults_allowed)):
+            raise InvariantBroken(
+                "never silently less", f"after {HEAL_S} s: {self._left(faults_allowed=True)}"
+            )
+
+    def _end_promoted(self) -> None:
+        if self.promotion == AT_THE_END:
+            self._promote()
+        self._wait(lambda: self.doings.answered_s is not None, HEAL_S, "the mirror is promoted")
+        shared = [one for one in TOPICS if (image := self.target.newest_image()) and one in image.topics]
+        if EXACT in shared:
+            places = [TopicPartition(EXACT, index) for index in range(TOPICS[EXACT])]
+            writer = OwnWriter(self.here, "new writer", "writer-0", places)
+            self._client(self.here, "new writer", writer.run)
+        self.machine.run(self.machine.now + 0.5)
+
+    def _ended_here(self) -> bool:
+        """Whoever writes to copies that are not promoted would try for ever."""
+        return all(
+            ended
+            for name, ended in self.here.ended.items()
+            if self.promotion != NEVER or name != "writer here"
+        )
+
+    def _judge(self) -> None:
+        machine = self.machine
+        self._wait(self._all_is_stable, HEAL_S, "everything is replicated")
+        image = self.target.newest_image()
+        assert image is not None
+        for node, partition in leaders_of(self.target, image):
+            self.copies.look(node, partition, image)
+            self.offsets.look(node)
+        for cluster in (self.source, self.target):
+            check_replicas(cluster, machine.now, [COMPACTED])
+        if self.promotion == NEVER:
+            return
+        sends = [*self.here.history.sends]
+        check_promoted(self.target, sends, self.ledger)
+
+    def _all_is_stable(self) -> bool:
+        if not self.target.is_steady():
+            return False
+        if self.promotion == NEVER:
+            return True
+        return all(
+            one.log.log_end_offset == one.high_watermark
+            and one.log.transactions.last_stable_offset(one.high_watermark) == one.high_watermark
+            for node in self.target.brokers.values()
+            for one in node.led()
+        )
+
+    def _acknowledged(self, send: Send) -> None:
+        """A copy takes nothing before its promotion was asked for."""
+        if self.doings.asked_s is None:
+            raise InvariantBroken("copies are read-only", str(send))
+
+    def _may_lose_power(self, nodes: object) -> bool:
+        return self.durable
+
+    def _others_have(self, node: Node) -> bool:
+        return False
+
+    def _client(self, workload: Workload, name: str, main: Callable[[], object]) -> Process:
+        workload.ended[name] = False
+        process = workload.cluster.client(name, main)  # type: ignore[arg-type]
+
+        def ended(_process: object) -> None:
+            workload.ended[name] = True
+            if process.failure is not None:
+                self.machine.failures.append(process.failure)
+
+        process.on_end = ended
+        return process
+
+    def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        if not self.machine.run(self.machine.now + seconds, condition):
+            waiting = [
+                name for one in (self.there, self.here) for name, ended in one.ended.items() if not ended
+            ]
+            raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
+
+    def counts(self) -> Counter[str]:
+        """What has happened."""
+        counts = Counter({f"promotion: {self.promotion}": 1, "batches compared": self.copies.compared})
+        counts += self.doings.counts + self.links.counts + self.causes.counts
+        counts["group offsets looked at"] = self.offsets.followed
+        counts["unclean elections provoked"] = self.usurpation.times
+        counts["acknowledged here"] = sum(one.offset is not None for one in self.here.history.sends)
+        counts["acknowledged there"] = sum(one.offset is not None for one in self.there.history.sends)
+        for faults, site in zip(self.faults, (SOURCE, TARGET), strict=True):
+            counts += Counter({f"{site.name}fault: {name}": count for name, count in faults.counts.items()})
+        return counts
+
+
+def play(seed: int, sink: Callable[[str], object] | None = None) -> Report:
+    """Play one seed in this process, which is used up by that. Raises AssertionError with what was broken."""
+    machine = Machine(seed, Trace(sink))
+    machine.network = Network(machine)
+    preparing = patch.object(server, "prepare_codecs", prepared_already)
+    with log_lines(machine), installed(machine), preparing:
+        run = MirrorRun(machine, seed)
+        with run.watching():
+            run.play()
+    return Report(seed, machine.trace.digest(), machine.now - START_S, machine.events, run.counts())

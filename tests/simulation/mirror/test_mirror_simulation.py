@@ -1,0 +1,103 @@
+"""Seeds of two clusters, one of which copies the other: none may break a promise, and together they play all of it.
+
+How many seeds it takes to find each mutant stands in docs/TESTING.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mirror.mutants import MUTANTS
+
+ROOT = Path(__file__).parents[3]
+SEEDS = "0-12"
+FURTHER = tuple(f"{first}-{first + 12}" for first in range(12, 96, 12))
+"""Played one after the other while there is something that the first have missed."""
+SEEN = frozenset(
+    {
+        "acknowledged here",
+        "batches compared",
+        "fault: DIVERGED",
+        "fault: GAP",
+        "fault: MADE_ANEW",
+        "accepted: DIVERGED",
+        "accepted: GAP",
+        "group offsets looked at",
+        "link: cut",
+        "link: reordering",
+        "link: slow",
+        "operator: mirror paused",
+        "operator: records deleted",
+        "promotion: after the end",
+        "promotion: never",
+        "promotion: source alive",
+        "promotion: source cut off",
+    }
+)
+"""What the seeds together have to go through."""
+
+PLAY_COLD = """
+import sys
+from tests.simulation.cluster.playing import in_child
+from tests.simulation.mirror.scenario import play
+
+scattered = [object() for _ in range(int(sys.argv[1]))]
+del scattered[::3]
+outcome = in_child(lambda: play(int(sys.argv[2])))
+print(outcome if isinstance(outcome, str) else outcome.digest)
+"""
+"""With the addresses of a process of its own, moved further by objects in between; no codec is prepared."""
+
+
+def _printed(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
+    return done.stdout
+
+
+def _seen(seeds: str, folder: Path) -> set[str]:
+    """What was counted in these seeds, none of which broke anything."""
+    totals = folder / f"{seeds}.json"
+    _printed(
+        *("-m", "tests.simulation.mirror.run", "--processes", "1"),
+        *("--seeds", seeds, "--totals", str(totals)),
+    )
+    return {name for name, count in json.loads(totals.read_text()).items() if count}
+
+
+@pytest.mark.timeout(600)
+def test_no_seed_breaks_a_promise(tmp_path: Path) -> None:
+    missed = SEEN - _seen(SEEDS, tmp_path)
+    for seeds in FURTHER:
+        if missed:
+            missed -= _seen(seeds, tmp_path)
+    assert not missed
+
+
+def test_a_run_does_not_depend_on_addresses_in_memory() -> None:
+    digests = {_printed("-c", PLAY_COLD, str(objects), "3").strip() for objects in (0, 123_457)}
+    assert len(digests) == 1
+    assert len(digests.pop()) == 32
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_can_be_planted_and_tells_its_story(name: str) -> None:
+    each = MUTANTS[name]
+    assert each.where == "mirror"
+    assert all([each.story, each.breaks, each.history, each.needs])
+    with each.planted():
+        pass
