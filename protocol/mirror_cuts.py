@@ -21,6 +21,8 @@ from .messages.mirror_records import (
 )
 from .transaction_table import Place
 
+ROUNDS_MAX: Final = 5
+"""Of one mirror at a time: one that is whole, and those that some copy is still behind."""
 NOT_REACHED: Final = -1
 """In a record, in place of an offset: the copy may lack what it had."""
 
@@ -57,6 +59,13 @@ class CutsOfMirror:
     def missing(self, number: int, copies: Iterable[Place]) -> Iterator[Place]:
         """The copies that have not reached a round."""
         return (place for place in copies if self.offset(place, number) is None)
+
+    def behind(self, copies: Collection[Place]) -> list[Place]:
+        """The copies that the oldest round waits for that is not whole."""
+        for one in self.rounds:
+            if missing := list(self.missing(one.number, copies)):
+                return missing
+        return []
 
     def newest_whole(self, copies: Collection[Place]) -> MirrorRound | None:
         """The newest round that all copies have reached."""

@@ -16,6 +16,7 @@ from .groups import GroupAdmin
 from .log_dirs import LogDirAdmin
 from .mirrors import (
     MirrorAdmin,
+    MirrorCut,
     MirrorDescription,
     MirrorPartitionDescription,
     MirrorTopicDescription,
@@ -74,6 +75,7 @@ __all__ = [
     "GroupMember",
     "HangingTransaction",
     "LogDirDescription",
+    "MirrorCut",
     "MirrorDescription",
     "MirrorPartitionDescription",
     "MirrorTopicDescription",

@@ -25,6 +25,7 @@ from ..connections.cluster import Backoff
 from ..connections.metadata import NO_LEADER
 from ..failures import RequestTimedOut
 from ..foreign_names import JAVA, LIBRDKAFKA
+from ..records import TopicPartition
 from ..security.foreign_options import of_java, of_librdkafka
 from .session import check
 from .theme import AdminTheme
@@ -101,6 +102,16 @@ class MirrorTopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorCut:
+    """A cut of the source that all copies of a mirror have reached: a promotion there tears no transaction."""
+
+    commit_index: int
+    """Of the source: all that it had decided up to there is below the cut. -1 before its first transaction."""
+    age_ms: int
+    """How long ago the source told it."""
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorDescription:
     """A mirror, its copies, and how far they are."""
 
@@ -123,6 +134,13 @@ class MirrorDescription:
     """Brokers that do not reach the source, and why."""
     unanswered: Mapping[int, KafkaError]
     """Brokers that did not answer, and why."""
+    cut: MirrorCut | None = None
+    """The newest that all copies have reached. Of a mirror that is promoted at a cut, that one."""
+    cuts_trouble: str = ""
+    """Why the source tells no cuts at the moment; empty if it does."""
+    behind_cut: tuple[TopicPartition, ...] = ()
+    """Copies that have not reached the next cut yet. For a moment there always are such."""
+    is_promoted_at_cut: bool = False
 
     @property
     def lag(self) -> int | None:
@@ -221,13 +239,18 @@ class MirrorAdmin(AdminTheme):
         )
         await self._submit_change(request)
 
-    async def promote_mirror(self, name: str, *, progress: Progress | None = None) -> MirrorDescription:
+    async def promote_mirror(
+        self, name: str, *, at_cut: bool = False, progress: Progress | None = None
+    ) -> MirrorDescription:
         """Copy no more, and let all topics of the mirror take records. There is no way back.
+
+        With `at_cut` every copy ends where the newest cut lies that all have reached, so that no transaction of the
+        source is there in one partition and missing in another. Raises KafkaError, INVALID_REQUEST, if there is none.
 
         Returns when every partition has a leader that takes records. `progress` is called with what is known
         meanwhile. Raises RequestTimedOut if that takes longer than `request_timeout_ms`; the mirror is promoted then.
         """
-        await self._alter_mirror(name, MirrorAction.PROMOTE)
+        await self._alter_mirror(name, MirrorAction.PROMOTE_AT_CUT if at_cut else MirrorAction.PROMOTE)
         loop, backoff = asyncio.get_running_loop(), Backoff(500)
         deadline = loop.time() + self.session.timeout_ms / 1000
         while True:
@@ -359,6 +382,7 @@ def _mirror(
     for _, one in told:
         for topic in one.topics:
             topics.setdefault(topic.name, []).append(topic)
+    names = {topic.topic_id: topic.name for topic in base.topics}
     return MirrorDescription(
         base.name,
         base.source_cluster_id,
@@ -372,7 +396,24 @@ def _mirror(
         {one.name: one.reason for one in base.skipped} if base.is_told else None,
         {broker_id: one.trouble for broker_id, one in told if one.trouble},
         unanswered,
+        _newest_cut(one for _, one in told),
+        base.cuts_trouble,
+        tuple(
+            TopicPartition(names[topic.topic_id], index)
+            for topic in base.behind_cut
+            for index in topic.partitions
+            if topic.topic_id in names
+        ),
+        any(one.is_cut for _, one in told),
     )
+
+
+def _newest_cut(told: Iterable[DescribedMirror]) -> MirrorCut | None:
+    known = [one for one in told if one.cut_age_ms >= 0]
+    # Once it is promoted at a cut no other counts.
+    known = [one for one in known if one.is_cut] or known
+    newest = min(known, key=lambda one: one.cut_age_ms, default=None)
+    return None if newest is None else MirrorCut(newest.cut, newest.cut_age_ms)
 
 
 def _topic(told: list[DescribedMirrorTopic]) -> MirrorTopicDescription:

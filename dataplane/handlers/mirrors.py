@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import TopicState
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.command import Command, PlainResult
+from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
+from ...protocol.messages.command import Command
+from ...protocol.messages.cuts import CutTopic
 from ...protocol.messages.mirror_commands import (
     AcceptMirrorFaults,
     AlterMirror,
     CreateMirror,
     DeleteMirror,
+    PromoteMirrorAtCut,
     ReconnectMirror,
 )
 from ...protocol.messages.mirror_records import MirrorOption, SourceEpoch
@@ -29,7 +33,7 @@ from ...protocol.messages.mirrors import (
     MirrorAction,
     SkippedTopic,
 )
-from ...protocol.mirror_table import Mirror, MirrorPartition, MirrorPhase
+from ...protocol.mirror_table import NO_ROUND, Mirror, MirrorPartition, MirrorPhase
 from ...protocol.sealed_text import sealed_bytes
 from ..mirroring.copies import Copy
 from ..mirroring.lineages import copies_of_cluster
@@ -37,7 +41,7 @@ from ..mirroring.mirrors import Mirrors
 from ..mirroring.source_trial import ReachedSource, SourceTrial
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
-from ..runtime.clocks import monotonic_ms
+from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
@@ -105,7 +109,7 @@ class MirrorHandlers:
     @handles(AlterMirrorRequest, 0, 0, on_error=_alter_error, needs=cluster(AclOperation.ALTER))
     async def alter(self, request: ClientRequest, message: AlterMirrorRequest) -> AlterMirrorResponse:
         """Have the quorum change its phase, forget it, or go on behind what is lost."""
-        command: Command[PlainResult]
+        command: Command[Any]
         if message.action in _PHASES:
             command = AlterMirror(name=message.name, phase=_PHASES[message.action])
         elif message.action == MirrorAction.DELETE:
@@ -114,10 +118,20 @@ class MirrorHandlers:
             command = await self._reconnection(message)
         elif message.action == MirrorAction.ACCEPT_FAULTS:
             command = AcceptMirrorFaults(mirror=message.name, topics=message.topics)
+        elif message.action == MirrorAction.PROMOTE_AT_CUT:
+            command = self._promotion_at_cut(message.name)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no action {message.action} on mirrors")
         await self._quorum.submit(command, author=request.session)
         return AlterMirrorResponse()
+
+    def _promotion_at_cut(self, name: str) -> PromoteMirrorAtCut:
+        if finalized(self._quorum.image.features)[MIRROR] < MIRROR_WITH_CUTS:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"a promotion at a cut needs the feature {MIRROR} at level {MIRROR_WITH_CUTS}",
+            )
+        return PromoteMirrorAtCut(name=name)
 
     async def _reconnection(self, message: AlterMirrorRequest) -> ReconnectMirror:
         """Only to the same cluster. Raises KafkaError."""
@@ -151,6 +165,11 @@ class MirrorHandlers:
         topics = [image.topics_by_id[topic_id] for topic_id, _ in image.mirrors.topics_of(mirror.name)]
         is_told = link is not None and link.looks_after_topics
         skipped = link.topic_list.skipped if link is not None and is_told else {}
+        cuts, places = image.mirror_cuts.of(mirror.name), image.copies_of(mirror.name)
+        cut = cuts.newest_whole(places)
+        behind: dict[bytes, CutTopic] = {}
+        for topic_id, index in sorted(cuts.behind(places)):
+            behind.setdefault(topic_id, CutTopic(topic_id=topic_id)).partitions.append(index)
         return DescribedMirror(
             name=mirror.name,
             source_cluster_id=mirror.source_cluster_id,
@@ -168,6 +187,11 @@ class MirrorHandlers:
             is_told=is_told,
             skipped=[SkippedTopic(name=name, reason=reason) for name, reason in sorted(skipped.items())],
             topics=[self._topic(topic, copies) for topic in sorted(topics, key=lambda topic: topic.name)],
+            cut=-1 if cut is None else cut.cut,
+            cut_age_ms=-1 if cut is None else max(0, wall_ms() - cut.time_ms),
+            cuts_trouble=link.rounds.trouble if link is not None and is_told else "",
+            is_cut=mirror.promoted_round != NO_ROUND,
+            behind_cut=list(behind.values()),
         )
 
     def _topic(self, topic: TopicState, copies: Mapping[tuple[str, int], Copy]) -> DescribedMirrorTopic:

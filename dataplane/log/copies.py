@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ...protocol.record_batch import parse_header
+from bisect import bisect_right
+
+from ...protocol.record_batch import CONTROL_FLAG, parse_header
 from .partition_log import PartitionLog
 from .placement import place_copied
+from .storage_errors import BrokenBatch, damage
 
 
 def append_copied(log: PartitionLog, batches: memoryview, leader_epoch: int, now_ms: int) -> None:
@@ -30,6 +33,27 @@ def _step_back_over_gap(log: PartitionLog, offset: int) -> None:
         log.truncate_fully_and_start_at(offset)
     elif log.segment_list.is_empty_from(offset):
         log.truncate_to(offset)
+
+
+def first_marker_from(log: PartitionLog, offset: int) -> int | None:
+    """Where the first transaction marker at or behind `offset` lies; None if there is none.
+
+    Raises KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, or is damaged.
+    """
+    offset, segments = max(offset, log.log_start_offset), log.segment_list.copy()
+    behind = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
+    for segment in segments[max(0, behind - 1) :]:
+        found = segment.find(max(offset, segment.base_offset))
+        if found is None:
+            continue
+        try:
+            for position, header in segment.walk(found[0], found[1].base_offset):
+                is_control = header.attributes & CONTROL_FLAG and header.base_offset >= offset
+                if is_control and segment.marker_at(position, header) is not None:
+                    return header.base_offset
+        except BrokenBatch as broken:
+            raise damage(segment.path, broken.position, broken.reason) from broken
+    return None
 
 
 def end_at(log: PartitionLog, offset: int) -> None:

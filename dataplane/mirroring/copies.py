@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.mirror_table import NO_EPOCH, MirrorPartition
@@ -11,6 +11,18 @@ from ..replication.replica.partition import Partition
 
 NEVER = -1
 NOBODY = -1
+
+
+@dataclass(slots=True)
+class ToldCut:
+    """Where the source cuts a partition, as its leader has told."""
+
+    offset: int
+    source_epoch: int
+    """The source's leader epoch in which it was asked."""
+    is_certain: bool = False
+    """Whether that epoch lasted until it was told: then the copy agrees with the source up to there, as far as it goes.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +46,10 @@ class Copy:
     """Loop time before which it is not asked for again."""
     trouble: str = ""
     """Why nothing can be fetched at the moment."""
+    fetched_epoch: int = NEVER
+    """The source's leader epoch in which something was fetched last."""
+    cuts: dict[int, ToldCut] = field(default_factory=dict)
+    """By number of the round: what the quorum has not been told yet."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -66,6 +82,16 @@ class Copy:
         if self.lag == 0 and not self.trouble:
             return 0
         return NEVER if self.level_at_ms == NEVER else now_ms - self.level_at_ms
+
+    def fetched_in(self, source_epoch: int) -> None:
+        """The source's leader has answered a fetch, as the leader in this epoch. Its epochs only rise: what it told of
+        cuts between two fetches in one epoch it told in that epoch."""
+        if source_epoch != self.source_epoch:
+            return
+        self.fetched_epoch = source_epoch
+        self.cuts = {number: told for number, told in self.cuts.items() if told.source_epoch == source_epoch}
+        for told in self.cuts.values():
+            told.is_certain = True
 
     def retry_at(self, time_s: float, trouble: str) -> None:
         """Something is wrong for now."""

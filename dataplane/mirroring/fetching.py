@@ -54,6 +54,7 @@ _LOOK_AGAIN = frozenset(
 """What the source's metadata will explain."""
 
 Report = Callable[[Sequence[MirrorPartitionReport]], Awaitable[None]]
+AskCuts = Callable[[int, Sequence[Copy]], Awaitable[None]]
 
 
 class SourceFetcher:
@@ -69,9 +70,10 @@ class SourceFetcher:
         report: Report,
         count: Callable[[int], None],
         look_again: Callable[[], None],
+        ask_cuts: AskCuts,
     ) -> None:
         """`copies` are those whose source that broker leads; `count` hears of bytes that were copied; `look_again` has
-        the metadata of the source fetched."""
+        the metadata of the source fetched; `ask_cuts` asks that broker where it cuts copies, between two fetches."""
         self._broker_id = broker_id
         self._mirror = mirror
         self._source = source
@@ -80,6 +82,7 @@ class SourceFetcher:
         self._report = report
         self._count = count
         self._look_again = look_again
+        self._ask_cuts = ask_cuts
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._task = self._loop.create_task(self._run(), name=f"mirror {mirror.name} from {broker_id}")
@@ -103,6 +106,7 @@ class SourceFetcher:
             try:
                 if due and (ready := await self._ready(due)):
                     await self._fetch(ready)
+                    await self._ask_cuts(self._broker_id, ready)
                     continue
             except KafkaError as error:
                 for copy in due:
@@ -222,6 +226,7 @@ class SourceFetcher:
         by_name = {copy.key: copy for copy in copies}
         by_id = {(copy.source_topic_id, copy.partition.index): copy for copy in copies}
         has_ids = all(copy.source_topic_id != ZERO_UUID for copy in copies)
+        epochs = {copy.key: copy.source_epoch for copy in copies}
         answer = await self._source.ask(
             self._broker_id, _request(copies), lane=LANE, at_most=None if has_ids else BY_NAME_ONLY
         )
@@ -233,15 +238,16 @@ class SourceFetcher:
                     (topic.topic_id, part.partition_index)
                 )
                 if copy is not None:
-                    await self._take(copy, part)
+                    await self._take(copy, part, epochs[copy.key])
 
-    async def _take(self, copy: Copy, part: PartitionData) -> None:
+    async def _take(self, copy: Copy, part: PartitionData, source_epoch: int) -> None:
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._out_of_range(copy)
         elif part.error_code:
             self._failed(copy, ErrorCode.of(part.error_code))
         else:
             copy.trouble = ""
+            copy.fetched_in(source_epoch)
             copy.source_high_watermark = part.high_watermark
             if part.records:
                 await self._append(copy, memoryview(part.records))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import TypeVar
 from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -23,15 +24,20 @@ from ..replication.replica.partition import Partition
 from .copies import NOBODY, Copy
 from .fetching import SourceFetcher
 from .group_offsets import GroupOffsets, OffsetCommits
+from .rounds import ROUND_EVERY_S, CutRounds
 from .source import SourceCluster
 from .topic_list import TopicList
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 LOOK_EVERY_S = 5.0
 """How often the source is asked for its brokers, topics and groups."""
 LOOK_AGAIN_S = 0.1
 """How soon it is asked again, when a broker of it has sent us elsewhere."""
+TELL_CUTS_EVERY_S = 0.1
+"""How often it is looked whether copies have reached cuts."""
 
 
 class MirrorLink:
@@ -66,14 +72,22 @@ class MirrorLink:
             if mirror.groups
             else None
         )
-        self._task = asyncio.get_running_loop().create_task(self._look(), name=f"mirror {mirror.name}")
+        self.rounds = CutRounds(broker_id, mirror, source, quorum, self.topic_list)
+        self._source_brokers: Sequence[int] = ()
+        loop, name = asyncio.get_running_loop(), f"mirror {mirror.name}"
+        self._tasks = [
+            loop.create_task(self._look(), name=name),
+            loop.create_task(self._announce_cuts(), name=f"{name} announces cuts"),
+            loop.create_task(self._tell_cuts(), name=f"{name} tells cuts"),
+        ]
 
     async def close(self) -> None:
         """Copy no more."""
         for fetcher in self._fetchers.values():
             fetcher.close()
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
         await self._source.close()
 
     # ------------------------------------------------------------ what it copies
@@ -146,6 +160,7 @@ class MirrorLink:
             None if is_ours else sorted({topic for topic, _ in self._copies})
         )
         self._check_cluster(metadata)
+        self._source_brokers = [one.node_id for one in metadata.brokers]
         self._place(metadata)
         if is_ours:
             await self.topic_list.bring_up_to_date(metadata)
@@ -205,9 +220,32 @@ class MirrorLink:
                 self._report,
                 self._count,
                 self.look_again,
+                self.rounds.ask,
             )
         for fetcher in self._fetchers.values():
             fetcher.wake()
+
+    async def _announce_cuts(self) -> None:
+        wait_s = ROUND_EVERY_S
+        while True:
+            await asyncio.sleep(wait_s)
+            if self.looks_after_topics:
+                wait_s = await self._without_end(self.rounds.announce(self._source_brokers), ROUND_EVERY_S)
+
+    async def _tell_cuts(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_CUTS_EVERY_S)
+            await self._without_end(self.rounds.tell(self._copies.values()), None)
+
+    async def _without_end(self, work: Awaitable[T], otherwise: T) -> T:
+        """Its result. What fails is tried again by the next round."""
+        try:
+            return await work
+        except KafkaError as error:
+            logger.info("mirror %s: cuts: %s", self.mirror.name, error)
+        except Exception:
+            logger.exception("mirror %s: cuts failed", self.mirror.name)
+        return otherwise
 
     def _count(self, size: int) -> None:
         self.copied_bytes += size

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.exposition import Family, Metric, MetricKind
-from ..runtime.clocks import monotonic_ms
+from ..runtime.clocks import monotonic_ms, wall_ms
 from .copies import NEVER
 from .mirrors import Mirrors
 
@@ -38,8 +38,21 @@ MIRROR_FAULTS = _gauge(
     "mirror",
 )
 MIRROR_REACHED = _gauge("ottla_mirror_source_reached", "1 while this broker reaches the source.", "mirror")
+MIRROR_CUT_AGE = _gauge(
+    "ottla_mirror_cut_age_milliseconds",
+    "How long ago the source told the newest cut that all copies have reached; absent if there is none.",
+    "mirror",
+)
 
-MIRROR_METRICS = (MIRROR_LAG, MIRROR_LAG_BYTES, MIRROR_BEHIND, MIRROR_BYTES, MIRROR_FAULTS, MIRROR_REACHED)
+MIRROR_METRICS = (
+    MIRROR_LAG,
+    MIRROR_LAG_BYTES,
+    MIRROR_BEHIND,
+    MIRROR_BYTES,
+    MIRROR_FAULTS,
+    MIRROR_REACHED,
+    MIRROR_CUT_AGE,
+)
 
 
 def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
@@ -59,4 +72,7 @@ def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
     yield Family(MIRROR_FAULTS, [((name,), faults[name]) for name in mirrors.links])
     yield Family(MIRROR_BYTES, [((name,), link.copied_bytes) for name, link in mirrors.links.items()])
     reached = {name: not link.trouble for name, link in mirrors.links.items()}
+    cuts = {name: image.mirror_cuts.of(name).newest_whole(image.copies_of(name)) for name in mirrors.links}
+    ages = [((name,), max(0, wall_ms() - cut.time_ms)) for name, cut in cuts.items() if cut is not None]
+    yield Family(MIRROR_CUT_AGE, ages)
     yield Family(MIRROR_REACHED, [((name,), int(one)) for name, one in reached.items()])

@@ -88,6 +88,15 @@ class TopicList:
             if name in unknown
         }
 
+    def has_all(self, metadata: MetadataResponse) -> bool:
+        """Whether all that match are copied, with all their partitions, but for those that cannot be. `metadata` is of
+        all topics."""
+        return all(
+            _is_copied(self._quorum.image, self._mirror.name, topic)
+            for topic in metadata.topics
+            if self._wants(topic) and topic.name not in self.skipped
+        )
+
     def _wants(self, topic: MetadataResponseTopic) -> bool:
         name = topic.name or ""
         return (
@@ -147,6 +156,18 @@ def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
     if wanted.source_topic_id not in (ZERO_UUID, copy.source_topic_id):
         return copy.source_topic_id == ZERO_UUID or not _is_known_anew(topic, copy)
     return len(topic.partitions) < wanted.partitions or here != there
+
+
+def _is_copied(image: ClusterImage, mirror: str, theirs: MetadataResponseTopic) -> bool:
+    topic = image.topics.get(theirs.name or "")
+    copy = None if topic is None else image.mirrors.topics.get(topic.id)
+    return (
+        topic is not None
+        and copy is not None
+        and copy.mirror == mirror
+        and copy.source_topic_id == theirs.topic_id
+        and len(topic.partitions) >= len(theirs.partitions)
+    )
 
 
 def _is_known_anew(topic: TopicState, copy: MirrorTopic) -> bool:

@@ -17,14 +17,12 @@ from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.mirror_commands import AnnounceMirrorCut, ReachedCut, ReportMirrorCuts
 from ...protocol.messages.mirror_records import MirrorCutRecord, MirrorCutsTrimmedRecord
-from ...protocol.mirror_cuts import NOT_REACHED, CutsOfMirror, MirrorRound, cut_reached_record
+from ...protocol.mirror_cuts import NOT_REACHED, ROUNDS_MAX, CutsOfMirror, MirrorRound, cut_reached_record
 from ...protocol.mirror_table import Mirror, MirrorPhase
 from ...protocol.transaction_table import Place
 from .known_mirrors import known_mirror, refused_for_mirror
 from .workspace import Workspace
 
-ROUNDS_MAX: Final = 5
-"""Of one mirror at a time: one that is whole, and those that some copy is still behind."""
 CUT_MAX: Final = 1 << 62
 """Commit indexes of this cluster go on above that of a promotion, and must have room."""
 _NAMED_MAX: Final = 5

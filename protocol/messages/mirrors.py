@@ -22,6 +22,7 @@ from ..schema import (
     string,
     uuid,
 )
+from .cuts import CutTopic
 from .mirror_records import MirrorOption, SourceEpoch
 
 
@@ -34,6 +35,7 @@ class MirrorAction(IntEnum):
     DELETE = 4
     ACCEPT_FAULTS = 5
     RECONNECT = 6
+    PROMOTE_AT_CUT = 7
 
 
 @response(20008, "0", flexible="0+")
@@ -136,6 +138,22 @@ class DescribedMirror(Message):
     is_told: bool = boolean(about="Whether the answering broker looks after the list of topics.")
     skipped: list[SkippedTopic] = array(SkippedTopic, about="With `is_told`: topics that are not copied.")
     topics: list[DescribedMirrorTopic] = array(DescribedMirrorTopic, about="That are copied, by name.")
+    cut: int = int64(
+        "0+",
+        tag=0,
+        default=-1,
+        about="The newest cut that all copies have reached, a commit index of the source.",
+    )
+    cut_age_ms: int = int64(
+        "0+", tag=1, default=-1, about="How long ago the source told that cut; -1 if there is none."
+    )
+    cuts_trouble: str = string(
+        "0+", tag=2, about="With `is_told`: why the source tells no cuts at the moment; empty if it does."
+    )
+    is_cut: bool = boolean("0+", tag=3, about="Whether the mirror is promoted at that cut.")
+    behind_cut: list[CutTopic] = array(
+        CutTopic, versions="0+", tag=4, about="Copies that have not reached the next cut yet."
+    )
 
 
 @response(20010, "0", flexible="0+")

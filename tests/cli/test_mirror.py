@@ -10,6 +10,7 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.cuts import CutTopic
 from ottla.protocol.messages.mirror_records import MirrorOption
 from ottla.protocol.messages.mirrors import (
     AlterMirrorRequest,
@@ -211,6 +212,7 @@ def test_status_names_what_is_lost_and_why(cluster: Mirroring, capsys: pytest.Ca
         "mirror west of west:9092 (cluster W) is active: topics t.*, groups g",
         "TOPIC\tPARTITIONS\tSTATE\tLAG\tLAG-BYTES\tBEHIND-MS\tFAULTS",
         "t\t4\tfaulted\t7\t70 B\t140\t3",
+        "cut: none; the source has told none yet",
         "stopped; 'ottla mirror resume west --accept-gap' goes on without what is lost:",
         "TOPIC\tPARTITION\tFAULT\tLOSS\tREASON",
         "t\t1\tgap\tt-1: 6 offsets from 3 to 8 are left out\tretention was faster",
@@ -258,6 +260,10 @@ def test_status_as_json_has_all(cluster: Mirroring, capsys: pytest.CaptureFixtur
                 "behind_ms": None,
             }
         ],
+        "cut": None,
+        "cuts_trouble": None,
+        "behind_cut": [],
+        "promoted_at_cut": False,
         "skipped": {},
         "troubles": [],
     }
@@ -363,13 +369,18 @@ def test_what_resume_refuses(
 class AfterPromotion:
     """Tells that the mirror is promoted once somebody has asked for that."""
 
-    def __init__(self, cluster: Mirroring, *partitions: DescribedMirrorPartition) -> None:
+    def __init__(self, cluster: Mirroring, *partitions: DescribedMirrorPartition, **changes: Any) -> None:
         self._cluster = cluster
         self._partitions = partitions
+        self._changes = changes
 
     def __call__(self, broker: int) -> Described:
-        is_promoted = (MirrorAction.PROMOTE, []) in self._cluster.actions()
-        return [west(*self._partitions, phase=MirrorPhase.PROMOTED if is_promoted else MirrorPhase.ACTIVE)]
+        is_promoted, is_cut = [
+            (action, []) in self._cluster.actions()
+            for action in (MirrorAction.PROMOTE, MirrorAction.PROMOTE_AT_CUT)
+        ]
+        phase = MirrorPhase.PROMOTED if is_promoted or is_cut else MirrorPhase.ACTIVE
+        return [west(*self._partitions, phase=phase, is_cut=is_cut, **self._changes)]
 
 
 def test_promote_tells_what_was_left_behind(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
@@ -382,6 +393,7 @@ def test_promote_tells_what_was_left_behind(cluster: Mirroring, capsys: pytest.C
         "partitions": 2,
         "lag_before": 7,
         "faults": 0,
+        "cut": None,
     }
     assert main(["mirror", "promote", "west"]) == 0
     assert capsys.readouterr().out == "MIRROR\tTOPICS\tPARTITIONS\tRESULT\nwest\t1\t2\tpromoted\n"
@@ -415,6 +427,67 @@ def test_promote_asks_and_tells_what_would_be_lost(
     assert not cluster.asked
     assert main(["mirror", "promote", "west", "--yes"]) == 0
     assert cluster.actions() == [(MirrorAction.PROMOTE, [])]
+
+
+# cuts
+
+
+def behind(*indexes: int) -> list[CutTopic]:
+    return [CutTopic(topic_id=b"t" * 16, partitions=list(indexes))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "cut: none; the source has told none yet"),
+        ({"cuts_trouble": "it is no Ottla"}, "cut: none; it is no Ottla"),
+        ({"behind_cut": behind(0, 1)}, "cut: none; t-0, t-1 have not reached the next one"),
+        (
+            {"behind_cut": behind(*range(7))},
+            "cut: none; t-0, t-1, t-2, t-3, t-4 and 2 more have not reached the next one",
+        ),
+        ({"cut": 4711, "cut_age_ms": 812, "behind_cut": behind(0)}, "cut: 4711, 812 ms old"),
+        (
+            {"cut": 4711, "cut_age_ms": 12_345, "behind_cut": behind(0)},
+            "cut: 4711, 12,345 ms old; t-0 have not reached the next one",
+        ),
+        ({"cut": 5, "cut_age_ms": 99, "phase": MirrorPhase.PROMOTED, "is_cut": True}, "promoted at cut 5"),
+        ({"cut": 5, "cut_age_ms": 99, "phase": MirrorPhase.PROMOTED}, None),
+    ],
+)
+def test_status_tells_the_cut_that_a_promotion_would_go_by(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], line: str | None
+) -> None:
+    cluster.describe = lambda broker: [west(told(0), **changes)]
+    assert main(["mirror", "status"]) == 0
+    assert capsys.readouterr().out.splitlines()[3:] == ([] if line is None else [line])
+
+
+def test_promote_at_a_cut_tells_what_stays_behind(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.describe = AfterPromotion(cluster, told(0, lag=7), told(1, **GAP), cut=4711, cut_age_ms=1812)
+    monkeypatch.setattr("sys.stdin", Person("n\n"))
+    assert main(["mirror", "promote", "west", "--at-cut"]) == 1
+    said = capsys.readouterr().err
+    assert "Copies end at a cut that the source told 1,812 ms ago, or at a newer one" in said
+    assert "1 partitions have stopped before, and hold up newer cuts." in said
+    assert not cluster.asked
+    assert main(["mirror", "promote", "west", "--at-cut", "--yes"]) == 0
+    assert cluster.actions() == [(MirrorAction.PROMOTE_AT_CUT, [])]
+    assert capsys.readouterr().out.endswith("west\t1\t2\tpromoted at cut 4711\n")
+    assert main(["mirror", "promote", "west", "--at-cut", "-o", "json"]) == 0
+    assert printed(capsys)["cut"] == {"commit_index": 4711, "age_ms": 1812}
+
+
+def test_without_a_cut_nobody_is_asked_and_nothing_is_done(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.describe = lambda broker: [west(told(0), cuts_trouble="the source is no cluster of Ottla")]
+    assert main(["mirror", "promote", "west", "--at-cut", "--yes"]) == 1
+    said = capsys.readouterr().err
+    assert "'west' has no cut that all copies have reached: the source is no cluster of Ottla" in said
+    assert not cluster.asked
 
 
 @pytest.mark.parametrize(

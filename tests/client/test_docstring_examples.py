@@ -56,7 +56,14 @@ WITHOUT = {
         "RecordMetadata",
     ),
     *("RejectedRecord", "Spooled", "SpooledRecord"),
-    *("FaultKind", "MirrorDescription", "MirrorFault", "MirrorPartitionDescription", "MirrorPhase"),
+    *(
+        "FaultKind",
+        "MirrorCut",
+        "MirrorDescription",
+        "MirrorFault",
+        "MirrorPartitionDescription",
+        "MirrorPhase",
+    ),
     "MirrorTopicDescription",
     *(
         "TopicInfo",

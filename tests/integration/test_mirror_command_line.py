@@ -123,6 +123,7 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
         "partitions": 3,
         "lag_before": 0,
         "faults": 0,
+        "cut": None,
     }
     assert write(target, 1) == [100]
     with Admin(bootstrap_servers=target.bootstrap) as admin:

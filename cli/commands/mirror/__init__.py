@@ -191,7 +191,14 @@ def _change(actions: Actions) -> None:
         "promote",
         "change:promote",
         "Copy no more, and let the topics take records. There is no way back.",
-        "  ottla mirror promote west\n  ottla mirror promote west --yes -o json",
+        "  ottla mirror promote west\n"
+        "  ottla mirror promote west --at-cut                     no transaction is torn across partitions\n"
+        "  ottla mirror promote west --yes -o json",
+    )
+    promote.add_argument(
+        "--at-cut",
+        action="store_true",
+        help="end every copy where the newest cut of a source of Ottla lies that all have reached",
     )
     delete = actions.add(
         "delete",

@@ -14,7 +14,7 @@ from ...failures import CommandFailed, UsageError
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, print_json, print_table
 from ...terminal.text import note, show_progress
-from .report import Stopped, fault_as_json, stopped
+from .report import Stopped, cut_as_json, fault_as_json, stopped, why_no_cut
 from .show import describe
 
 NAMED_MAX = 20
@@ -55,9 +55,10 @@ def promote(arguments: argparse.Namespace) -> None:
     before = _one(arguments)
     partitions = sum(len(topic.partitions) for topic in before.topics)
     if before.phase is not MirrorPhase.PROMOTED:
+        left = _left_behind_cut(before) if arguments.at_cut else _left_behind(before)
         confirm(
             f"Promote {before.name}? Its {len(before.topics)} topics take records from then on and are copied no more; "
-            f"there is no way back. {_left_behind(before)}",
+            f"there is no way back. {left}",
             yes=arguments.yes,
         )
 
@@ -75,10 +76,12 @@ def promote(arguments: argparse.Namespace) -> None:
                 "partitions": partitions,
                 "lag_before": before.lag,
                 "faults": len(stopped(before)),
+                "cut": cut_as_json(after.cut) if after.is_promoted_at_cut else None,
             }
         )
     else:
-        rows = [(after.name, len(after.topics), partitions, "promoted")]
+        at = f" at cut {after.cut.commit_index}" if after.is_promoted_at_cut and after.cut else ""
+        rows = [(after.name, len(after.topics), partitions, f"promoted{at}")]
         print_table(("MIRROR", "TOPICS", "PARTITIONS", "RESULT"), rows)
 
 
@@ -116,6 +119,20 @@ def _left_behind(mirror: MirrorDescription) -> str:
     return f"{mirror.lag:,} records{size} of the source are not copied yet, and would stay behind.{stands}"
 
 
+def _left_behind_cut(mirror: MirrorDescription) -> str:
+    """What a promotion at the present cut leaves at the source. Raises CommandFailed if there is no cut."""
+    if mirror.cut is None:
+        raise CommandFailed(
+            f"mirror {mirror.name!r} has no cut that all copies have reached: {why_no_cut(mirror)}"
+        )
+    faults = len(stopped(mirror))
+    stands = f" {faults} partitions have stopped before, and hold up newer cuts." if faults else ""
+    return (
+        f"Copies end at a cut that the source told {mirror.cut.age_ms:,} ms ago, or at a newer one: what it has "
+        f"committed since then stays behind, also where it was copied.{stands}"
+    )
+
+
 def _one(arguments: argparse.Namespace) -> MirrorDescription:
     (mirror,) = run_client(describe(arguments, [arguments.name]))
     return mirror
@@ -133,7 +150,7 @@ async def _promote(
     arguments: argparse.Namespace, told: Callable[[MirrorDescription], None]
 ) -> MirrorDescription:
     async with Admin(**connection_of(arguments)) as admin:
-        return await admin.promote_mirror(arguments.name, progress=told)
+        return await admin.promote_mirror(arguments.name, at_cut=arguments.at_cut, progress=told)
 
 
 def _print_result(arguments: argparse.Namespace, result: str) -> None:

@@ -6,11 +6,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ....client.admin import MirrorDescription, MirrorPartitionDescription, MirrorTopicDescription
+from ....client.admin import (
+    MirrorCut,
+    MirrorDescription,
+    MirrorPartitionDescription,
+    MirrorTopicDescription,
+)
 from ....protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
 from ...terminal.output import bytes_text
 
 UNKNOWN: Final = "?"
+OLD_CUT_MS: Final = 10_000
+"""A cut that is older is told with what keeps newer ones from being reached."""
+BEHIND_NAMED_MAX: Final = 5
 KINDS: Final = {
     FaultKind.GAP: "gap",
     FaultKind.DIVERGED: "diverged",
@@ -88,6 +96,33 @@ def summary(mirror: MirrorDescription) -> str:
     )
 
 
+def cut_line(mirror: MirrorDescription) -> str:
+    """A line about the cut that a promotion would go by, or has gone by; empty where none is of use."""
+    if mirror.phase is MirrorPhase.PROMOTED:
+        at = mirror.cut.commit_index if mirror.is_promoted_at_cut and mirror.cut else None
+        return "" if at is None else f"promoted at cut {at}"
+    if mirror.cut is None:
+        return f"cut: none; {why_no_cut(mirror)}"
+    held_up = f"; {why_no_cut(mirror)}" if mirror.cut.age_ms >= OLD_CUT_MS else ""
+    return f"cut: {mirror.cut.commit_index}, {mirror.cut.age_ms:,} ms old{held_up}"
+
+
+def why_no_cut(mirror: MirrorDescription) -> str:
+    """What keeps a newer cut from being reached, as far as that is known."""
+    if mirror.cuts_trouble:
+        return mirror.cuts_trouble
+    if not mirror.behind_cut:
+        return "the source has told none yet"
+    named = ", ".join(f"{one.topic}-{one.partition}" for one in mirror.behind_cut[:BEHIND_NAMED_MAX])
+    more = len(mirror.behind_cut) - BEHIND_NAMED_MAX
+    return f"{named}{f' and {more} more' if more > 0 else ''} have not reached the next one"
+
+
+def cut_as_json(cut: MirrorCut | None) -> dict[str, int] | None:
+    """Null where there is none."""
+    return None if cut is None else {"commit_index": cut.commit_index, "age_ms": cut.age_ms}
+
+
 def progress(mirror: MirrorDescription) -> str:
     """A line while copies catch up."""
     lag = UNKNOWN if mirror.lag is None else f"{mirror.lag:,}"
@@ -128,6 +163,10 @@ def as_json(mirror: MirrorDescription) -> dict[str, Any]:
         "lag": mirror.lag,
         "lag_bytes": mirror.lag_bytes,
         "topics": [_topic_as_json(mirror, topic) for topic in mirror.topics],
+        "cut": cut_as_json(mirror.cut),
+        "cuts_trouble": mirror.cuts_trouble or None,
+        "behind_cut": [{"topic": one.topic, "partition": one.partition} for one in mirror.behind_cut],
+        "promoted_at_cut": mirror.is_promoted_at_cut,
         "skipped": None if mirror.skipped is None else dict(mirror.skipped),
         "troubles": [{"where": where, "why": why} for where, why in troubles(mirror)],
     }

@@ -9,7 +9,7 @@ from ...asking import run_client
 from ...connection.precedence import connection_of
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say
-from .report import KINDS, as_json, shown, stopped, summary, topic_row, troubles
+from .report import KINDS, as_json, cut_line, shown, stopped, summary, topic_row, troubles
 
 
 def list_mirrors(arguments: argparse.Namespace) -> None:
@@ -64,6 +64,8 @@ def _print(mirror: MirrorDescription) -> None:
         ("TOPIC", "PARTITIONS", "STATE", "LAG", "LAG-BYTES", "BEHIND-MS", "FAULTS"),
         [topic_row(mirror, topic) for topic in mirror.topics],
     )
+    if line := cut_line(mirror):
+        say(line)
     if faults := stopped(mirror):
         say(f"stopped; 'ottla mirror resume {mirror.name} --accept-gap' goes on without what is lost:")
         rows = [

@@ -13,6 +13,7 @@ from ....protocol.cluster_image import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.config_commands import ResourceType
 from ....protocol.node_proof import NodeCredentials
+from ...log.copies import first_marker_from
 from ...runtime.clocks import monotonic_ms, wall_ms
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
@@ -357,12 +358,17 @@ class Replicas:
         partition.copy_of = "" if mirror is None else mirror.name
 
     def _go_on_elsewhere(self, partition: Partition, leader_epoch: int) -> None:
-        """The log of a copy may go on at another offset than where it ends, from some leader epoch on."""
+        """The log of a copy may go on at another offset than where it ends, from some leader epoch on. One that is
+        promoted at a cut ends at the first marker behind it: what is in between belongs to no transaction that was
+        decided there, and need not go."""
         copy = self.image.mirrors.partition(partition.topic_id, partition.index)
         if copy is None:
             return
         log = partition.log
         offset = copy.goes_on_at(log.leader_epochs.latest_epoch, log.log_end_offset, leader_epoch)
+        resumption = copy.resumption
+        if offset is not None and resumption is not None and copy.promoted_epoch == resumption.leader_epoch:
+            offset = first_marker_from(log, offset)
         if offset is not None:
             logger.warning("%r: the copy goes on at offset %d", partition, offset)
             partition.go_on_at(offset)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.copies import append_copied, end_at
+from ottla.dataplane.log.copies import append_copied, end_at, first_marker_from
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import (
     NO_COMMIT_INDEX,
@@ -183,3 +183,41 @@ def test_it_is_a_list_of_batches(
         ]
         log.check()
     log.close(clean=True)
+
+
+def marked(log: PartitionLog, base_offset: int) -> None:
+    """A marker of the source."""
+    marker = ControlRecord(ControlType.COMMIT, 1, 77)
+    batch = bytearray(encode_control_batch(marker, timestamp_ms=NOW, producer_id=5, producer_epoch=0))
+    patch_offset_and_epoch(batch, 0, base_offset, 9)
+    append_copied(log, memoryview(batch), 3, NOW)
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
+def test_the_first_marker_from_an_offset_on(tmp_path: Path, segment_bytes: int) -> None:
+    """Where a promotion at a cut ends the log: in the middle of a batch or of a gap, and over ends of segments."""
+    config = LogConfig(segment_bytes=segment_bytes)
+    log = PartitionLog.open(tmp_path, config, clean_shutdown=True, recovery_point=0, now_ms=NOW)
+    assert first_marker_from(log, 0) is None
+    copied(log, 0, 10)
+    marked(log, 10)
+    copied(log, 11, 9)
+    copied(log, 30, 10)
+    marked(log, 40)
+    copied(log, 41, 3)
+    assert [first_marker_from(log, offset) for offset in (0, 5, 10)] == [10, 10, 10]
+    assert [first_marker_from(log, offset) for offset in (11, 25, 35, 40)] == [40] * 4
+    assert [first_marker_from(log, offset) for offset in (41, 44, 99)] == [None] * 3
+    end_at(log, 40)
+    assert (log.log_end_offset, first_marker_from(log, 11)) == (40, None)
+    log.check()
+    log.close(clean=True)
+
+
+def test_a_marker_below_the_log_start_is_none(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    copied(log, 0, 5)
+    marked(log, 5)
+    marked(log, 6)
+    log.advance_log_start_offset(6)
+    assert first_marker_from(log, 0) == 6

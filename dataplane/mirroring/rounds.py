@@ -1,0 +1,193 @@
+"""The rounds of a mirror on one broker: a source of Ottla is asked for cuts, its leaders for where they cut partitions,
+and the quorum hears which copies have all up to there.
+
+What a leader of the source tells is of use only if its log agrees with the copy. So it counts once something was
+fetched from that leader before and afterwards, in one and the same leader epoch (`Copy.fetched_in`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
+from ...protocol.messages.cuts import CutTopic, FindCutRequest, FindCutResponse, ListCutOffsetsRequest
+from ...protocol.messages.metadata import MetadataRequest
+from ...protocol.messages.mirror_commands import AnnounceMirrorCut, ReachedCut, ReportMirrorCuts
+from ...protocol.mirror_cuts import ROUNDS_MAX
+from ...protocol.mirror_table import Mirror
+from ...protocol.schema import ZERO_UUID
+from ...protocol.transaction_table import Place
+from ..quorum.access import Quorum
+from ..runtime.clocks import monotonic_ms, wall_ms
+from .copies import Copy, ToldCut
+from .source import SourceCluster
+from .topic_list import TopicList
+
+LANE: Final = "cuts"
+ROUND_EVERY_S: Final = 1.0
+SHARE_MAX: Final = 10
+"""A round costs the source a look at its topics. Where that takes long, rounds are so many times rarer."""
+ANSWER_TIMEOUT_MS: Final = 2000
+RETRY_MS: Final = 200
+HAS_NO_CUTS: Final = "the source tells no cuts of its transactions: it is no cluster of Ottla"
+
+
+class CutRounds:
+    """Of one mirror. One writer: the event loop."""
+
+    def __init__(
+        self, broker_id: int, mirror: Mirror, source: SourceCluster, quorum: Quorum, topics: TopicList
+    ) -> None:
+        self.trouble = ""
+        """Why the source was not asked for a cut, or told none, when this broker looked last."""
+        self._broker_id = broker_id
+        self._mirror = mirror
+        self._source = source
+        self._quorum = quorum
+        self._topics = topics
+        self._retry_ms: dict[int, int] = {}
+        """By broker of the source: when it may be asked again, after it has refused."""
+
+    # ------------------------------------------------------------ announcing
+
+    async def announce(self, brokers: Sequence[int]) -> float:
+        """Begin a round, if there is room for one. How many seconds to wait for the next."""
+        began = time.monotonic()
+        try:
+            self.trouble = await self._announce(brokers)
+        except KafkaError as error:
+            self.trouble = HAS_NO_CUTS if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message
+        return max(ROUND_EVERY_S, SHARE_MAX * (time.monotonic() - began))
+
+    async def _announce(self, brokers: Sequence[int]) -> str:
+        """Empty, or why not. Raises KafkaError."""
+        image = self._quorum.image
+        if finalized(image.features)[MIRROR] < MIRROR_WITH_CUTS:
+            return f"the feature {MIRROR} is below level {MIRROR_WITH_CUTS}"
+        copies = image.copies_of(self._mirror.name)
+        if not copies or not brokers or len(image.mirror_cuts.of(self._mirror.name).rounds) >= ROUNDS_MAX:
+            return ""
+        topics = self._at_source(copies)
+        if any(topic.topic_id == ZERO_UUID for topic in topics):
+            return HAS_NO_CUTS
+        asked_ms, broker = wall_ms(), brokers[self._quorum.image.offset % len(brokers)]
+        found = await self._source.ask(
+            broker, FindCutRequest(topics=topics), lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS
+        )
+        if found.error_code:
+            raise KafkaError(ErrorCode.of(found.error_code), found.error_message or "")
+        if not await self._is_of_all(broker):
+            return "the source has topics or partitions that are not copied yet"
+        await self._quorum.submit(self._announcement(found, asked_ms, len(copies)))
+        return ""
+
+    async def _is_of_all(self, broker: int) -> bool:
+        """Whether the source has nothing else to be copied. It is asked once the cut is known: what comes later came
+        into being behind the cut. And it is asked of the same broker, whose metadata are as new as the cut it told."""
+        everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        metadata = await self._source.ask(broker, everything, lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS)
+        return metadata.cluster_id == self._mirror.source_cluster_id and self._topics.has_all(metadata)
+
+    def _announcement(self, found: FindCutResponse, asked_ms: int, copies: int) -> AnnounceMirrorCut:
+        return AnnounceMirrorCut(
+            mirror=self._mirror.name,
+            cut=found.cut,
+            metadata_offset=found.metadata_offset,
+            time_ms=asked_ms,
+            copies=copies,
+        )
+
+    def _at_source(self, copies: Collection[Place]) -> list[CutTopic]:
+        known = self._quorum.image.mirrors.topics
+        return [
+            CutTopic(
+                topic_id=known[topic_id].source_topic_id, partitions=sorted(index for _, index in places)
+            )
+            for topic_id, places in groupby(copies, key=itemgetter(0))
+        ]
+
+    # ------------------------------------------------------------ asking leaders
+
+    async def ask(self, broker_id: int, copies: Sequence[Copy]) -> None:
+        """Ask a broker of the source where it cuts the partitions that it leads, for rounds that they are behind."""
+        if monotonic_ms() < self._retry_ms.get(broker_id, 0):
+            return
+        cuts = self._quorum.image.mirror_cuts.of(self._mirror.name)
+        for one in cuts.rounds:
+            asked = [
+                copy
+                for copy in copies
+                if one.number not in copy.cuts
+                and copy.fetched_epoch == copy.source_epoch
+                and copy.source_topic_id != ZERO_UUID
+                and cuts.offset((copy.partition.topic_id, copy.partition.index), one.number) is None
+            ]
+            if asked and not await self._ask(broker_id, one.number, one.cut, one.metadata_offset, asked):
+                self._retry_ms[broker_id] = monotonic_ms() + RETRY_MS
+                return
+
+    async def _ask(
+        self, broker_id: int, number: int, cut: int, metadata_offset: int, copies: Sequence[Copy]
+    ) -> bool:
+        """Whether all has been told."""
+        epochs = [copy.source_epoch for copy in copies]
+        request = ListCutOffsetsRequest(cut=cut, metadata_offset=metadata_offset, topics=_topics_of(copies))
+        try:
+            answer = await self._source.ask(broker_id, request, lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS)
+        except KafkaError:
+            return False
+        offsets = {
+            (topic.topic_id, part.partition_index): part.offset
+            for topic in answer.topics
+            for part in topic.partitions
+            if not part.error_code and part.offset >= 0
+        }
+        for copy, epoch in zip(copies, epochs, strict=True):
+            offset = offsets.get((copy.source_topic_id, copy.partition.index))
+            if offset is not None and copy.source_epoch == epoch:
+                copy.cuts[number] = ToldCut(offset, epoch)
+        return len(offsets) == len(copies)
+
+    # ------------------------------------------------------------ telling the quorum
+
+    async def tell(self, copies: Iterable[Copy]) -> None:
+        """Tell which cuts copies have reached, where every replica in sync has all below. Raises KafkaError."""
+        found = [
+            (copy, number, told)
+            for copy in copies
+            if copy.cuts and copy.is_led
+            for number, told in copy.cuts.items()
+            if told.is_certain and copy.partition.high_watermark >= told.offset
+        ]
+        if not found:
+            return
+        command = ReportMirrorCuts(
+            broker_id=self._broker_id,
+            partitions=[
+                ReachedCut(
+                    topic_id=copy.partition.topic_id,
+                    partition=copy.partition.index,
+                    leader_epoch=copy.leader_epoch,
+                    number=number,
+                    offset=told.offset,
+                )
+                for copy, number, told in found
+            ],
+        )
+        await self._quorum.submit(command)
+        for copy, number, told in found:
+            if copy.cuts.get(number) is told:
+                del copy.cuts[number]
+
+
+def _topics_of(copies: Sequence[Copy]) -> list[CutTopic]:
+    by_topic: Mapping[bytes, list[int]] = defaultdict(list)
+    for copy in copies:
+        by_topic[copy.source_topic_id].append(copy.partition.index)
+    return [CutTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic.items()]
