@@ -1,5 +1,6 @@
 """Mirrors under random commands, reports that come late and leaders that change: against a model of what must be known
-of each copy, through snapshots. No copy goes on over a loss that nobody has accepted.
+of each copy, through snapshots. No copy goes on over a loss that nobody has accepted, and a promotion at a cut takes
+the newest that all copies have told of themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
+from ottla.protocol.mirror_cuts import ROUNDS_MAX
 from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorPhase, ResumptionKind
 from ottla.protocol.schema import ZERO_UUID
 
@@ -39,6 +41,17 @@ class Part:
     fault: tuple[FaultKind, int, int] | None = None
     resumed: tuple[int, int, ResumptionKind] | None = None
     promoted_epoch: int = NO_EPOCH
+    reached: dict[int, int] = field(default_factory=dict)
+    """Offsets by round."""
+
+
+@dataclass
+class Rounds:
+    """Of one mirror."""
+
+    next_number: int = 0
+    cuts: dict[int, int] = field(default_factory=dict)
+    promoted_at: int | None = None
 
 
 @dataclass
@@ -57,6 +70,8 @@ class MirrorModel(RuleBasedStateMachine):
         self.cluster = Mirrors()
         self.phases: dict[str, MirrorPhase] = {}
         self.topics: dict[str, Copied] = {}
+        self.rounds: dict[str, Rounds] = {}
+        self.next_commit_index = 0
         #: reports of leaders that may still arrive: topic, partition, leader, leader epoch
         self.leaders: set[tuple[str, int, int, int]] = set()
         self.create("m")
@@ -106,7 +121,10 @@ class MirrorModel(RuleBasedStateMachine):
         if is_left:
             for topic in self.of(name):
                 self.topics[topic].mirror = ""
+                for part in self.topics[topic].parts:
+                    part.reached.clear()
             del self.phases[name]
+            self.rounds.pop(name, None)
 
     # Topics
 
@@ -176,7 +194,7 @@ class MirrorModel(RuleBasedStateMachine):
         if topic is None:
             assert bool(error) == (retention == "no number")
             if not error:
-                parts = [Part() for _ in range(partitions)]
+                parts = [self.new_part(mirror) for _ in range(partitions)]
                 self.topics[name] = Copied(mirror, wanted.source_topic_id, parts, retention)
             return
         assert error == (0 if topic.mirror == mirror else ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -190,9 +208,13 @@ class MirrorModel(RuleBasedStateMachine):
                     part.fault = (MADE_ANEW, 0, -1)
                 return
             topic.source_id = source_id
-        topic.parts += [Part() for _ in range(partitions - len(topic.parts))]
+        topic.parts += [self.new_part(topic.mirror) for _ in range(partitions - len(topic.parts))]
         if retention != "no number":
             topic.retention = retention
+
+    def new_part(self, mirror: str) -> Part:
+        """It came into being behind all cuts that are known."""
+        return Part(reached=dict.fromkeys(self.rounds_of(mirror).cuts, 0))
 
     @rule(name=TOPIC_NAMES)
     def delete_topic(self, name: str) -> None:
@@ -245,7 +267,7 @@ class MirrorModel(RuleBasedStateMachine):
                     part.lineage.append(pair)
         elif what == "begins":
             if not part.lineage:
-                part.resumed = (epoch + 1, first, EXACT)
+                part.resumed, part.reached = (epoch + 1, first, EXACT), {}
         elif part.fault is None:
             part.fault = (FaultKind(what), first, first + more)
 
@@ -272,12 +294,105 @@ class MirrorModel(RuleBasedStateMachine):
         if part.fault is None:
             return
         kind, first, end = part.fault
-        part.fault, part.resumed = None, (epoch + 1, end, EXACT)
+        part.fault, part.resumed, part.reached = None, (epoch + 1, end, EXACT), {}
         if kind is DIVERGED:
             part.lineage = [pair for pair in part.lineage if pair[1] < first]
             part.resumed = (epoch + 1, first, EXACT)
         elif kind is MADE_ANEW:
             topic.source_id, part.lineage, part.resumed = ZERO_UUID, [], (epoch + 1, 0, EXACT)
+
+    # Cuts
+
+    def rounds_of(self, mirror: str) -> Rounds:
+        return self.rounds.get(mirror, Rounds())
+
+    def parts_of(self, mirror: str) -> list[Part]:
+        return [part for name in self.of(mirror) for part in self.topics[name].parts]
+
+    def newest_whole(self, mirror: str) -> int | None:
+        parts = self.parts_of(mirror)
+        whole = [
+            number for number in self.rounds_of(mirror).cuts if all(number in part.reached for part in parts)
+        ]
+        return max(whole, default=None)
+
+    @rule(mirror=MIRROR_NAMES, cut=st.integers(-1, 99), others=st.sampled_from([0, 0, 0, 1]))
+    def announce_round(self, mirror: str, cut: int, others: int) -> None:
+        self.announce(mirror, cut, others)
+
+    def announce(self, mirror: str, cut: int, others: int) -> None:
+        copies = len(self.parts_of(mirror))
+        error = self.cluster.announce(cut, mirror, copies + others).error_code
+        assert bool(error) == (self.phases.get(mirror) is not ACTIVE)
+        if error or others or len(self.rounds_of(mirror).cuts) == ROUNDS_MAX:
+            return
+        rounds = self.rounds.setdefault(mirror, Rounds())
+        rounds.cuts[rounds.next_number] = cut
+        rounds.next_number += 1
+
+    @rule(data=st.data(), offset=OFFSETS)
+    def reach(self, data: st.DataObject, offset: int) -> None:
+        """A leader tells, or one that led when it found this."""
+        if not self.leaders:
+            return
+        name, index, broker, epoch = data.draw(st.sampled_from(sorted(self.leaders)))
+        if name in self.topics:
+            number = data.draw(st.integers(0, self.rounds_of(self.topics[name].mirror).next_number))
+            self.reached(name, index, broker, epoch, number, offset)
+
+    @rule(mirror=MIRROR_NAMES, back=st.integers(0, 3), offset=OFFSETS)
+    def all_leaders_reach(self, mirror: str, back: int, offset: int) -> None:
+        """A new round, or one of the last."""
+        if not back:
+            self.announce(mirror, offset, 0)
+            back = 1
+        number = self.rounds_of(mirror).next_number - back
+        for name in self.of(mirror):
+            for index in range(len(self.topics[name].parts)):
+                now = self.cluster.partition(name, index)
+                if now.leader >= 0 and number >= 0:
+                    self.reached(name, index, now.leader, now.leader_epoch, number, offset + index)
+
+    def reached(self, name: str, index: int, broker: int, epoch: int, number: int, offset: int) -> None:
+        topic, now = self.topics[name], self.cluster.partition(name, index)
+        rounds = self.rounds_of(topic.mirror)
+        self.cluster.reach(number, offset, name, index, broker=broker, leader_epoch=epoch)
+        part = topic.parts[index]
+        counts = (now.leader, now.leader_epoch) == (broker, epoch) and part.fault is None
+        if not counts or self.phases.get(topic.mirror) is not ACTIVE or number not in rounds.cuts:
+            return
+        if number in part.reached:
+            return
+        part.reached[number] = offset
+        whole = self.newest_whole(topic.mirror)
+        for number in [number for number in rounds.cuts if whole is not None and number < whole]:
+            del rounds.cuts[number]
+            for one in self.parts_of(topic.mirror):
+                one.reached.pop(number, None)
+
+    @rule(mirror=MIRROR_NAMES)
+    def promote_at_cut(self, mirror: str) -> None:
+        phase, rounds, whole = self.phases.get(mirror), self.rounds_of(mirror), self.newest_whole(mirror)
+        result = self.cluster.promote_at_cut(mirror)
+        if phase is PROMOTED:
+            assert bool(result.error_code) == (rounds.promoted_at is None)
+            return
+        assert bool(result.error_code) == (phase is None or whole is None)
+        if whole is None or result.error_code:
+            return
+        assert (result.number, result.cut) == (whole, rounds.cuts[whole])
+        self.phases[mirror], rounds.promoted_at = PROMOTED, whole
+        self.next_commit_index = max(self.next_commit_index, result.cut + 1)
+        for name in self.of(mirror):
+            for index, part in enumerate(self.topics[name].parts):
+                part.promoted_epoch = self.epoch(name, index)
+                part.resumed = (part.promoted_epoch, part.reached[whole], EXACT)
+
+    def teardown(self) -> None:
+        """What was reached in the end is what a promotion goes by."""
+        for mirror in sorted(self.phases):
+            self.promote_at_cut(mirror)
+        self.agrees()
 
     # What holds at any time
 
@@ -287,6 +402,7 @@ class MirrorModel(RuleBasedStateMachine):
         restored = self.cluster.restored()
         assert list(restored.image.records()) == before
         assert restored.image.mirrors == self.cluster.machine.image.mirrors
+        assert restored.image.mirror_cuts == self.cluster.machine.image.mirror_cuts
         self.cluster.machine.adopt(restored)
 
     @invariant()
@@ -295,6 +411,11 @@ class MirrorModel(RuleBasedStateMachine):
         self.cluster.machine.check()
         assert {name: mirror.phase for name, mirror in image.mirrors.by_name.items()} == self.phases
         assert image.topics.keys() == self.topics.keys()
+        assert image.transactions.next_commit_index == self.next_commit_index
+        for mirror in self.phases:
+            told, known_rounds = self.cluster.cuts(mirror), self.rounds_of(mirror)
+            assert {one.number: one.cut for one in told.rounds} == known_rounds.cuts
+            assert self.cluster.whole(mirror) == self.newest_whole(mirror)
         for name, topic in self.topics.items():
             state = image.topics[name]
             known = image.mirrors.topics.get(state.id)
@@ -316,6 +437,8 @@ class MirrorModel(RuleBasedStateMachine):
         resumed = None if copy.resumption is None else astuple(copy.resumption)
         known = (list(copy.lineage), fault, resumed, copy.promoted_epoch)
         assert known == (part.lineage, part.fault, part.resumed, part.promoted_epoch)
+        reached = self.cluster.cuts(self.topics[name].mirror).reached
+        assert dict(reached.get((self.cluster.topic_id(name), index), ())) == part.reached
         assert max(copy.promoted_epoch, resumed[0] if resumed else NO_EPOCH) <= state.leader_epoch
         if state.leader >= 0:
             self.leaders.add((name, index, state.leader, state.leader_epoch))
