@@ -37,6 +37,7 @@ from ..protocol.messages.mirror_commands import (
     AlterMirror,
     CreateMirror,
     DeleteMirror,
+    LimitMirror,
     PromoteMirrorAtCut,
     ReconnectMirror,
 )
@@ -69,6 +70,7 @@ _TOLD: Final = (
     AcceptMirrorFaults,
     PromoteMirrorAtCut,
     FailBackMirror,
+    LimitMirror,
 )
 _DONE_TO_MIRRORS: Final = {
     MirrorPhase.ACTIVE: "resumed",
@@ -190,6 +192,9 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
             yield f"{_DONE_TO_MIRRORS[MirrorPhase(command.phase)]} the mirror {command.name}"
         case PromoteMirrorAtCut():
             yield f"promoted the mirror {command.name} at a cut"
+        case LimitMirror():
+            limit = f"to {command.bandwidth} bytes/s for each broker" if command.bandwidth else "no more"
+            yield f"limited the mirror {command.name} {limit}"
         case DeleteMirror():
             yield f"deleted the mirror {command.name}"
         case ReconnectMirror() if command.replaces is None:

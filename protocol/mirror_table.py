@@ -166,6 +166,8 @@ class Mirror:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     promoted_round: int = NO_ROUND
     """Of the round at whose cut it was promoted."""
+    bandwidth: int = 0
+    """Bytes/s that each broker may fetch from the source; 0: no limit."""
 
 
 @dataclass(slots=True)
@@ -261,6 +263,7 @@ def mirror_record(mirror: Mirror) -> MirrorRecord:
         phase=mirror.phase,
         options=[MirrorOption(name=name, value=value) for name, value in mirror.options],
         promoted_round=mirror.promoted_round,
+        bandwidth=mirror.bandwidth,
     )
 
 
@@ -292,6 +295,7 @@ def _mirror(record: MirrorRecord) -> Mirror:
         MirrorPhase(record.phase),
         tuple((option.name, option.value) for option in record.options),
         record.promoted_round,
+        record.bandwidth,
     )
 
 

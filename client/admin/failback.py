@@ -78,6 +78,7 @@ class FailbackAdmin(AdminTheme):
         topics: str = ".*",
         groups: str = "",
         options: Mapping[str, str] | None = None,
+        bandwidth: int = 0,
         discard: bool = False,
         validate_only: bool = False,
     ) -> Failback:
@@ -99,6 +100,7 @@ class FailbackAdmin(AdminTheme):
                 discards=discard,
                 validate_only=validate_only,
                 logs=await self._tell_of_logs(topics),
+                bandwidth=bandwidth,
             )
             connection = await self.session.cluster.any_connection()
             told = await connection.request(request)

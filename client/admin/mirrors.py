@@ -141,6 +141,8 @@ class MirrorDescription:
     behind_cut: tuple[TopicPartition, ...] = ()
     """Copies that have not reached the next cut yet. For a moment there always are such."""
     is_promoted_at_cut: bool = False
+    bandwidth: int = 0
+    """Bytes/s that each broker may fetch from the source; 0: no limit."""
 
     @property
     def lag(self) -> int | None:
@@ -165,14 +167,16 @@ class MirrorAdmin(AdminTheme):
         groups: str = "",
         start: Start = "earliest",
         options: Mapping[str, str] | None = None,
+        bandwidth: int = 0,
         validate_only: bool = False,
     ) -> str:
         """Begin to copy topics of the cluster at `source` (host:port, separated by commas). Returns that cluster's id.
 
         `topics` and `groups` are regular expressions (RE2) of whole names. Copies begin at `start`: "earliest",
         "latest", or a time. `options` are those of a client of the source, under the names that clients have here
-        (security_protocol) or in Java (security.protocol); files are read on the brokers' machines. With
-        `validate_only` the source is reached, and nothing changes.
+        (security_protocol) or in Java (security.protocol); files are read on the brokers' machines. Each broker fetches
+        at most `bandwidth` bytes/s from the source, if that is not 0. With `validate_only` the source is reached, and
+        nothing changes.
         """
         request = CreateMirrorRequest(
             name=name,
@@ -182,6 +186,7 @@ class MirrorAdmin(AdminTheme):
             start=_start(start),
             options=sent_options(options),
             validate_only=validate_only,
+            bandwidth=bandwidth,
         )
 
         async def once() -> str:
@@ -238,6 +243,12 @@ class MirrorAdmin(AdminTheme):
             options=sent_options(options),
         )
         await self._submit_change(request)
+
+    async def limit_mirror(self, name: str, bandwidth: int) -> None:
+        """Have each broker fetch at most so many bytes/s from the source; 0: as fast as it can."""
+        await self._submit_change(
+            AlterMirrorRequest(name=name, action=MirrorAction.LIMIT, bandwidth=bandwidth)
+        )
 
     async def promote_mirror(
         self, name: str, *, at_cut: bool = False, progress: Progress | None = None
@@ -405,6 +416,7 @@ def _mirror(
             if topic.topic_id in names
         ),
         any(one.is_cut for _, one in told),
+        bandwidth=base.bandwidth,
     )
 
 

@@ -101,6 +101,7 @@ class Admin(Facade):
     pause_mirror = blocking(admin.Admin.pause_mirror)
     resume_mirror = blocking(admin.Admin.resume_mirror)
     reconnect_mirror = blocking(admin.Admin.reconnect_mirror)
+    limit_mirror = blocking(admin.Admin.limit_mirror)
     promote_mirror = blocking(admin.Admin.promote_mirror)
     delete_mirror = blocking(admin.Admin.delete_mirror)
     failback_mirror = blocking(admin.Admin.failback_mirror)

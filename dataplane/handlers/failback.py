@@ -136,6 +136,7 @@ class FailbackHandlers:
             copies=[_returning(topic) for topic in topics],
             discards=message.discards,
             is_checked_only=message.validate_only,
+            bandwidth=message.bandwidth,
         )
         await self._quorum.submit(command, author=request.session)
         return answer

@@ -16,6 +16,7 @@ from ...protocol.messages.mirror_commands import (
     AlterMirror,
     CreateMirror,
     DeleteMirror,
+    LimitMirror,
     PromoteMirrorAtCut,
     ReconnectMirror,
 )
@@ -89,6 +90,7 @@ class MirrorHandlers:
             start=message.start,
             options=reached.options,
             is_checked_only=message.validate_only,
+            bandwidth=message.bandwidth,
         )
         await self._quorum.submit(command, author=request.session)
         return CreateMirrorResponse(source_cluster_id=reached.cluster_id)
@@ -116,6 +118,8 @@ class MirrorHandlers:
             command = DeleteMirror(name=message.name)
         elif message.action == MirrorAction.RECONNECT:
             command = await self._reconnection(message)
+        elif message.action == MirrorAction.LIMIT:
+            command = LimitMirror(name=message.name, bandwidth=message.bandwidth)
         elif message.action == MirrorAction.ACCEPT_FAULTS:
             command = AcceptMirrorFaults(mirror=message.name, topics=message.topics)
         elif message.action == MirrorAction.PROMOTE_AT_CUT:
@@ -192,6 +196,7 @@ class MirrorHandlers:
             cuts_trouble=link.rounds.trouble if link is not None and is_told else "",
             is_cut=mirror.promoted_round != NO_ROUND,
             behind_cut=list(behind.values()),
+            bandwidth=mirror.bandwidth,
         )
 
     def _topic(self, topic: TopicState, copies: Mapping[tuple[str, int], Copy]) -> DescribedMirrorTopic:

@@ -42,6 +42,8 @@ class Copy:
     """Of what was copied last."""
     level_at_ms: int = NEVER
     """When the copy last had all that the source had, on the monotonic clock."""
+    fetched_s: float = 0.0
+    """Loop time at which records last came. Who has waited longest is asked for first."""
     not_before_s: float = 0.0
     """Loop time before which it is not asked for again."""
     trouble: str = ""

@@ -20,6 +20,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
 )
 from ...protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault
 from ...protocol.schema import ZERO_UUID
+from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy
 from .judgement import Begin, arrived, epoch_end, kept, out_of_range
@@ -68,18 +69,21 @@ class SourceFetcher:
         image: Callable[[], ClusterImage],
         copies: Callable[[int], Iterable[Copy]],
         report: Report,
+        throttle: Throttle,
         count: Callable[[int], None],
         look_again: Callable[[], None],
         ask_cuts: AskCuts,
     ) -> None:
         """`copies` are those whose source that broker leads; `count` hears of bytes that were copied; `look_again` has
-        the metadata of the source fetched; `ask_cuts` asks that broker where it cuts copies, between two fetches."""
+        the metadata of the source fetched; `ask_cuts` asks that broker where it cuts copies, between two fetches. The
+        `throttle` is that of all fetchers of the mirror here."""
         self._broker_id = broker_id
         self._mirror = mirror
         self._source = source
         self._image = image
         self._copies = copies
         self._report = report
+        self._throttle = throttle
         self._count = count
         self._look_again = look_again
         self._ask_cuts = ask_cuts
@@ -104,6 +108,9 @@ class SourceFetcher:
                 if copy.is_due(self._image(), self._loop.time())
             ]
             try:
+                if due and (wait_s := self._throttle.wait_s()):
+                    await asyncio.sleep(wait_s)
+                    continue
                 if due and (ready := await self._ready(due)):
                     await self._fetch(ready)
                     await self._ask_cuts(self._broker_id, ready)
@@ -227,11 +234,16 @@ class SourceFetcher:
         by_id = {(copy.source_topic_id, copy.partition.index): copy for copy in copies}
         has_ids = all(copy.source_topic_id != ZERO_UUID for copy in copies)
         epochs = {copy.key: copy.source_epoch for copy in copies}
+        # Another fetcher may have taken all: then one batch is overdrawn, and made up for.
+        request = _request(copies, max(1, self._throttle.allowance()))
         answer = await self._source.ask(
-            self._broker_id, _request(copies), lane=LANE, at_most=None if has_ids else BY_NAME_ONLY
+            self._broker_id, request, lane=LANE, at_most=None if has_ids else BY_NAME_ONLY
         )
         if answer.error_code:
             raise KafkaError(ErrorCode.of(answer.error_code))
+        self._throttle.spend(
+            sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
+        )
         for topic in answer.responses:
             for part in topic.partitions:
                 copy = by_name.get((topic.topic, part.partition_index)) or by_id.get(
@@ -250,6 +262,7 @@ class SourceFetcher:
             copy.fetched_in(source_epoch)
             copy.source_high_watermark = part.high_watermark
             if part.records:
+                copy.fetched_s = self._loop.time()
                 await self._append(copy, memoryview(part.records))
             if copy.is_led:
                 self._follow_start(copy, part.log_start_offset)
@@ -339,22 +352,24 @@ class SourceFetcher:
             self._look_again()
 
 
-def _request(copies: list[Copy]) -> FetchRequest:
+def _request(copies: list[Copy], allowance: int) -> FetchRequest:
+    """For so many bytes. A source sends one batch in any case, however large it is. It fills its answer in the order of
+    the request, so who has waited longest comes first, and nobody waits for ever."""
     by_topic: dict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
-    for copy in copies:
+    for copy in sorted(copies, key=lambda one: one.fetched_s):
         by_topic[copy.partition.topic, copy.source_topic_id].append(
             FetchPartition(
                 partition=copy.partition.index,
                 current_leader_epoch=copy.source_epoch,
                 fetch_offset=copy.log_end,
-                partition_max_bytes=PARTITION_MAX_BYTES,
+                partition_max_bytes=min(PARTITION_MAX_BYTES, allowance),
             )
         )
     return FetchRequest(
         replica_id=CONSUMER,
         max_wait_ms=WAIT_MAX_MS,
         min_bytes=1,
-        max_bytes=ANSWER_MAX_BYTES,
+        max_bytes=min(ANSWER_MAX_BYTES, allowance),
         isolation_level=READ_UNCOMMITTED,
         session_id=0,
         session_epoch=-1,

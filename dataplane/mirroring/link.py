@@ -21,6 +21,7 @@ from ...protocol.schema import ZERO_UUID
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
+from ..replication.throttle import UNLIMITED, Throttle
 from .copies import NOBODY, Copy
 from .fetching import SourceFetcher
 from .group_offsets import GroupOffsets, OffsetCommits
@@ -64,6 +65,8 @@ class MirrorLink:
         self._copies: dict[tuple[str, int], Copy] = {}
         self._fetchers: dict[int, SourceFetcher] = {}
         self._asked = asyncio.Event()
+        self._throttle = Throttle(asyncio.get_running_loop().time)
+        self._throttle.set_rate(mirror.bandwidth or UNLIMITED)
         self.topic_list = TopicList(
             mirror, source, quorum, compile_pattern(mirror.topics, "topics"), replication_factor, chance
         )
@@ -218,6 +221,7 @@ class MirrorLink:
                 lambda: self._quorum.image,
                 self._led_by,
                 self._report,
+                self._throttle,
                 self._count,
                 self.look_again,
                 self.rounds.ask,

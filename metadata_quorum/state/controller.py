@@ -38,6 +38,7 @@ from ...protocol.messages.mirror_commands import (
     CreateMirror,
     DeleteMirror,
     FollowTopics,
+    LimitMirror,
     PromoteMirrorAtCut,
     ReconnectMirror,
     ReportMirrorCuts,
@@ -367,6 +368,7 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     ReportMirrorCuts: mirror_cuts.report,
     PromoteMirrorAtCut: mirrors.promote_at_cut,
     FailBackMirror: mirror_failback.fail_back,
+    LimitMirror: mirrors.limit,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

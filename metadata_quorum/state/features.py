@@ -8,6 +8,7 @@ from ...protocol.features import (
     MIRROR,
     MIRROR_WITH_CUTS,
     MIRROR_WITH_FAILBACK,
+    MIRROR_WITH_LIMITS,
     OURS,
     SECURITY,
     SECURITY_WITH_TOKENS,
@@ -101,6 +102,12 @@ def _check_mirrors(work: Workspace, level: int) -> None:
         raise _refusal(
             f"Invalid update version {level} for feature {MIRROR}. There are {len(cuts)} mirrors with cuts: delete "
             "them first."
+        )
+    limited = sum(mirror.bandwidth > 0 for mirror in mirrors.values())
+    if level < MIRROR_WITH_LIMITS and limited:
+        raise _refusal(
+            f"Invalid update version {level} for feature {MIRROR}. There are {limited} mirrors with a limit of "
+            "bandwidth: lift it first."
         )
     returned = sum(topic.has_returned for topic in image.mirrors.topics.values())
     if level < MIRROR_WITH_FAILBACK and returned:

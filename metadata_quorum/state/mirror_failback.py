@@ -50,6 +50,7 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
             topics=command.topics,
             groups=command.groups,
             options=command.options,
+            bandwidth=command.bandwidth,
         ),
     )
     returning = [(_topic(work, told), told) for told in command.copies]

@@ -13,7 +13,7 @@ from typing import Final
 from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.config_keys import ConfigError, check_topic_config
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import MIRROR, finalized
+from ...protocol.features import MIRROR, MIRROR_WITH_LIMITS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.metadata_records import ConfigRecord
@@ -24,6 +24,7 @@ from ...protocol.messages.mirror_commands import (
     DeleteMirror,
     FollowTopics,
     FollowTopicsResult,
+    LimitMirror,
     MirroredTopic,
     MirroredTopicResult,
     MirrorPartitionReport,
@@ -90,6 +91,7 @@ def new_mirror(work: Workspace, command: CreateMirror) -> Mirror:
         command.start,
         MirrorPhase.ACTIVE,
         _pairs(command.options),
+        bandwidth=_checked_limit(work, command.bandwidth),
     )
 
 
@@ -120,6 +122,25 @@ def _check_settings(work: Workspace, command: CreateMirror) -> None:
         raise refused_for_mirror(f"start {command.start}: it is -2 (earliest), -1 (latest) or a time in ms")
     if len(command.options) > OPTIONS_MAX:
         raise refused_for_mirror(f"{len(command.options)} options: a mirror may have {OPTIONS_MAX}")
+
+
+def limit(work: Workspace, command: LimitMirror) -> PlainResult:
+    """Have the brokers fetch from the source only so fast from now on. Raises KafkaError."""
+    mirror = known_mirror(work, command.name)
+    work.emit(mirror_record(replace(mirror, bandwidth=_checked_limit(work, command.bandwidth))))
+    return PlainResult()
+
+
+def _checked_limit(work: Workspace, bandwidth: int) -> int:
+    if bandwidth < 0:
+        raise refused_for_mirror(f"a bandwidth of {bandwidth} bytes/s: it is 1 or more, or 0 for no limit")
+    if bandwidth and finalized(work.image.features)[MIRROR] < MIRROR_WITH_LIMITS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"a limit of bandwidth needs the feature {MIRROR} at level {MIRROR_WITH_LIMITS}, so that no node is left "
+            "that does not know it",
+        )
+    return bandwidth
 
 
 def alter(work: Workspace, command: AlterMirror) -> PlainResult:

@@ -125,3 +125,6 @@ class FailBackMirrorRequest(Request[FailBackMirrorResponse]):
     logs: list[LineageTopic] = array(
         LineageTopic, about="What the leaders here have told of these topics, each of its partitions."
     )
+    bandwidth: int = int64(
+        "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+    )

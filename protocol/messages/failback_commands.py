@@ -39,3 +39,6 @@ class FailBackMirror(Command[PlainResult]):
     copies: list[ReturningTopic] = array(ReturningTopic, about="Topics that become copies.")
     discards: bool = boolean(about="Whether what is behind the common offsets is cut off.")
     is_checked_only: bool = boolean(about="Whether only to check.")
+    bandwidth: int = int64(
+        "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+    )

@@ -20,6 +20,9 @@ class CreateMirror(Command[PlainResult]):
     start: int = int64(default=-2, about="-2 at the start, -1 at the end, else a time in ms.")
     options: list[MirrorOption] = array(MirrorOption, about="Options of the connections; secrets encrypted.")
     is_checked_only: bool = boolean(about="Whether only to check.")
+    bandwidth: int = int64(
+        "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+    )
 
 
 @data()
@@ -43,6 +46,14 @@ class ReconnectMirror(Command[PlainResult]):
         default=None,
         about="Only if these are the present ones; null: in any case.",
     )
+
+
+@data()
+class LimitMirror(Command[PlainResult]):
+    """Let the brokers fetch from the source only so fast."""
+
+    name: str = string(about="Of the mirror.")
+    bandwidth: int = int64(about="Bytes/s that each broker may fetch from the source; 0: no limit.")
 
 
 @data()

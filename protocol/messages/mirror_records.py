@@ -32,6 +32,9 @@ class MirrorRecord(Message):
     promoted_round: int = int64(
         "0+", tag=0, default=-1, about="At the cut of which round it was promoted; -1: at none, or not yet."
     )
+    bandwidth: int = int64(
+        "0+", tag=1, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+    )
 
 
 @data()

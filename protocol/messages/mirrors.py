@@ -36,6 +36,7 @@ class MirrorAction(IntEnum):
     ACCEPT_FAULTS = 5
     RECONNECT = 6
     PROMOTE_AT_CUT = 7
+    LIMIT = 8
 
 
 @response(20008, "0", flexible="0+")
@@ -61,6 +62,9 @@ class CreateMirrorRequest(Request[CreateMirrorResponse]):
     )
     options: list[MirrorOption] = array(MirrorOption, about="Options of the client that reaches the source.")
     validate_only: bool = boolean(about="Whether only to check.")
+    bandwidth: int = int64(
+        "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+    )
 
 
 @response(20009, "0", flexible="0+")
@@ -81,6 +85,9 @@ class AlterMirrorRequest(Request[AlterMirrorResponse]):
     topics: list[str] = array(string, about="With ACCEPT_FAULTS: of which topics; empty: of all.")
     bootstrap_servers: str = string(about="With RECONNECT: where the source is asked; empty: as before.")
     options: list[MirrorOption] = array(MirrorOption, about="With RECONNECT: all options from now on.")
+    bandwidth: int = int64(
+        "0+", tag=0, about="With LIMIT: bytes/s that each broker may fetch from the source; 0: no limit."
+    )
 
 
 @data()
@@ -153,6 +160,9 @@ class DescribedMirror(Message):
     is_cut: bool = boolean("0+", tag=3, about="Whether the mirror is promoted at that cut.")
     behind_cut: list[CutTopic] = array(
         CutTopic, versions="0+", tag=4, about="Copies that have not reached the next cut yet."
+    )
+    bandwidth: int = int64(
+        "0+", tag=5, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
 
 

@@ -32,6 +32,7 @@ from .mirror_commands import (
     CreateMirror,
     DeleteMirror,
     FollowTopics,
+    LimitMirror,
     PromoteMirrorAtCut,
     ReconnectMirror,
     ReportMirrorCuts,
@@ -121,6 +122,7 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     51: ReportMirrorCuts,
     52: PromoteMirrorAtCut,
     56: FailBackMirror,
+    57: LimitMirror,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

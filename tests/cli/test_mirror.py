@@ -88,10 +88,28 @@ def test_create_sends_what_was_written(
 def test_create_takes_all_topics_from_their_start_and_no_groups(
     cluster: Mirroring, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["mirror", "create", "west", "--from", "west:9092", "--dry-run", "-o", "json"]) == 0
+    assert (
+        main(
+            [
+                "mirror",
+                "create",
+                "west",
+                "--from",
+                "west:9092",
+                "--dry-run",
+                "-o",
+                "json",
+                "--bandwidth",
+                "10MB/s",
+            ]
+        )
+        == 0
+    )
     assert printed(capsys) == {"name": "west", "source_cluster_id": "there", "result": "checked"}
     assert cluster.asked == [
-        CreateMirrorRequest(name="west", bootstrap_servers="west:9092", topics=".*", validate_only=True)
+        CreateMirrorRequest(
+            name="west", bootstrap_servers="west:9092", topics=".*", validate_only=True, bandwidth=10_000_000
+        )
     ]
 
 
@@ -109,6 +127,8 @@ def test_create_takes_all_topics_from_their_start_and_no_groups(
             2,
             "whoever lists processes would see it",
         ),
+        (["--from", "w:1", "--bandwidth", "fast"], 2, "--bandwidth takes a number of bytes such as 10MB"),
+        (["--from", "w:1", "--bandwidth", "0"], 2, "--bandwidth 0: pause the mirror"),
         (["--from", "w:1", "--source-option", "x"], 2, "--source-option takes key=value, not 'x'"),
         (["--from", "w:1", "--source-option", "ssl.nosuch=1"], 2, "there is no option 'ssl.nosuch'"),
         (["--from", "w:1", "--source-options-file", "/nosuch"], 1, "/nosuch"),
@@ -247,6 +267,7 @@ def test_status_as_json_has_all(cluster: Mirroring, capsys: pytest.CaptureFixtur
         "groups_pattern": "g",
         "start": "latest",
         "options": {"security_protocol": "SSL"},
+        "bandwidth": None,
         "lag": None,
         "lag_bytes": None,
         "topics": [
@@ -312,6 +333,18 @@ def test_a_mirror_that_is_not_there(cluster: Mirroring, capsys: pytest.CaptureFi
 
 
 # changes
+
+
+def test_a_limit_is_set_and_shown(cluster: Mirroring, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mirror", "limit", "west", "--bandwidth", "64KiB"]) == 0
+    assert main(["mirror", "limit", "west", "--bandwidth", "none"]) == 0
+    out = capsys.readouterr().out
+    assert "west\tlimited" in out
+    assert "west\tunlimited" in out
+    assert [one.bandwidth for one in cluster.asked if isinstance(one, AlterMirrorRequest)] == [65_536, 0]
+    cluster.describe = lambda broker: [west(told(0), bandwidth=10_000_000)]
+    main(["mirror", "status", "west"])
+    assert "topics t.*, at most 10.0 MB/s for each broker" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "delete"])

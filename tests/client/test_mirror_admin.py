@@ -286,6 +286,16 @@ async def test_each_change_is_one_request() -> None:
         ]
 
 
+async def test_a_mirror_is_limited_and_says_so() -> None:
+    async with mirroring(1) as (cluster, admin):
+        await admin.create_mirror("m", source="there:9092", topics="t", bandwidth=7_000)
+        await admin.limit_mirror("m", 5_000)
+        assert [getattr(one, "bandwidth", None) for one in cluster.asked] == [7_000, 5_000]
+        assert cluster.actions() == [(MirrorAction.LIMIT, [])]
+        cluster.describe = lambda broker: [described(bandwidth=5_000)]
+        assert (await only(admin)).bandwidth == 5_000
+
+
 async def test_a_source_is_reached_otherwise() -> None:
     async with mirroring() as (cluster, admin):
         await admin.reconnect_mirror("m", source="elsewhere:9092", options={"sasl.password": "p w"})

@@ -69,6 +69,7 @@ def _create(actions: Actions) -> None:
         help="where copies begin: earliest, latest, or a time (ms, ISO 8601, or an age as 2h)",
     )
     _add_source_options(create)
+    _add_bandwidth(create)
     create.add_argument(
         "--wait", action="store_true", help="until each copy has once had all that its source had"
     )
@@ -76,6 +77,16 @@ def _create(actions: Actions) -> None:
         "--dry-run", action="store_true", help="only reach the source, and ask whether it would work"
     )
     add_common(create)
+
+
+def _add_bandwidth(options: CommandParser, *, required: bool = False) -> None:
+    options.add_argument(
+        "--bandwidth",
+        required=required,
+        metavar="BYTES/S",
+        default="none",
+        help="how much each broker fetches at most, as 10MB/s, or none (none)",
+    )
 
 
 def _add_source_options(options: CommandParser) -> None:
@@ -118,6 +129,7 @@ def _fail_back(actions: Actions) -> None:
         "--groups", default="", metavar="REGEX", help="whose committed offsets follow (no group's)"
     )
     _add_source_options(failback)
+    _add_bandwidth(failback)
     failback.add_argument(
         "--discard", action="store_true", help="delete the records that only this cluster has"
     )
@@ -187,6 +199,13 @@ def _change(actions: Actions) -> None:
         "--from", dest="source", default="", metavar="HOST:PORT,...", help="brokers of the source (as before)"
     )
     _add_source_options(reconnect)
+    limit = actions.add(
+        "limit",
+        "change:limit",
+        "Have each broker fetch from the source only so fast.",
+        "  ottla mirror limit west --bandwidth 10MB/s\n  ottla mirror limit west --bandwidth none",
+    )
+    _add_bandwidth(limit, required=True)
     promote = actions.add(
         "promote",
         "change:promote",
@@ -206,7 +225,7 @@ def _change(actions: Actions) -> None:
         "Forget a mirror that is promoted, or has no topics. Its topics stay.",
         "  ottla mirror delete west",
     )
-    for action in (pause, resume, reconnect, promote, delete):
+    for action in (pause, resume, reconnect, limit, promote, delete):
         action.add_argument("name", metavar="NAME")
         add_common(action)
     for action in (resume, promote, delete):

@@ -14,6 +14,7 @@ from ...failures import CommandFailed, UsageError
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, print_json, print_table
 from ...terminal.text import note, show_progress
+from .create import bandwidth_of
 from .report import Stopped, cut_as_json, fault_as_json, stopped, why_no_cut
 from .show import describe
 
@@ -48,6 +49,13 @@ def resume(arguments: argparse.Namespace) -> None:
     else:
         word = f"resumed, {len(accepted)} faults accepted" if arguments.accept_gap else "resumed"
         print_table(("MIRROR", "RESULT"), [(arguments.name, word)])
+
+
+def limit(arguments: argparse.Namespace) -> None:
+    """Fetch only so fast."""
+    bandwidth = bandwidth_of(arguments.bandwidth)
+    _do(arguments, lambda admin: admin.limit_mirror(arguments.name, bandwidth))
+    _print_result(arguments, "limited" if bandwidth else "unlimited")
 
 
 def promote(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from ....client.foreign_names import JAVA, LIBRDKAFKA, is_secret
 from ....client.security.foreign_options import is_about_connections
 from ....client.security.options import SecurityOptions
 from ...arguments.options import key_values
-from ...arguments.selection import timestamp_ms
+from ...arguments.selection import bytes_of, timestamp_ms
 from ...asking import run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
@@ -71,6 +71,7 @@ async def _create(arguments: argparse.Namespace, start: str | int, options: dict
             groups=arguments.groups,
             start=start,  # type: ignore[arg-type]
             options=options,
+            bandwidth=bandwidth_of(arguments.bandwidth),
             validate_only=arguments.dry_run,
         )
 
@@ -111,6 +112,16 @@ def _start(text: str) -> str | int:
         return timestamp_ms(text, int(time.time() * 1000))
     except UsageError as error:
         raise UsageError(f"--start takes earliest, latest or a time: {error}") from None
+
+
+def bandwidth_of(text: str) -> int:
+    """Bytes/s; 0 for none. Raises UsageError."""
+    if text == "none":
+        return 0
+    found = bytes_of(text, "--bandwidth")
+    if not found:
+        raise UsageError("--bandwidth 0: pause the mirror to copy nothing, or write none for no limit")
+    return found
 
 
 def source_options(pairs: list[str], file: Path | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ...connection.precedence import connection_of
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 from ...terminal.text import note
-from .create import source_options
+from .create import bandwidth_of, source_options
 
 
 def failback(arguments: argparse.Namespace) -> int:
@@ -41,6 +41,7 @@ async def _fail_back(arguments: argparse.Namespace, options: dict[str, str], *, 
             topics=arguments.topics,
             groups=arguments.groups,
             options=options,
+            bandwidth=bandwidth_of(arguments.bandwidth),
             discard=arguments.discard,
             validate_only=checks,
         )

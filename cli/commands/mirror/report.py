@@ -90,9 +90,10 @@ def troubles(mirror: MirrorDescription) -> Iterator[tuple[str, str]]:
 def summary(mirror: MirrorDescription) -> str:
     """A line about a mirror as a whole."""
     groups = f", groups {mirror.groups_pattern}" if mirror.groups_pattern else ""
+    limit = f", at most {bytes_text(mirror.bandwidth)}/s for each broker" if mirror.bandwidth else ""
     return (
         f"mirror {mirror.name} of {mirror.bootstrap_servers} (cluster {mirror.source_cluster_id}) is "
-        f"{mirror.phase.name.lower()}: topics {mirror.topics_pattern}{groups}"
+        f"{mirror.phase.name.lower()}: topics {mirror.topics_pattern}{groups}{limit}"
     )
 
 
@@ -160,6 +161,7 @@ def as_json(mirror: MirrorDescription) -> dict[str, Any]:
         "groups_pattern": mirror.groups_pattern,
         "start": {-2: "earliest", -1: "latest"}.get(mirror.start, mirror.start),
         "options": dict(mirror.options),
+        "bandwidth": mirror.bandwidth or None,
         "lag": mirror.lag,
         "lag_bytes": mirror.lag_bytes,
         "topics": [_topic_as_json(mirror, topic) for topic in mirror.topics],

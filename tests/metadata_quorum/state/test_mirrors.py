@@ -14,7 +14,7 @@ from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.broker_commands import RegisterBroker, RegisterBrokerResult
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.metadata_records import BrokerFeature, PartitionRecord
-from ottla.protocol.messages.mirror_commands import AlterMirror
+from ottla.protocol.messages.mirror_commands import AlterMirror, LimitMirror
 from ottla.protocol.messages.mirror_records import MirrorOption, MirrorPartitionRecord, MirrorRecord
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from ottla.protocol.messages.topic_commands import (
@@ -307,3 +307,40 @@ def test_a_promotion_begins_one_leader_epoch_in_every_partition_of_the_mirror(cl
     kinds = [type(record) for _, record in applied.records]
     assert kinds == [MirrorPartitionRecord, PartitionRecord] * 5 + [MirrorRecord]
     assert [cluster.is_copy(name) for name in "abc"] == [False, False, True]
+
+
+# Bandwidth
+
+
+def test_a_mirror_is_limited_when_it_is_made_or_later(cluster: Mirrors) -> None:
+    assert cluster.machine.image.mirrors.by_name["m"].bandwidth == 0
+    cluster.create_mirror("n", bandwidth=5_000)
+    assert not cluster.do(LimitMirror(name="m", bandwidth=7_000), PlainResult).error_code
+    cluster.machine = cluster.restored()
+    assert {name: one.bandwidth for name, one in cluster.machine.image.mirrors.by_name.items()} == {
+        "m": 7_000,
+        "n": 5_000,
+    }
+    cluster.promote()
+    assert cluster.machine.image.mirrors.by_name["m"].bandwidth == 7_000
+    assert not cluster.do(LimitMirror(name="n"), PlainResult).error_code
+    assert cluster.machine.image.mirrors.by_name["n"].bandwidth == 0
+
+
+def test_a_limit_that_cannot_be_is_refused(cluster: Mirrors) -> None:
+    refused(cluster.create_mirror("n", bandwidth=-1), ErrorCode.INVALID_REQUEST, "-1 bytes/s")
+    result = cluster.do(LimitMirror(name="nosuch", bandwidth=1), PlainResult)
+    refused(result, ErrorCode.RESOURCE_NOT_FOUND, "'nosuch'")
+
+
+def test_a_limit_needs_a_level_that_all_nodes_know_and_keeps_it() -> None:
+    cluster = Mirrors(0, level=1)
+    cluster.create_mirror()
+    limited = LimitMirror(name="m", bandwidth=1)
+    refused(cluster.do(limited, PlainResult), ErrorCode.UNSUPPORTED_VERSION, f"{MIRROR} at level 2")
+    assert not set_level(cluster, 2).error_code
+    assert not cluster.do(limited, PlainResult).error_code
+    update = FeatureLevel(feature=MIRROR, level=1, upgrade_type=2)
+    kept = cluster.do(UpdateFeatures(updates=[update]), UpdateFeaturesResult)
+    assert kept.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "1 mirrors with a limit" in kept.error_message
