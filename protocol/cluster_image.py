@@ -36,6 +36,7 @@ from .messages.mirror_records import (
     MirrorRecord,
     MirrorRemovedRecord,
     MirrorTopicRecord,
+    MirrorVersionsRecord,
     RetiredTopicIdRecord,
 )
 from .messages.quota_commands import QuotaEntityPart, QuotaValue
@@ -192,7 +193,12 @@ class ClusterImage:
                 self.mirrors.apply(record)
             case MirrorPartitionRecord():
                 self._know_copy(record)
-            case MirrorCutRecord() | MirrorCutReachedRecord() | MirrorCutsTrimmedRecord():
+            case (
+                MirrorCutRecord()
+                | MirrorCutReachedRecord()
+                | MirrorCutsTrimmedRecord()
+                | MirrorVersionsRecord()
+            ):
                 self.mirror_cuts.apply(record)
             case _:
                 self.transactions.apply(record)
@@ -405,7 +411,12 @@ class ImageDelta:
                 self.mirrors = True
             case RetiredTopicIdRecord():
                 return
-            case MirrorCutRecord() | MirrorCutReachedRecord() | MirrorCutsTrimmedRecord():
+            case (
+                MirrorCutRecord()
+                | MirrorCutReachedRecord()
+                | MirrorCutsTrimmedRecord()
+                | MirrorVersionsRecord()
+            ):
                 return
             case _:
                 self.transactions.add(record.transactional_id)

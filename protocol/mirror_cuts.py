@@ -16,9 +16,11 @@ from .messages.mirror_records import (
     MirrorCutReachedRecord,
     MirrorCutRecord,
     MirrorCutsTrimmedRecord,
+    MirrorVersionsRecord,
     ReachedPartition,
     ReachedTopic,
 )
+from .mirror_versions import MirrorVersions
 from .transaction_table import Place
 
 ROUNDS_MAX: Final = 5
@@ -26,7 +28,7 @@ ROUNDS_MAX: Final = 5
 NOT_REACHED: Final = -1
 """In a record, in place of an offset: the copy may lack what it had."""
 
-MirrorCutRecords = MirrorCutRecord | MirrorCutReachedRecord | MirrorCutsTrimmedRecord
+MirrorCutRecords = MirrorCutRecord | MirrorCutReachedRecord | MirrorCutsTrimmedRecord | MirrorVersionsRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class CutsOfMirror:
     """By number, which rises by one."""
     reached: dict[Place, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """By copy: (number of the round, where the source cuts the partition)."""
+    versions: MirrorVersions = field(default_factory=MirrorVersions)
 
     def offset(self, place: Place, number: int) -> int | None:
         """Where the source cuts a partition; None if its copy has not reached that round."""
@@ -76,7 +79,7 @@ class CutsOfMirror:
 
     def copy(self) -> CutsOfMirror:
         """As it is now."""
-        return replace(self, reached=dict(self.reached))
+        return replace(self, reached=dict(self.reached), versions=self.versions.copy())
 
 
 @dataclass(slots=True)
@@ -104,8 +107,11 @@ class MirrorCuts:
             case MirrorCutsTrimmedRecord():
                 cuts.next_number = max(cuts.next_number, record.number)
                 cuts.rounds = tuple(one for one in cuts.rounds if one.number >= record.number)
+                cuts.versions.trim(cuts.rounds[0].cut if cuts.rounds else None)
                 for place in list(cuts.reached):
                     _keep(cuts, place, (one for one in cuts.reached[place] if one[0] >= record.number))
+            case MirrorVersionsRecord():
+                cuts.versions.apply(record, cuts.rounds[0].cut if cuts.rounds else record.cut)
 
     def mirror_removed(self, mirror: str) -> None:
         """A mirror is gone."""
@@ -141,6 +147,7 @@ class MirrorCuts:
                     metadata_offset=one.metadata_offset,
                     time_ms=one.time_ms,
                 )
+            yield from cuts.versions.records(name)
             for one in cuts.rounds:
                 offsets = {place: cuts.offset(place, one.number) for place in sorted(cuts.reached)}
                 found = {place: offset for place, offset in offsets.items() if offset is not None}
@@ -150,6 +157,8 @@ class MirrorCuts:
     def broken(self) -> str:
         """What contradicts itself; empty if nothing does."""
         for name, cuts in self.by_mirror.items():
+            if broken := cuts.versions.broken():
+                return f"mirror {name}: {broken}"
             numbers = [one.number for one in cuts.rounds]
             if numbers != list(range(cuts.next_number - len(numbers), cuts.next_number)):
                 return f"mirror {name} has the rounds {numbers}, the next is {cuts.next_number}"

@@ -16,7 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.mirror_commands import AnnounceMirrorCut, ReachedCut, ReportMirrorCuts
-from ...protocol.messages.mirror_records import MirrorCutRecord, MirrorCutsTrimmedRecord
+from ...protocol.messages.mirror_records import MirrorCutRecord, MirrorCutsTrimmedRecord, MirrorVersionsRecord
 from ...protocol.mirror_cuts import NOT_REACHED, ROUNDS_MAX, CutsOfMirror, MirrorRound, cut_reached_record
 from ...protocol.mirror_table import Mirror, MirrorPhase
 from ...protocol.transaction_table import Place
@@ -42,7 +42,13 @@ def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
     if not -1 <= command.cut < CUT_MAX:
         raise refused_for_mirror(f"{command.cut} is no commit index: it lies between -1 and {CUT_MAX - 1}")
     cuts = work.image.mirror_cuts.of(mirror.name)
-    if len(cuts.rounds) < ROUNDS_MAX and command.copies == len(work.image.copies_of(mirror.name)):
+    if (
+        len(cuts.rounds) < ROUNDS_MAX
+        and command.copies == len(work.image.copies_of(mirror.name))
+        and command.told_offset == cuts.versions.told_offset
+        and (not cuts.rounds or command.cut >= cuts.rounds[-1].cut)
+    ):
+        _learn_versions(work, mirror.name, command)
         work.emit(
             MirrorCutRecord(
                 mirror=mirror.name,
@@ -53,6 +59,20 @@ def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
             )
         )
     return PlainResult()
+
+
+def _learn_versions(work: Workspace, mirror: str, command: AnnounceMirrorCut) -> None:
+    if command.next_offset == command.told_offset and not command.versions:
+        return
+    work.emit(
+        MirrorVersionsRecord(
+            mirror=mirror,
+            cut=command.cut,
+            is_whole=command.versions_are_whole,
+            next_offset=command.next_offset,
+            versions=command.versions,
+        )
+    )
 
 
 def report(work: Workspace, command: ReportMirrorCuts) -> PlainResult:

@@ -55,7 +55,7 @@ from ...protocol.mirror_table import (
 )
 from ...protocol.schema import ZERO_UUID
 from ...protocol.transaction_table import Place
-from . import mirror_cuts, topics
+from . import mirror_cuts, mirrored_transactions, topics
 from .known_mirrors import known_mirror, refused_for_mirror
 from .refusal import MESSAGE_LENGTH_MAX, message_of
 from .workspace import Workspace
@@ -176,6 +176,9 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
         if work.image.transactions.next_commit_index <= at.cut:
             # Readers keep commit indexes of the source as their positions, and are to go on with this cluster's.
             work.emit(CommitIndexRecord(next_commit_index=at.cut + 1))
+        mirrored_transactions.take_versions(
+            work, work.image.mirror_cuts.of(mirror.name).versions.at_cut(at.cut)
+        )
         _begin_epochs_of_our_own(work, mirror, offsets)
         work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PROMOTED, promoted_round=at.number)))
     return PromoteMirrorAtCutResult(number=at.number, cut=at.cut, time_ms=at.time_ms)

@@ -12,6 +12,7 @@ from .mirror_records import (
     MirrorRecord,
     MirrorRemovedRecord,
     MirrorTopicRecord,
+    MirrorVersionsRecord,
     RetiredTopicIdRecord,
 )
 from .quota_commands import QuotaEntityPart, QuotaValue
@@ -234,6 +235,7 @@ Record = (
     | MirrorCutRecord
     | MirrorCutReachedRecord
     | MirrorCutsTrimmedRecord
+    | MirrorVersionsRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -266,6 +268,7 @@ _TYPES: dict[int, type[Record]] = {
     27: MirrorCutRecord,
     28: MirrorCutReachedRecord,
     29: MirrorCutsTrimmedRecord,
+    32: MirrorVersionsRecord,  # 30 and 31 are another's
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

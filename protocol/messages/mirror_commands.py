@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
 from .command import Command, CommandResult, PlainResult
-from .mirror_records import MirrorOption, SourceEpoch
+from .mirror_records import MirroredAppVersion, MirrorOption, SourceEpoch
 from .topic_commands import NewTopicConfig
 
 
@@ -142,6 +142,18 @@ class AnnounceMirrorCut(Command[PlainResult]):
     time_ms: int = int64(default=-1, about="When that was, by the broker's clock.")
     copies: int = int32(
         about="How many partitions the source was asked about. If there are others by now, the cut is not theirs."
+    )
+    told_offset: int = int64(
+        "0+",
+        tag=0,
+        default=-1,
+        about="The source's metadata offset that it was told for application versions. If others are known by now, the "
+        "round does not begin.",
+    )
+    next_offset: int = int64("0+", tag=1, default=-1, about="Up to which it has told them now.")
+    versions_are_whole: bool = boolean("0+", tag=2, about="Transactional ids that are not told have none.")
+    versions: list[MirroredAppVersion] = array(
+        MirroredAppVersion, "0+", tag=3, about="Application versions at the cut that have changed, or all."
     )
 
 

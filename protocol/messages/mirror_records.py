@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, data, int8, int32, int64, string, uuid
+from ..schema import Message, array, boolean, data, int8, int32, int64, string, uuid
 
 
 @data()
@@ -131,3 +131,22 @@ class MirrorCutsTrimmedRecord(Message):
 
     mirror: str = string(about="Name of the mirror.")
     number: int = int64(about="Rounds before this one go.")
+
+
+@data()
+class MirroredAppVersion(Message):
+    """The application version of a transactional id at a cut of the source."""
+
+    transactional_id: str = string(about="Whose.")
+    app_version: int = int64(default=-1, about="-1: it has none any more.")
+
+
+@data()
+class MirrorVersionsRecord(Message):
+    """What application versions the source's transactional ids had at a cut."""
+
+    mirror: str = string(about="Name of the mirror.")
+    cut: int = int64(default=-1, about="A commit index of the source.")
+    is_whole: bool = boolean(about="All others have none; else they are as they were.")
+    next_offset: int = int64(default=-1, about="The source's metadata offset up to which changes are told.")
+    versions: list[MirroredAppVersion] = array(MirroredAppVersion, about="Those that have changed, or all.")

@@ -14,10 +14,12 @@ from ottla.protocol.messages.mirror_records import (
     MirrorRecord,
     MirrorRemovedRecord,
     MirrorTopicRecord,
+    MirrorVersionsRecord,
     ReachedPartition,
     ReachedTopic,
 )
 from ottla.protocol.mirror_cuts import NOT_REACHED, MirrorCuts, cut_reached_record
+from ottla.protocol.mirror_versions import mirrored_versions
 
 TOPIC = b"t" * 16
 PLACE = (TOPIC, 0)
@@ -33,6 +35,12 @@ def image(*more: Record) -> ClusterImage:
         MirrorCutRecord(mirror="m", number=0, cut=7, metadata_offset=70, time_ms=700),
         MirrorCutRecord(mirror="m", number=1, cut=8, metadata_offset=80, time_ms=800),
         cut_reached_record("m", 0, {PLACE: 10}),
+        MirrorVersionsRecord(
+            mirror="m", cut=7, next_offset=70, versions=mirrored_versions([("x", 1), ("y", 2)])
+        ),
+        MirrorVersionsRecord(
+            mirror="m", cut=8, next_offset=80, versions=mirrored_versions([("x", 3), ("y", -1)])
+        ),
         *more,
     ):
         made.apply(record)
@@ -44,6 +52,8 @@ CHANGES = (
     cut_reached_record("m", 1, {PLACE: 11}),
     cut_reached_record("m", 0, {PLACE: NOT_REACHED}),
     MirrorCutsTrimmedRecord(mirror="m", number=1),
+    MirrorVersionsRecord(mirror="m", cut=9, next_offset=90, versions=mirrored_versions([("x", 4)])),
+    MirrorVersionsRecord(mirror="m", cut=9, next_offset=90, is_whole=True),
     MirrorPartitionRecord(topic_id=TOPIC, resumed_epoch=3, resumed_offset=5),
     MirrorRemovedRecord(name="m"),
     TopicRemovedRecord(topic_id=TOPIC),

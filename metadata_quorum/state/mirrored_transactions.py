@@ -1,0 +1,22 @@
+"""Transactional ids of a mirror's source, which go on here after a promotion at a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...protocol.transaction_table import TransactionMetadata
+from .producer_ids import next_producer_id
+from .transaction_audience import Telling
+from .workspace import Workspace
+
+
+def take_versions(work: Workspace, versions: Mapping[str, int]) -> None:
+    """Have the ids' next owners told what was committed up to the cut, unless they have committed more here."""
+    for name, version in sorted(versions.items()):
+        present = work.image.transactions.by_id.get(name)
+        if present is None:
+            present = TransactionMetadata(name, next_producer_id(work), 0)
+        if present.app_version < version:
+            with Telling(work, name) as telling:
+                telling.state(replace(present, app_version=version))
