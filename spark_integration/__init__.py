@@ -24,6 +24,7 @@ from ..protocol.nearest import nearest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .checkpoints import TakenOver, take_over
     from .foreach_batch import ottla_sink
     from .outside.exactly_once import exactly_once
     from .outside.failures import BatchRefused, OutsideError, QueryReplaced
@@ -40,6 +41,7 @@ _HOMES = {
     "outside.sql_progress": ("SqlProgress",),
     "outside.sql_sink": ("sql_sink",),
     "foreach_batch": ("ottla_sink",),
+    "checkpoints": ("TakenOver", "take_over"),
 }
 """Modules, and what they have: loaded when it is asked for."""
 
@@ -48,6 +50,7 @@ __all__ = [
     "OutsideError",
     "QueryReplaced",
     "SqlProgress",
+    "TakenOver",
     "exactly_once",
     "ottla_sink",
     "parquet_files",
@@ -56,6 +59,7 @@ __all__ = [
     "read_parquet_table",
     "register",
     "sql_sink",
+    "take_over",
 ]
 
 

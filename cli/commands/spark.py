@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import signal
 from importlib.resources import files
@@ -14,11 +15,15 @@ from ..arguments.options import (
     Actions,
     CommandParser,
     add_bootstrap,
+    add_connection,
     add_output,
     carry_out,
     command_parser,
 )
+from ..asking import run_client
+from ..connection.precedence import connection_of
 from ..failures import CommandFailed
+from ..terminal.output import print_json
 from ..terminal.text import note, say, say_lines
 
 if TYPE_CHECKING:
@@ -59,6 +64,26 @@ def parser(name: str) -> CommandParser:
         "Print the pipeline of the demo: a file to copy and edit.",
         "  ottla spark template > delays.yaml",
     )
+    taking = actions.add(
+        "take-over",
+        "spark:take_over_checkpoint",
+        "Have a query go on against a cluster that was promoted at a cut: batches that it lacks are played again.",
+        "  ottla spark take-over /data/checkpoint -b east:9092 --dry-run\n"
+        "  ottla spark take-over s3://bucket/checkpoint -b east:9092 --transactional-id delays",
+    )
+    taking.add_argument("checkpoint", metavar="CHECKPOINT", help="path or URI; its query must not be running")
+    taking.add_argument(
+        "--transactional-id", metavar="NAME", help="the sink's option 'transactionalId', if it has one"
+    )
+    taking.add_argument(
+        "--batch",
+        type=int,
+        metavar="NUMBER",
+        help="for a query that does not write to this cluster: the last batch that counts where it writes",
+    )
+    taking.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    add_connection(taking)
+    add_output(taking, "-o")
     return options
 
 
@@ -69,6 +94,40 @@ def print_template(arguments: argparse.Namespace) -> None:
     """The file as it is."""
     package = f"{__package__.removesuffix('.cli.commands')}.spark_integration.pipelines"
     say_lines((files(package) / TEMPLATE).read_text(encoding="utf-8"))
+
+
+def take_over_checkpoint(arguments: argparse.Namespace) -> None:
+    """Take batches out of a checkpoint that the cluster does not have."""
+    from ...spark_integration.checkpoints import take_over
+    from ...spark_integration.source.position import WrongCheckpoint
+
+    try:
+        taken = run_client(
+            asyncio.to_thread(
+                take_over,
+                arguments.checkpoint,
+                connection_of(arguments),
+                transactional_id=arguments.transactional_id,
+                batch=arguments.batch,
+                only_look=arguments.dry_run,
+            )
+        )
+    except WrongCheckpoint as error:
+        raise CommandFailed(f"{arguments.checkpoint}: {error}") from None
+    if arguments.output == "json":
+        print_json(
+            {
+                "query": taken.query,
+                "batch": taken.batch,
+                "removed": list(taken.removed),
+                "cluster": taken.cluster,
+                "done": not arguments.dry_run,
+            }
+        )
+        return
+    word = "would be" if arguments.dry_run else "were"
+    say(f"query {taken.query} goes on behind batch {taken.batch} in cluster {taken.cluster}")
+    say(f"{len(taken.removed)} batches behind it {word} removed from the checkpoint, and are played again")
 
 
 def run_pipeline(arguments: argparse.Namespace) -> None:

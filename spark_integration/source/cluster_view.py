@@ -39,6 +39,7 @@ class ClusterView:
         self._topics = settings.topics
         self._pattern = _compiled(settings.topics)
         self._isolation = settings.isolation
+        self._cluster_id = ""
         self._patience_s = settings.client.get("request_timeout_ms", 30_000) / 1000
 
     async def start(self) -> None:
@@ -48,6 +49,12 @@ class ClusterView:
     async def stop(self) -> None:
         """Close the connections."""
         await self.admin.stop()
+
+    async def cluster_id(self) -> str:
+        """Which cluster this is."""
+        if not self._cluster_id:
+            self._cluster_id = (await self._patiently(self.admin.describe_cluster)).cluster_id
+        return self._cluster_id
 
     async def isolation(self) -> str:
         """As asked for; else atomic, where the cluster has cuts, and read_committed otherwise."""

@@ -39,6 +39,8 @@ class Position:
     places: Mapping[TopicPartition, PartitionPosition] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """In hexadecimal: a topic that was deleted and made anew is another one, though its name is the same."""
+    cluster: str = ""
+    """The id of the cluster whose offsets and cut these are; empty in what earlier releases have written."""
 
     def same_places(self, other: Position) -> bool:
         """Whether there is nothing to read between the two."""
@@ -63,7 +65,8 @@ class Position:
             if place.open_from != place.offset:
                 entry["openFrom"] = place.open_from
             topic["partitions"][str(one.partition)] = entry
-        return {"ottla": FORMAT, "isolation": self.isolation, "cut": self.cut, "topics": topics}
+        made = {"ottla": FORMAT, "isolation": self.isolation, "cut": self.cut, "topics": topics}
+        return {**made, "cluster": self.cluster} if self.cluster else made
 
 
 def read_position(given: Any) -> Position:
@@ -89,7 +92,8 @@ def read_position(given: Any) -> Position:
                 if open_from > offset:
                     raise ValueError(f"openFrom {open_from} is above offset {offset}")
                 places[TopicPartition(topic, int(index))] = PartitionPosition(offset, open_from)
-        return Position(str(given["isolation"]), int(given["cut"]), places, ids)
+        cluster = str(given.get("cluster", ""))
+        return Position(str(given["isolation"]), int(given["cut"]), places, ids, cluster)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WrongCheckpoint(f"the checkpoint holds damaged offsets, {_short(given)}: {error!r}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ...client.admin import CutOffset
 from ...client.records import TopicPartition
@@ -18,7 +19,6 @@ async def first_position(view: ClusterView, found: Found, bound: Bound, *, late:
     At the end (latest) of an atomic read it is a cut, and what is open there will come whole. Where an offset is named
     that is where reading begins, whatever transaction lies across it. Raises WrongOption, KafkaError.
     """
-    isolation = await view.isolation()
     newest = await newest_position(view, found)
     offsets = await _offsets(view, found.partitions, bound, latest_when_late=late == "latest")
     places = {
@@ -26,7 +26,7 @@ async def first_position(view: ClusterView, found: Found, bound: Bound, *, late:
         for one, offset in offsets.items()
     }
     at_cut = all(offset == LATEST for offset in offsets.values())
-    return Position(isolation, newest.cut if at_cut else NO_CUT, places, found.topic_ids)
+    return replace(newest, cut=newest.cut if at_cut else NO_CUT, places=places)
 
 
 async def last_offsets(view: ClusterView, newest: Position, bound: Bound) -> dict[TopicPartition, int]:
@@ -40,7 +40,7 @@ async def last_offsets(view: ClusterView, newest: Position, bound: Bound) -> dic
 
 async def newest_position(view: ClusterView, found: Found) -> Position:
     """The newest cut, or the ends of the partitions where whole transactions are not asked for."""
-    isolation = await view.isolation()
+    isolation, cluster = await view.isolation(), await view.cluster_id()
     if isolation != ATOMIC:
         ends = await view.ends(found.partitions)
         return Position(
@@ -48,10 +48,11 @@ async def newest_position(view: ClusterView, found: Found) -> Position:
             NO_CUT,
             {one: PartitionPosition(end, end) for one, end in ends.items()},
             found.topic_ids,
+            cluster,
         )
     cut = await view.newest_cut(found.partitions)
     offsets = await view.cut_offsets(cut, found.partitions)
-    return Position(isolation, cut.commit_index, places_of(offsets), found.topic_ids)
+    return Position(isolation, cut.commit_index, places_of(offsets), found.topic_ids, cluster)
 
 
 def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartition, PartitionPosition]:

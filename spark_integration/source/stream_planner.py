@@ -81,6 +81,7 @@ class StreamPlanner:
 
     async def check(self, start: Position) -> None:
         """Whether this query can go on from there. Raises WrongCheckpoint."""
+        await self._check_cluster(start)
         isolation = await self._view.isolation()
         if start.isolation == isolation:
             return
@@ -93,9 +94,20 @@ class StreamPlanner:
                 "begin a new checkpoint"
             )
 
+    async def _check_cluster(self, position: Position) -> None:
+        """Offsets and cuts of another cluster mean something else here: there may be batches that this one lacks."""
+        here = await self._view.cluster_id()
+        if position.cluster not in ("", here):
+            raise WrongCheckpoint(
+                f"the checkpoint was written with cluster {position.cluster}, and {here} is read now. If this is a "
+                "copy of it that was promoted at a cut, `ottla spark take-over CHECKPOINT` has those batches played "
+                "again that it lacks; else begin a new checkpoint"
+            )
+
     async def ranges(self, start: Position, end: Position) -> list[Range]:
         """What is to be read for the micro-batch between two positions. Tells of what is gone."""
         await self.check(start)
+        await self._check_cluster(end)
         start = self._still_there(start, end)
         ranges = []
         for one, place in sorted(end.places.items()):

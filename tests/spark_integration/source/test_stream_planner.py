@@ -39,8 +39,12 @@ class View:
         self.log = log
         self.level = isolation
         self.topic_id = "0a"
+        self.cluster = "west"
         self.missing: set[TopicPartition] = set()
         self.log_starts: dict[TopicPartition, int] = {}
+
+    async def cluster_id(self) -> str:
+        return self.cluster
 
     async def isolation(self) -> str:
         return self.level
@@ -240,6 +244,31 @@ async def test_a_checkpoint_with_an_open_transaction_is_read_on_as_it_was_writte
     log.decide(1, commits=True)
     whole = await plan.next(end, limited=True)
     assert (await other.next(whole, limited=True)).places == whole.places
+
+
+@pytest.mark.parametrize("isolation", ["atomic", "read_committed"])
+async def test_a_checkpoint_of_another_cluster_is_refused_wherever_it_stands(isolation: str) -> None:
+    """Its end is a batch that was planned, and is played again."""
+    log = Log.of(1)
+    log.produce(TopicPartition(TOPIC, 0), 3)
+    plan, _ = planner(log, isolation)
+    start = stored(await plan.first())
+    end = stored(await plan.next(start, limited=True))
+    assert (start.cluster, end.cluster) == ("west", "west")
+    other, view = planner(log, isolation)
+    view.cluster = "east"
+    for refused in (other.next(start, limited=True), other.next(end, limited=True), other.ranges(start, end)):
+        with pytest.raises(
+            WrongCheckpoint, match=r"written with cluster west, and east is read now.*take-over"
+        ):
+            await refused
+    moved = replace(start, cluster="east")
+    with pytest.raises(WrongCheckpoint, match="with cluster west"):
+        await other.ranges(moved, end)
+    assert (await other.next(moved, limited=True)).cluster == "east"
+    unknown = replace(start, cluster="")
+    assert "cluster" not in unknown.to_json(), "as earlier releases have it"
+    assert (await other.next(stored(unknown), limited=True)).cluster == "east"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,264 @@
+"""The checkpoint of a query that goes on against another cluster: a copy of the one it ran on, promoted at a cut.
+
+The checkpoint may be ahead of the cut. Spark has noted batches as done whose records the promoted cluster never got. So
+they are taken out of the checkpoint, and Spark plays them again: all behind the last batch that the cluster has as the
+application version of the query's transactional id. What is left then names the promoted cluster, and the query goes on
+from there. Until that is done the source refuses the checkpoint, so that nothing is left out without a word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ..client.admin import TransactionDescription
+from ..client.records import TopicPartition
+from ..client.sync import Admin
+from ..protocol.errors import KafkaError
+from .source.position import Position, WrongCheckpoint, read_position
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+DEFAULT_NAME: Final = "spark"
+"""What the sink's transactional ids begin with, if option 'transactionalId' says nothing else."""
+NO_VERSION: Final = -1
+_STATE: Final = re.compile(r"(\d+)(?:_[^/]*)?\.(?:delta|snapshot|zip|changelog)")
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What became of a checkpoint."""
+
+    query: str
+    batch: int
+    """The last one that is left."""
+    removed: tuple[int, ...]
+    """Batches that are to be played again."""
+    cluster: str
+    """The cluster that it is for now."""
+
+
+def take_over(
+    checkpoint: str,
+    options: Mapping[str, Any],
+    *,
+    transactional_id: str | None = None,
+    batch: int | None = None,
+    only_look: bool = False,
+) -> TakenOver:
+    """Make a checkpoint one of the cluster that is reached by these options of a client. No query may be running on it.
+
+    `transactional_id` is the sink's option of this name, or the name that foreachBatch writes under. `batch` is for
+    queries that write elsewhere: the last batch that counts there. Stopped in the middle it can be done again. Raises
+    WrongCheckpoint that says why it cannot be done, before anything is changed; KafkaError.
+    """
+    files = CheckpointFiles.open(checkpoint)
+    query, batches = files.query(), files.batches("offsets")
+    with Admin(**options) as admin:
+        cluster = admin.describe_cluster().cluster_id
+        if batch is None:
+            batch = _last_batch(admin, query, transactional_id or DEFAULT_NAME, cluster)
+        removed = batches_behind(batches, batch)
+        kept = [one for one in (batch - 1, batch) if one in batches]
+        logs = {one: _Log.read(files.text("offsets", one), f"offsets/{one}") for one in kept}
+        there = _Cluster(admin, cluster)
+        taken = {one: log.replaced(map(there.position, log.positions)) for one, log in logs.items()}
+        there.check_reached(position for position in taken[batch].positions if position is not None)
+    result = TakenOver(query, batch, tuple(removed), cluster)
+    if not only_look:
+        files.remove_behind(batch)
+        # At the end: until then the source refuses the checkpoint, and this can be done again.
+        for one, log in taken.items():
+            files.write("offsets", one, log.text())
+    return result
+
+
+def batches_behind(batches: list[int], last: int) -> list[int]:
+    """Those to be played again. Raises WrongCheckpoint where Spark could not go on behind `last`."""
+    if not batches:
+        raise WrongCheckpoint("the checkpoint has no batches: start the query with a new one")
+    if last > batches[-1]:
+        raise WrongCheckpoint(
+            f"the cluster has batch {last}, and the checkpoint ends at {batches[-1]}: it was set back, or is not this "
+            "query's"
+        )
+    # Spark wants to see the batch before the one that it goes on from, too.
+    missing = next((one for one in (last, last - 1) if one >= 0 and one not in batches), None)
+    if missing is not None:
+        raise WrongCheckpoint(
+            f"the last batch that counts is {last}, and the checkpoint has {batches[0]} to {batches[-1]} without "
+            f"{missing}: Spark keeps the last spark.sql.streaming.minBatchesToRetain batches"
+        )
+    return [one for one in batches if one > last]
+
+
+def _last_batch(admin: Admin, query: str, name: str, cluster: str) -> int:
+    names = [f"{name}-{query}", name]
+    described = admin.describe_transactions(names)
+    for one in names:
+        found = described[one]
+        if isinstance(found, TransactionDescription) and found.app_version != NO_VERSION:
+            return found.app_version
+    raise WrongCheckpoint(
+        f"cluster {cluster} has no batch of this query, neither under transactional id {names[0]!r} nor {name!r}. Was "
+        "it promoted at a cut? Has the sink another 'transactionalId'? If it has none indeed, start the query with a "
+        "new checkpoint"
+    )
+
+
+class _Cluster:
+    """What the checkpoint has to agree with."""
+
+    def __init__(self, admin: Admin, cluster: str) -> None:
+        self._admin = admin
+        self._cluster = cluster
+
+    def position(self, position: Position | None) -> Position | None:
+        """The same as a position of this cluster. Raises WrongCheckpoint if it has no such topic."""
+        if position is None:
+            return None
+        there = set(self._admin.list_topics())
+        missing = sorted(position.topic_ids.keys() - there)
+        if missing:
+            raise WrongCheckpoint(
+                f"cluster {self._cluster} has no topic {missing[0]!r}, which the query reads"
+            )
+        infos = self._admin.describe_topics(sorted(position.topic_ids)) if position.topic_ids else []
+        return replace(
+            position, cluster=self._cluster, topic_ids={info.name: info.id.hex() for info in infos}
+        )
+
+    def check_reached(self, positions: Iterable[Position]) -> None:
+        """Raises WrongCheckpoint if the cluster lacks something that a batch has read."""
+        for position in positions:
+            ends = self._admin.list_offsets(dict.fromkeys(position.places, -1))
+            for one, place in sorted(position.places.items()):
+                _check_end(one, place.offset, ends[one])
+
+
+def _check_end(one: TopicPartition, offset: int, end: int | KafkaError) -> None:
+    if isinstance(end, KafkaError):
+        raise WrongCheckpoint(f"{one.topic}-{one.partition}: {end.message}") from end
+    if end < offset:
+        raise WrongCheckpoint(
+            f"the last batch that counts has read {one.topic}-{one.partition} up to offset {offset}, and the cluster "
+            f"has it up to {end}: what it has made of the rest cannot be taken back"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A file of Spark's: a version, its own values, and a line for each source."""
+
+    head: tuple[str, ...]
+    lines: tuple[str, ...]
+    positions: tuple[Position | None, ...]
+    """None where the source is another one."""
+
+    @classmethod
+    def read(cls, text: str, name: str) -> _Log:
+        """Raises WrongCheckpoint."""
+        lines = text.split("\n")
+        head, rest = lines[:2], lines[2:]
+        if len(head) < 2 or head[0] != "v1" or not rest:
+            raise WrongCheckpoint(f"{name} begins with {lines[0][:50]!r}: Spark's format 'v1' is known")
+        return cls(tuple(head), tuple(rest), tuple(map(_position, rest)))
+
+    def replaced(self, positions: Iterable[Position | None]) -> _Log:
+        """With other positions."""
+        return replace(self, positions=tuple(positions))
+
+    def text(self) -> str:
+        """As Spark reads it."""
+        lines = (
+            line if position is None else json.dumps(position.to_json())
+            for line, position in zip(self.lines, self.positions, strict=True)
+        )
+        return "\n".join((*self.head, *lines))
+
+
+def _position(line: str) -> Position | None:
+    try:
+        given = json.loads(line)
+    except ValueError:
+        return None
+    return read_position(given) if isinstance(given, dict) and "ottla" in given else None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """A checkpoint folder, here or where pyarrow reaches it."""
+
+    system: FileSystem
+    root: str
+
+    @classmethod
+    def open(cls, checkpoint: str) -> CheckpointFiles:
+        """A path, or a URI as s3://bucket/path. Raises WrongCheckpoint."""
+        from pyarrow.fs import FileSystem, LocalFileSystem
+
+        if "://" not in checkpoint:
+            return cls(LocalFileSystem(), checkpoint.removeprefix("file:").rstrip("/"))
+        try:
+            system, root = FileSystem.from_uri(checkpoint)
+        except (ValueError, OSError) as error:
+            raise WrongCheckpoint(f"{checkpoint} cannot be reached: {error}") from error
+        return cls(system, root.rstrip("/"))
+
+    def query(self) -> str:
+        """The id of the query. Raises WrongCheckpoint."""
+        try:
+            with self.system.open_input_stream(f"{self.root}/metadata") as stream:
+                return str(json.loads(stream.read().decode())["id"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise WrongCheckpoint(f"{self.root} is no checkpoint of a query: {error}") from error
+
+    def batches(self, log: str) -> list[int]:
+        """Of 'offsets' or 'commits', in their order."""
+        names = (path.rpartition("/")[2] for path in self._files(log))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def text(self, log: str, batch: int) -> str:
+        """What Spark has noted of a batch."""
+        with self.system.open_input_stream(f"{self.root}/{log}/{batch}") as stream:
+            return str(stream.read().decode())
+
+    def write(self, log: str, batch: int, text: str) -> None:
+        """In one piece; Hadoop's checksum beside it is of what was there before."""
+        path, beside = f"{self.root}/{log}/{batch}", f"{self.root}/{log}/.{batch}.taken"
+        with self.system.open_output_stream(beside) as stream:
+            stream.write(text.encode())
+        self._delete(f"{self.root}/{log}/.{batch}.crc")
+        self.system.move(beside, path)
+
+    def remove_behind(self, batch: int) -> None:
+        """What Spark and its operators have noted of later batches; the newest first, so that no gap is left."""
+        for log in ("commits", "offsets"):
+            for one in reversed(self.batches(log)):
+                if one > batch:
+                    self._delete(f"{self.root}/{log}/{one}")
+                    self._delete(f"{self.root}/{log}/.{one}.crc")
+        for path in self._files("state", recursive=True):
+            folder, _, name = path.rpartition("/")
+            found = _STATE.fullmatch(name)
+            # Batch N begins with state N, and leaves state N + 1.
+            if found is not None and int(found[1]) > batch + 1:
+                self._delete(path)
+                self._delete(f"{folder}/.{name}.crc")
+
+    def _files(self, folder: str, *, recursive: bool = False) -> Iterator[str]:
+        from pyarrow.fs import FileSelector, FileType
+
+        selector = FileSelector(f"{self.root}/{folder}", allow_not_found=True, recursive=recursive)
+        found = self.system.get_file_info(selector)
+        return (one.path for one in found if one.type is FileType.File)
+
+    def _delete(self, path: str) -> None:
+        from pyarrow.fs import FileType
+
+        if self.system.get_file_info(path).type is not FileType.NotFound:
+            self.system.delete_file(path)
