@@ -134,13 +134,6 @@ def copies_came(work: Workspace, mirror: str, copies: Iterable[Place]) -> None:
             work.emit(cut_reached_record(mirror, one.number, dict.fromkeys(places, 0)))
 
 
-def begin_anew(work: Workspace, mirror: str) -> None:
-    """Copies have come that had records before: no round is theirs, and the next one is the first."""
-    cuts = work.image.mirror_cuts.of(mirror)
-    if cuts.rounds:
-        work.emit(MirrorCutsTrimmedRecord(mirror=mirror, number=cuts.next_number))
-
-
 def newest_whole(work: Workspace, mirror: Mirror) -> tuple[MirrorRound, Mapping[Place, int]]:
     """The newest round that all copies have reached, and where the source cuts each. Raises KafkaError."""
     cuts, copies = work.image.mirror_cuts.of(mirror.name), work.image.copies_of(mirror.name)

@@ -235,6 +235,16 @@ class MirrorModel(RuleBasedStateMachine):
         else:
             self.cluster.fence(broker)
 
+    def drawn_leader(self, data: st.DataObject) -> tuple[str, int, int, int]:
+        """One that leads, or any that has led."""
+        now = {
+            (name, index, state.leader, state.leader_epoch)
+            for name in self.topics
+            for index, state in self.cluster.machine.image.topics[name].partitions.items()
+        }
+        some = data.draw(st.sampled_from([self.leaders & now, self.leaders - now, self.leaders]))
+        return data.draw(st.sampled_from(sorted(some or self.leaders)))
+
     @rule(
         data=st.data(), what=st.sampled_from(["epochs", "begins", GAP, DIVERGED]), first=OFFSETS, more=OFFSETS
     )
@@ -242,7 +252,7 @@ class MirrorModel(RuleBasedStateMachine):
         """A leader, or one that led when it found this."""
         if not self.leaders:
             return
-        name, index, broker, epoch = data.draw(st.sampled_from(sorted(self.leaders)))
+        name, index, broker, epoch = self.drawn_leader(data)
         if name not in self.topics or index >= len(self.topics[name].parts):
             return
         topic, now = self.topics[name], self.cluster.partition(name, index)
@@ -326,6 +336,8 @@ class MirrorModel(RuleBasedStateMachine):
         assert bool(error) == (self.phases.get(mirror) is not ACTIVE)
         if error or others or len(self.rounds_of(mirror).cuts) == ROUNDS_MAX:
             return
+        if cut < max(self.rounds_of(mirror).cuts.values(), default=cut):
+            return  # A leader of the source's quorum that has just been elected.
         rounds = self.rounds.setdefault(mirror, Rounds())
         rounds.cuts[rounds.next_number] = cut
         rounds.next_number += 1
@@ -335,9 +347,10 @@ class MirrorModel(RuleBasedStateMachine):
         """A leader tells, or one that led when it found this."""
         if not self.leaders:
             return
-        name, index, broker, epoch = data.draw(st.sampled_from(sorted(self.leaders)))
-        if name in self.topics:
-            number = data.draw(st.integers(0, self.rounds_of(self.topics[name].mirror).next_number))
+        name, index, broker, epoch = self.drawn_leader(data)
+        if name in self.topics and index < len(self.topics[name].parts):
+            rounds = self.rounds_of(self.topics[name].mirror)
+            number = data.draw(st.sampled_from([*rounds.cuts, rounds.next_number]))
             self.reached(name, index, broker, epoch, number, offset)
 
     @rule(mirror=MIRROR_NAMES, back=st.integers(0, 3), offset=OFFSETS)
