@@ -35,6 +35,8 @@ TOPICS = {PLAIN: 1, EXACT: 2, COMPACTED: 1, BOLD: 1, TRIMMED: 1, ANEW: 1}
 CALL_MAX_S = 15.0
 TRIES_PER_S = 5.0
 OPERATIONS_PER_S = 2.0
+REFUSALS_MAX = 10
+"""So often an operator asks for a promotion at a cut."""
 
 
 @dataclass(slots=True)
@@ -162,22 +164,27 @@ async def operate_target(workload: Workload, doings: Doings, accepts: bool) -> N
             break
         if accepts and chance.random() < 0.6:
             await _tried(doings, "losses accepted", partial(admin.resume_mirror, MIRROR, accept_gap=True))
+        elif chance.random() < 0.3:
+            source = partial(admin.reconnect_mirror, MIRROR)
+            await _tried(doings, "mirror reconnected", source)
         elif await _tried(doings, "mirror paused", partial(admin.pause_mirror, MIRROR)):
             await workload.idle(chance.uniform(0.05, 0.8))
             await _tried(doings, "mirror resumed", partial(admin.resume_mirror, MIRROR))
     await admin.stop()
 
 
-async def promote(workload: Workload, doings: Doings) -> None:
-    """Until it is known to be promoted. To ask again does no harm."""
+async def promote(workload: Workload, doings: Doings, *, at_cut: bool) -> None:
+    """Until it is known to be promoted. To ask again does no harm. Where there is no cut it is done without one."""
+    refused = 0
     doings.asked_s = workload.now()
     admin = await started(lambda: _admin(workload))
     while doings.answered_s is None:
         try:
-            await admin.promote_mirror(MIRROR)
+            await admin.promote_mirror(MIRROR, at_cut=at_cut and refused < REFUSALS_MAX)
         except RequestTimedOut:
             await _look_whether_promoted(workload, admin, doings)
-        except KafkaError:
+        except KafkaError as error:
+            refused += error.code is ErrorCode.INVALID_REQUEST
             await asyncio.sleep(0.05)
         else:
             doings.answered_s = workload.now()

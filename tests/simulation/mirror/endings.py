@@ -25,7 +25,12 @@ def leaders_of(cluster: SimulatedCluster, image: ClusterImage) -> Iterator[tuple
 
 
 def unsettled(
-    source: SimulatedCluster, target: SimulatedCluster, topics: Iterable[str], *, faults_allowed: bool
+    ledger: SourceLedger,
+    source: SimulatedCluster,
+    target: SimulatedCluster,
+    topics: Iterable[str],
+    *,
+    faults_allowed: bool,
 ) -> list[str]:
     """Copies that are neither level with their source nor stopped by a fault, and why."""
     there, here = source.newest_image(), target.newest_image()
@@ -44,18 +49,21 @@ def unsettled(
             state = here.mirrors.partition(copy.topic_id, index) or MirrorPartition()
             if state.fault is not None and faults_allowed:
                 continue
-            trouble = _differs(original, copy) or ("" if state.fault is None else f"fault {state.fault}")
+            trouble = _differs(original, copy, ledger.starts[f"{name}-{index}"])
+            if not trouble and state.fault is not None:
+                trouble = f"fault {state.fault}"
             if trouble:
                 found.append(f"{name}-{index}: {trouble}")
     return found
 
 
-def _differs(original: Partition, copy: Partition) -> str:
+def _differs(original: Partition, copy: Partition, highest_start: int) -> str:
+    """A log start that a broker of the source has told, and lost when it died, stays here."""
     ends = [(one.log.log_end_offset, one.high_watermark) for one in (original, copy)]
     if ends[0] != ends[1] or len(set(ends[0])) != 1:
         return f"ends and high watermarks are {ends[0]} there, {ends[1]} here"
     starts = [one.log.log_start_offset for one in (original, copy)]
-    if starts[0] != starts[1]:
+    if starts[0] != starts[1] and not starts[0] < starts[1] <= highest_start:
         return f"begins at {starts[0]} there, at {starts[1]} here"
     stable = [one.log.transactions.last_stable_offset(one.high_watermark) for one in (original, copy)]
     if stable[0] != stable[1]:

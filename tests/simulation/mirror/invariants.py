@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
@@ -32,12 +33,19 @@ class FaultsHaveCauses:
     """A copy stops only where the source has really lost or exchanged something, and names just that. Whatever a person
     has accepted is kept, as nothing else may be missing."""
 
-    def __init__(self, ledger: SourceLedger, target: NewestImage, source: NewestImage) -> None:
+    def __init__(
+        self, ledger: SourceLedger, target: NewestImage, source: NewestImage, lossy: Collection[str]
+    ) -> None:
+        """The source may lose records of `lossy` topics only."""
         self._ledger = ledger
+        self._lossy = lossy
         self._known: dict[Place, MirrorFault | None] = {}
         self._is_made_anew: dict[str, bool] = {}
         self.counts: Counter[str] = Counter()
         self.accepted: defaultdict[Place, list[MirrorFault]] = defaultdict(list)
+        self.committed: dict[Place, int] = {}
+        """The highest high watermark of each copy since somebody last accepted a loss, or it was promoted at a cut."""
+        self._cut: set[Place] = set()
         self._source_ids: defaultdict[str, set[bytes]] = defaultdict(set)
         target.listeners.append(self._look)
         source.listeners.append(self._note_ids)
@@ -51,16 +59,20 @@ class FaultsHaveCauses:
             name = image.topics_by_id[topic_id].name
             for index, copy in topic.partitions.items():
                 place = (topic_id, index)
+                if place not in self._cut and _is_cut(copy):
+                    self._cut.add(place)
+                    self.committed[place] = 0
                 before = self._known.get(place)
                 if copy.fault == before:
                     continue
                 self._known[place] = copy.fault
                 if before is not None:
                     self.accepted[place].append(before)
+                    self.committed[place] = 0
                     self.counts[f"accepted: {before.kind.name}"] += 1
                 if copy.fault is not None:
                     self.counts[f"fault: {copy.fault.kind.name}"] += 1
-                    if not self._is_true(name, index, topic.source_topic_id, copy, copy.fault):
+                    if not self._is_true(name, place, topic.source_topic_id, copy, copy.fault):
                         raise InvariantBroken(
                             "faults have causes",
                             f"{name}-{index}: {copy}; the source begins at {self._ledger.starts[f'{name}-{index}']}, "
@@ -68,18 +80,25 @@ class FaultsHaveCauses:
                         )
 
     def _is_true(
-        self, topic: str, index: int, source_id: bytes, copy: MirrorPartition, fault: MirrorFault
+        self, topic: str, place: Place, source_id: bytes, copy: MirrorPartition, fault: MirrorFault
     ) -> bool:
+        index = place[1]
         match fault.kind:
             case FaultKind.GAP:
-                return fault.first < fault.end <= self._ledger.starts[f"{topic}-{index}"]
+                # What is committed here is not lost.
+                start = self._ledger.starts[f"{topic}-{index}"]
+                return self.committed.get(place, 0) <= fault.first < fault.end <= start
             case FaultKind.MADE_ANEW:
                 return len(self._source_ids[topic]) > 1
             case FaultKind.DIVERGED:
                 history = self._ledger.of((source_id, index))
-                return history is not None and any(
-                    common_end(copy.lineage, fault.end, line) == fault.first
-                    for line in history.lines.values()
+                return (
+                    topic in self._lossy
+                    and history is not None
+                    and any(
+                        common_end(copy.lineage, fault.end, line) == fault.first
+                        for line in history.lines.values()
+                    )
                 )
             case _:
                 return False
@@ -87,6 +106,11 @@ class FaultsHaveCauses:
     def _history(self, topic: str, index: int, source_id: bytes) -> dict[int, list[tuple[int, int]]]:
         found = self._ledger.of((source_id, index))
         return {} if found is None else found.lines
+
+
+def _is_cut(copy: MirrorPartition) -> bool:
+    """Whether it is promoted at a cut, behind which it drops what it has."""
+    return copy.resumption is not None and copy.resumption.leader_epoch == copy.promoted_epoch
 
 
 @dataclass(slots=True)
@@ -111,7 +135,6 @@ class CopiesAreTheSource:
         self._newest = newest
         self._faults = faults
         self._walks: dict[Partition, _Walk] = {}
-        self._committed: dict[Place, tuple[int, int]] = {}
         self.compared = 0
 
     def observe(self, node: Node) -> None:
@@ -137,17 +160,14 @@ class CopiesAreTheSource:
         self._compare(node, partition, topic.source_topic_id, copy)
 
     def _check_shrinking(self, node: Node, partition: Partition, place: Place) -> None:
-        accepted = len(self._faults.accepted[place])
-        before, known = self._committed.get(place, (0, accepted))
-        if known != accepted:
-            before = 0
+        before = self._faults.committed.get(place, 0)
         if partition.log.log_end_offset < before:
             raise InvariantBroken(
                 "copies keep what they have",
                 f"{node.name} leads {partition!r}, which ends at {partition.log.log_end_offset}; {before} was "
                 "the high watermark",
             )
-        self._committed[place] = (max(before, partition.high_watermark), accepted)
+        self._faults.committed[place] = max(before, partition.high_watermark)
 
     def _compare(self, node: Node, partition: Partition, source_id: bytes, copy: MirrorPartition) -> None:
         log, start = partition.log, partition.log.log_start_offset
@@ -169,12 +189,13 @@ class CopiesAreTheSource:
                 raise InvariantBroken("lineages are known before their records", where)
             self._check_gap(partition, walk.end, header.base_offset, start, where)
             _check_marker(header, batch, where)
-            self._check_line(histories, epoch, header.base_offset, source_epoch, where)
             if partition.topic in self._ledger.compacted:
+                # Of an epoch whose first records are compacted away, replicas know different beginnings.
                 for offset, found in records_of(header, batch):
                     if not any(one.records.get((source_epoch, offset)) == found for one in histories):
                         raise InvariantBroken("copies are the source", f"{where}: {found}")
             else:
+                self._check_line(histories, epoch, header.base_offset, source_epoch, where)
                 key, found = (source_epoch, header.base_offset), fingerprint(header, batch)
                 if not any(one.batches.get(key) == found for one in histories):
                     theirs = [one.batches.get(key) for one in histories]

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.record import decode_records, read_control_record
+from ottla.protocol.record import NO_COMMIT_INDEX, decode_records, read_control_record
 from ottla.protocol.record_batch import BatchHeader, walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import Node
@@ -75,6 +75,8 @@ class PartitionHistory:
     """By leader epoch and base offset."""
     records: dict[tuple[int, int], Fingerprint] = field(default_factory=dict)
     """By leader epoch and offset: compaction leaves these, and not the batches, as they are."""
+    markers: dict[int, int] = field(default_factory=dict)
+    """By offset: the commit index of what is decided there."""
     lines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """By leader epoch: the epochs of that leader's log."""
 
@@ -120,6 +122,11 @@ class SourceLedger:
     def of(self, place: Place) -> PartitionHistory | None:
         """None for a partition that no leader was ever seen of."""
         return self.histories.get(place)
+
+    def markers_of(self, place: Place) -> list[tuple[int, int]]:
+        """Offset and commit index of each decision that lies in a partition."""
+        history = self.histories.get(place)
+        return [] if history is None else sorted(history.markers.items())
 
     @contextmanager
     def watching(self, machine: Machine) -> Iterator[None]:
@@ -168,6 +175,9 @@ def _keep(history: PartitionHistory, header: BatchHeader, batch: memoryview) -> 
             "an epoch has one batch at an offset",
             f"{history.topic} of the source has {found} and {history.batches[key]} at epoch and offset {key}",
         )
+    marker = read_control_record(batch) if header.is_control else None
+    if marker is not None and marker.commit_index != NO_COMMIT_INDEX:
+        history.markers[header.base_offset] = marker.commit_index
 
 
 def _keep_records(history: PartitionHistory, header: BatchHeader, batch: memoryview) -> None:

@@ -5,11 +5,12 @@ Each patches the one function that keeps it away. Several are what other mirrors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from unittest.mock import patch
 
 from ottla.dataplane.log import copies as log_copies
 from ottla.dataplane.log import placement
+from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.mirroring import topic_list
 from ottla.dataplane.mirroring.copies import Copy
@@ -18,13 +19,19 @@ from ottla.dataplane.mirroring.judgement import arrived
 from ottla.dataplane.mirroring.link import MirrorLink
 from ottla.dataplane.mirroring.mirrors import Mirrors
 from ottla.dataplane.mirroring.offset_commits import OwnGroups
+from ottla.dataplane.mirroring.rounds import CutRounds
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.metadata_quorum.state import mirrors
+from ottla.dataplane.replication.replicas import replicas
+from ottla.metadata_quorum.state import controller, mirrors
 from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster_image import PartitionState, TopicState
+from ottla.protocol.messages.command import PlainResult
+from ottla.protocol.messages.mirror_commands import ReachedCut, ReportMirrorCuts, ReportMirrorPartitions
 from ottla.protocol.messages.mirror_records import MirrorTopicRecord
+from ottla.protocol.mirror_cuts import CutsOfMirror, MirrorRound
 from ottla.protocol.mirror_table import FaultKind, Mirror, MirrorFault, MirrorPartition
 from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch, walk_batches
+from ottla.protocol.transaction_table import Place
 from tests.simulation.cluster.planting import Mutant, mutant
 
 _OWN = "our contract: docs/MIRRORS.md"
@@ -214,12 +221,12 @@ def promoted_in_part() -> Iterator[None]:
     topics: Callable[[Workspace, str], Iterator[TopicState]] = mirrors._topics
     begin = mirrors._begin_epochs_of_our_own
 
-    def first(work: Workspace, mirror: Mirror) -> None:
+    def first(work: Workspace, mirror: Mirror, cut_at: Mapping[Place, int]) -> None:
         def some(work: Workspace, name: str) -> Iterator[TopicState]:
             return iter(list(topics(work, name))[:1])
 
         with patch.object(mirrors, "_topics", some):
-            begin(work, mirror)
+            begin(work, mirror, cut_at)
 
     with patch.object(mirrors, "_begin_epochs_of_our_own", first):
         yield
@@ -326,6 +333,105 @@ def log_start_not_followed() -> Iterator[None]:
 
 
 @mutant(
+    "cut-ignored",
+    "a promotion at a cut leaves the copies as they are",
+    history="every mirror that knows partitions only",
+    needs="a promotion at a cut while transactions over several partitions go on",
+    where="mirror",
+)
+def cut_ignored() -> Iterator[None]:
+    """A transfer has taken from one account and given to another, in two partitions. The copy of one has its commit,
+    that of the other has not. The promotion aborts it there: money has come from nowhere.
+    """
+
+    def nowhere(_log: PartitionLog, _offset: int) -> None:
+        return None
+
+    with patch.object(replicas, "first_marker_from", nowhere):
+        yield
+
+
+@mutant(
+    "cut-reached-too-early",
+    "a copy tells that it has reached a cut once it knows where that lies",
+    history=_OWN,
+    needs="a copy that is behind its source; an answer that was cut off is enough",
+    where="mirror",
+)
+def cut_reached_too_early() -> Iterator[None]:
+    """The source cuts a partition at 100, and its copy has 80. It tells to have reached that. The promotion ends the
+    other copies at the cut, and this one lacks the ends of transactions that are whole there.
+    """
+
+    async def told(self: CutRounds, copies: Iterable[Copy]) -> None:
+        for copy in copies:
+            for number, one in list(copy.cuts.items()):
+                if one.is_certain and copy.is_led:
+                    state = (copy.partition.topic_id, copy.partition.index, copy.leader_epoch)
+                    reached = ReachedCut(
+                        topic_id=state[0],
+                        partition=state[1],
+                        leader_epoch=state[2],
+                        number=number,
+                        offset=one.offset,
+                    )
+                    del copy.cuts[number]
+                    await self._quorum.submit(
+                        ReportMirrorCuts(broker_id=self._broker_id, partitions=[reached])
+                    )
+
+    with patch.object(CutRounds, "tell", told):
+        yield
+
+
+@mutant(
+    "round-of-some-copies",
+    "a promotion takes the newest cut that any copy has reached",
+    history=_OWN,
+    needs="a promotion at a cut while some copies are behind others",
+    where="mirror",
+)
+def round_of_some_copies() -> Iterator[None]:
+    """One copy has reached cut 500, the others 498. The promotion goes by 500: what was decided between is there in one
+    partition, and missing in the others.
+    """
+
+    def newest(self: CutsOfMirror, _copies: object) -> MirrorRound | None:
+        reached = {number for told in self.reached.values() for number, _ in told}
+        return next((one for one in reversed(self.rounds) if one.number in reached), None)
+
+    with patch.object(CutsOfMirror, "newest_whole", newest):
+        yield
+
+
+@mutant(
+    "former-leaders-report",
+    "what a former leader of a copy tells is taken",
+    history="KIP-903, for a mirror",
+    needs="a leader of a copy that sleeps, and tells what it has found when another one has copied on",
+    where="mirror",
+)
+def former_leaders_report() -> Iterator[None]:
+    """The leader of a copy that ends at 50 finds that the source begins at 80, and sleeps before it tells. Another one
+    leads, which had copied up to 90 while that was possible. Now the report comes: the copy stops, and whoever accepts
+    it has the offsets 80 to 89 cut off.
+    """
+    report = mirrors.report
+
+    def of_anybody(work: Workspace, command: ReportMirrorPartitions) -> PlainResult:
+        for told in command.partitions:
+            topic = work.image.topics_by_id.get(told.topic_id)
+            state = None if topic is None else topic.partitions.get(told.partition)
+            if state is not None:
+                told.leader_epoch, command.broker_id = state.leader_epoch, state.leader
+                report(work, ReportMirrorPartitions(broker_id=state.leader, partitions=[told]))
+        return PlainResult()
+
+    with patch.dict(controller._COMMANDS, {ReportMirrorPartitions: of_anybody}):
+        yield
+
+
+@mutant(
     "copy-takes-records",
     "producers may write to a copy",
     history="IdentityReplicationPolicy of MirrorMaker 2 leaves the target open",
@@ -356,6 +462,10 @@ ALL: Iterable[Mutant] = (
     made_anew_mixed_in,
     diverged_kept,
     log_start_not_followed,
+    cut_ignored,
+    cut_reached_too_early,
+    round_of_some_copies,
+    former_leaders_report,
     copy_takes_records,
 )
 MUTANTS = {each.name: each for each in ALL}

@@ -11,7 +11,7 @@ from typing import Final
 from unittest.mock import patch
 
 from ottla.client.records import TopicPartition
-from ottla.dataplane.mirroring import link
+from ottla.dataplane.mirroring import fetching, link, rounds
 from ottla.dataplane.server import server
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Send
@@ -34,6 +34,7 @@ from tests.simulation.machine.threads import Thread
 from tests.simulation.machine.trace import Trace
 from tests.simulation.mirror import clients
 from tests.simulation.mirror.clients import BOLD, COMPACTED, EXACT, GROUP, PLAIN, TOPICS, Doings
+from tests.simulation.mirror.cuts import CutsAreTrue, check_whole
 from tests.simulation.mirror.endings import (
     check_compacted,
     check_promoted,
@@ -58,7 +59,11 @@ USURPED_S: Final = 2.0
 HEAL_S: Final = 40.0
 SENDS_PER_S: Final = 25.0
 LOOK_EVERY_S: Final = 0.4
-"""How often a link looks at its source here: runs are short."""
+ROUND_EVERY_S: Final = 0.15
+TELL_EVERY_S: Final = 0.05
+"""How often a link looks at its source here, asks it for a cut, and tells the quorum: runs are short."""
+WAIT_MAX_MS: Final = 100
+"""How long a fetch waits for records."""
 NEVER, ALIVE, CUT_OFF, AT_THE_END = "never", "source alive", "source cut off", "after the end"
 PROMOTIONS: Final = {NEVER: 30, ALIVE: 30, CUT_OFF: 25, AT_THE_END: 15}
 WEIGHTS: Final = {
@@ -93,14 +98,20 @@ class MirrorRun:
             machine, quorum=1, brokers=chance.choice((2, 3)), settings=settings, site=SOURCE
         )
         self.target = SimulatedCluster(
-            machine, quorum=1, brokers=chance.choice((2, 2, 3)), settings=settings, site=TARGET
+            machine,
+            quorum=chance.choice((1, 1, 1, 3)),
+            brokers=chance.choice((2, 2, 3)),
+            settings=settings,
+            site=TARGET,
         )
         self.promotion = chance.choices(list(PROMOTIONS), list(PROMOTIONS.values()))[0]
         self.chaos_s = chance.choice(CHAOS_S)
         self.accepts = chance.random() < 0.5
-        self.makes_anew = chance.random() < 0.5
+        self.makes_anew = chance.random() < 0.35
+        self.at_cut = chance.random() < 0.6
         self.mirror_first = chance.random() < 0.2
         self.doings = Doings()
+        self._at_the_end: Counter[str] = Counter()
         self.there = self._workload(self.source)
         self.here = self._workload(self.target)
         self.here_sends: list[Send] = []
@@ -140,7 +151,8 @@ class MirrorRun:
         self.ledger = SourceLedger(self.source.brokers)
         self.ledger.compacted.add(COMPACTED)
         newest_there, newest_here = NewestImage(self.source), NewestImage(self.target)
-        self.causes = FaultsHaveCauses(self.ledger, newest_here, newest_there)
+        self.causes = FaultsHaveCauses(self.ledger, newest_here, newest_there, [BOLD])
+        self.cuts = CutsAreTrue(self.ledger, newest_here, self.causes)
         self.copies = CopiesAreTheSource(self.target, self.ledger, newest_here, self.causes)
         self.offsets = OffsetsAreReached(self.target, GROUP)
         self._of_source = [
@@ -170,7 +182,14 @@ class MirrorRun:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Whatever is looked at by wrapping functions of the product."""
-        with self.ledger.watching(self.machine), patch.object(link, "LOOK_EVERY_S", LOOK_EVERY_S):
+        with (
+            self.ledger.watching(self.machine),
+            patch.object(link, "LOOK_EVERY_S", LOOK_EVERY_S),
+            patch.object(link, "ROUND_EVERY_S", ROUND_EVERY_S),
+            patch.object(rounds, "ROUND_EVERY_S", ROUND_EVERY_S),
+            patch.object(link, "TELL_CUTS_EVERY_S", TELL_EVERY_S),
+            patch.object(fetching, "WAIT_MAX_MS", WAIT_MAX_MS),
+        ):
             yield
 
     # ------------------------------------------------------------ the course
@@ -225,7 +244,9 @@ class MirrorRun:
             here, "writer here", lambda: clients.write_to_copies(here, "writer here", self._acknowledged)
         )
         if self.promotion in (ALIVE, CUT_OFF):
-            machine.after(self._chance.uniform(0.2, self.chaos_s), self._promote)
+            machine.after(
+                self._chance.uniform(self.chaos_s / 2 if self.at_cut else 0.2, self.chaos_s), self._promote
+            )
 
     def _torment(self) -> None:
         for faults, site in zip(self.faults, (SOURCE, TARGET), strict=True):
@@ -248,7 +269,9 @@ class MirrorRun:
         if self.promotion == CUT_OFF:
             self.links.cut_for_good()
         self.doings.asked_s = self.machine.now
-        self._client(self.here, "promoter", lambda: clients.promote(self.here, self.doings))
+        self._client(
+            self.here, "promoter", lambda: clients.promote(self.here, self.doings, at_cut=self.at_cut)
+        )
 
     def _heal(self) -> None:
         for faults in self.faults:
@@ -262,7 +285,7 @@ class MirrorRun:
         self._ask("resumer", accepting=False)
         self._wait_settled(faults_allowed=True)
         rounds = 0
-        while unsettled(self.source, self.target, TOPICS, faults_allowed=False):
+        while self._left(faults_allowed=False):
             rounds += 1
             if rounds > 5:
                 raise InvariantBroken("accepted is accepted", str(self._left(faults_allowed=False)))
@@ -283,7 +306,7 @@ class MirrorRun:
         self._wait(lambda: self.here.ended[name], HEAL_S, "the mirror is resumed")
 
     def _left(self, *, faults_allowed: bool) -> list[str]:
-        return unsettled(self.source, self.target, TOPICS, faults_allowed=faults_allowed)
+        return unsettled(self.ledger, self.source, self.target, TOPICS, faults_allowed=faults_allowed)
 
     def _wait_settled(self, *, faults_allowed: bool) -> None:
         machine = self.machine
@@ -321,8 +344,10 @@ class MirrorRun:
             self.offsets.look(node)
         for cluster in (self.source, self.target):
             check_replicas(cluster, machine.now, [COMPACTED])
+        self.cuts.check(image)
         if self.promotion == NEVER:
             return
+        self._at_the_end += check_whole(self.target, self.ledger)
         sends = [*self.here.history.sends]
         check_promoted(self.target, sends, self.ledger)
 
@@ -371,6 +396,7 @@ class MirrorRun:
     def counts(self) -> Counter[str]:
         """What has happened."""
         counts = Counter({f"promotion: {self.promotion}": 1, "batches compared": self.copies.compared})
+        counts += self._at_the_end + self.cuts.counts
         counts += self.doings.counts + self.links.counts + self.causes.counts
         counts["group offsets looked at"] = self.offsets.followed
         counts["unclean elections provoked"] = self.usurpation.times

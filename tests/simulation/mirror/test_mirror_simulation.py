@@ -23,6 +23,8 @@ SEEN = frozenset(
     {
         "acknowledged here",
         "batches compared",
+        "cuts reached",
+        "promoted at a cut",
         "fault: DIVERGED",
         "fault: GAP",
         "fault: MADE_ANEW",

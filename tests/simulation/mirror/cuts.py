@@ -1,0 +1,113 @@
+"""Cuts of the source: where copies say that they lie, and that a promotion at one tears no transaction."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.mirror_table import NO_EPOCH, MirrorPhase
+from tests.histories.invariants import InvariantBroken
+from tests.simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.mirror.clients import EXACT, MIRROR, PLAIN
+from tests.simulation.mirror.endings import leaders_of
+from tests.simulation.mirror.images import NewestImage
+from tests.simulation.mirror.invariants import FaultsHaveCauses
+from tests.simulation.mirror.ledger import Place, SourceLedger
+
+TRANSACTIONAL = (PLAIN, EXACT)
+"""Topics in which the source's transactions write, and which lose nothing."""
+
+
+class CutsAreTrue:
+    """What a copy says to have below a cut, all its replicas in sync have. All that was decided up to the cut lies
+    below the offset that is told, all that was decided later does not. No round has an older cut than one before.
+    """
+
+    def __init__(self, ledger: SourceLedger, target: NewestImage, faults: FaultsHaveCauses) -> None:
+        self._ledger = ledger
+        self._faults = faults
+        self._cuts: dict[int, int] = {}
+        self._told: dict[tuple[Place, int], int] = {}
+        self.counts: Counter[str] = Counter()
+        target.listeners.append(self._look)
+
+    def _look(self, image: ClusterImage) -> None:
+        cuts = image.mirror_cuts.of(MIRROR)
+        mirror = image.mirrors.by_name.get(MIRROR)
+        if mirror is None or mirror.phase is MirrorPhase.PROMOTED:
+            return
+        for one in cuts.rounds:
+            if one.number not in self._cuts:
+                before = max((cut for number, cut in self._cuts.items() if number < one.number), default=-1)
+                if one.cut < before:
+                    raise InvariantBroken(
+                        "no cut goes backwards",
+                        f"round {one.number} is cut {one.cut}, {before} was before it",
+                    )
+                self._cuts[one.number] = one.cut
+                self.counts["rounds announced"] += 1
+        for place, reached in cuts.reached.items():
+            for number, offset in reached:
+                self._reached(image, place, number, offset)
+        whole = cuts.newest_whole(image.copies_of(MIRROR))
+        if whole is not None:
+            self.counts["newest whole round"] = max(self.counts["newest whole round"], whole.number + 1)
+
+    def _reached(self, image: ClusterImage, place: Place, number: int, offset: int) -> None:
+        key = (place, number)
+        if self._told.get(key) == offset:
+            return
+        topic, committed = image.topics_by_id[place[0]].name, self._faults.committed.get(place, 0)
+        if offset > committed:
+            raise InvariantBroken(
+                "what is reached is here",
+                f"{topic}-{place[1]} tells to have reached offset {offset} of round {number}, and has {committed}",
+            )
+        self._told[key] = offset
+        if topic in TRANSACTIONAL:
+            self.counts["cuts reached"] += 1
+
+    def check(self, image: ClusterImage) -> None:
+        """Once the source has decided all that it ever will: where its markers lie. Raises InvariantBroken."""
+        for (place, number), offset in self._told.items():
+            topic = image.topics_by_id.get(place[0])
+            known = image.mirrors.topics.get(place[0])
+            if topic is None or known is None or topic.name not in TRANSACTIONAL:
+                continue
+            for at, commit_index in self._ledger.markers_of((known.source_topic_id, place[1])):
+                if (commit_index <= self._cuts[number]) != (at < offset):
+                    raise InvariantBroken(
+                        "cuts are where they are said to be",
+                        f"{topic.name}-{place[1]} is cut at {offset} in round {number}, cut {self._cuts[number]}; the "
+                        f"marker of commit index {commit_index} lies at {at}",
+                    )
+
+
+def check_whole(target: SimulatedCluster, ledger: SourceLedger) -> Counter[str]:
+    """A promotion at a cut leaves of the source's decisions those up to the cut, in all partitions. Raises
+    InvariantBroken. Of another promotion: how many transactions it has torn."""
+    image = target.newest_image()
+    assert image is not None
+    mirror, cuts = image.mirrors.by_name[MIRROR], image.mirror_cuts.of(MIRROR)
+    at = next((one for one in cuts.rounds if one.number == mirror.promoted_round), None)
+    present: defaultdict[int, dict[str, bool]] = defaultdict(dict)
+    for node, partition in leaders_of(target, image):
+        topic = image.mirrors.topics.get(partition.topic_id)
+        if topic is None or partition.topic not in TRANSACTIONAL:
+            continue
+        copy = topic.partitions[partition.index]
+        if copy.promoted_epoch == NO_EPOCH:
+            raise InvariantBroken("a mirror is promoted as a whole", f"{partition!r} is not: {copy}")
+        first = partition.log.leader_epochs.start_of(copy.promoted_epoch)
+        for offset, commit_index in ledger.markers_of((topic.source_topic_id, partition.index)):
+            present[commit_index][f"{partition!r}"] = offset < first
+            if at is not None and (offset < first) != (commit_index <= at.cut):
+                raise InvariantBroken(
+                    "no transaction is torn",
+                    f"promoted at cut {at.cut}; {node.name} has {partition!r} up to {first}, and the marker of commit "
+                    f"index {commit_index} lies at {offset}",
+                )
+    if at is not None:
+        return Counter({"promoted at a cut": 1})
+    torn = sum(len(set(one.values())) > 1 for one in present.values())
+    return Counter({"transactions torn by promotions without a cut": torn})
