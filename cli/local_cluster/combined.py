@@ -11,7 +11,15 @@ from collections.abc import Callable, Sequence
 
 from ..failures import CommandFailed
 from ..nodes import logs
-from ..nodes.node import build, known_variables, plain_failures, resolved, run_nodes, with_endpoint
+from ..nodes.node import (
+    build,
+    known_variables,
+    nothing_collected,
+    plain_failures,
+    resolved,
+    run_nodes,
+    with_endpoint,
+)
 from ..nodes.settings import read_settings
 from .layout import OWN_KEYS, ClusterLayout
 from .readiness import brokers_seen_by
@@ -49,10 +57,11 @@ def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Ca
         settings = [
             resolved(read_settings(layout.settings_file(member)) | given) for member in layout.members
         ]
-        nodes = [
-            build(member.role, own, add_scram=first_users if member.role == "quorum" else ())
-            for member, own in zip(layout.members, settings, strict=True)
-        ]
+        with nothing_collected():
+            nodes = [
+                build(member.role, own, add_scram=first_users if member.role == "quorum" else ())
+                for member, own in zip(layout.members, settings, strict=True)
+            ]
         # One process, one endpoint: the broker's address tells of both nodes.
         run_nodes(
             with_endpoint(settings[-1].values, nodes),

@@ -129,13 +129,14 @@ def run(arguments: argparse.Namespace) -> int:
     logs.configure(arguments.log_level, as_json=arguments.log_json)
     settings = node_settings(arguments.config, arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
-        node = build(
-            arguments.role,
-            settings,
-            replaces=getattr(arguments, "replace", False),
-            restored=arguments.restored,
-            add_scram=getattr(arguments, "add_scram", ()),
-        )
+        with nothing_collected():
+            node = build(
+                arguments.role,
+                settings,
+                replaces=getattr(arguments, "replace", False),
+                restored=arguments.restored,
+                add_scram=getattr(arguments, "add_scram", ()),
+            )
         run_nodes(with_endpoint(settings.values, [node]))
     return 0
 
@@ -309,6 +310,19 @@ def _curable() -> tuple[type[Exception], ...]:
     from ...protocol.config_key import ConfigError
 
     return (ConfigError, CorruptFile, WrongFolder, AddressInUse)
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """Do not look for garbage meanwhile, nor later in what was made: nearly all that modules make while they are loaded
+    stays, and looking through it again and again would be a twelfth of a broker's start.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager
