@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,20 +17,14 @@ from ottla.cli.local_cluster.layout import known_layout
 from ottla.cli.local_cluster.ports import first_in_use
 from ottla.cli.local_cluster.readiness import brokers_seen_by
 from tests.cluster import RunningCluster, processes_of, running_cluster, wait_until
+from tests.commands import run_ottla
 
 pytestmark = pytest.mark.cluster
 
 
 def ottla(*words: str, given: str = "", check: bool = True) -> str:
     """Standard output of one command."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ottla", *words],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_ottla(*words, given=given)
     assert not check or done.returncode == 0, done.stderr
     return done.stdout if check else done.stderr
 

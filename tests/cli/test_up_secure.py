@@ -8,7 +8,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from kafka import KafkaAdminClient
 from ottla.cli.local_cluster.layout import known_layout
 from tests.cli.test_up import taken_range
 from tests.cluster import RunningCluster, processes_of, running_cluster, wait_until
+from tests.commands import run_ottla
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("test_up_secure")]
 
@@ -30,15 +30,8 @@ def ottla(*words: str, config: Path, given: str = "", fails: bool = False, **var
     """Standard output of a command that has no other way to reach a cluster than the profiles in `config`; what it
     says when it `fails`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "ottla", *words],
-        input=given,
-        env=environment | {"OTTLA_CONFIG_DIR": str(config)} | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environment |= {"OTTLA_CONFIG_DIR": str(config)} | variables
+    done = run_ottla(*words, given=given, environ=environment)
     assert (done.returncode != 0) == fails, (done.returncode, done.stdout, done.stderr)
     return done.stderr if fails else done.stdout
 

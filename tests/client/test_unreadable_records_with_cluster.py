@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import aclosing
 
@@ -17,6 +15,7 @@ from ottla.client.failures import UnreadableRecords
 from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
 from tests.cluster import RunningCluster, running_cluster
+from tests.commands import run_ottla
 from tests.poisoned import poison
 
 pytestmark = pytest.mark.cluster
@@ -162,8 +161,7 @@ async def test_whole_transactions(cluster: RunningCluster) -> None:
 
 
 def consume(cluster: RunningCluster, *arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "ottla", "consume", "-b", cluster.bootstrap, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ottla("consume", "-b", cluster.bootstrap, *arguments)
     return done.returncode, done.stdout, done.stderr
 
 

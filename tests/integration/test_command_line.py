@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.cluster import wait_until
+from tests.commands import run_ottla
 
 pytestmark = pytest.mark.cluster
 
@@ -27,15 +28,7 @@ def ottla(bootstrap: str) -> Run:
     """Run a command; its output (parsed if -o json stands last), after its exit code was as expected."""
 
     def run(*words: str, code: int = 0, data: str = "") -> Any:
-        done = subprocess.run(
-            [sys.executable, "-m", "ottla", *words],
-            input=data,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={**os.environ, "OTTLA_BOOTSTRAP": bootstrap},
-        )
+        done = run_ottla(*words, given=data, environ={**os.environ, "OTTLA_BOOTSTRAP": bootstrap})
         assert done.returncode == code, (words, done.stdout, done.stderr)
         if code:
             assert done.stderr.count("\n") <= 1, done.stderr

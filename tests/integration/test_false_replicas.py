@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,6 +29,7 @@ from ottla.protocol.messages.transactions import (
 )
 from ottla.protocol.record import encode_batch
 from tests.cluster import Node, RunningCluster, running_cluster, wait_for, wait_until
+from tests.commands import run_ottla
 from tests.integration.history import read_all
 from tests.integration.raw_transactions import RawTransactions, Who
 from tests.node_credentials import credentials_in, prove
@@ -74,10 +73,8 @@ def test_only_who_has_the_cluster_secret_writes_markers(cluster: RunningCluster,
 
     def abort_hanging(secret: Path, code: int) -> str:
         words = ["txn", "abort-hanging", f"{topic}:0", "--producer-id", str(who.producer_id)]
-        argv = [sys.executable, "-m", "ottla", *words, "--secret-file", str(secret), "--yes"]
-        done = subprocess.run(
-            [*argv, "-b", cluster.bootstrap, "-o", "json"], capture_output=True, text=True, check=False
-        )
+        options = ["--secret-file", str(secret), "--yes", "-b", cluster.bootstrap, "-o", "json"]
+        done = run_ottla(*words, *options)
         assert done.returncode == code, done
         return done.stderr if code else done.stdout
 

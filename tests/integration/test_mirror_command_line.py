@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,10 +13,10 @@ import pytest
 from ottla import NewTopic, TopicPartition
 from ottla.sync import Admin, Producer
 from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.commands import run_ottla
 
 pytestmark = pytest.mark.xdist_group("mirrors")
 
-OTTLA = (sys.executable, "-m", "ottla")
 DEADLINE_S = 60.0
 NOON_MS = 1_769_860_800_000
 """2026-01-31T12:00Z."""
@@ -35,13 +34,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running
 
 def run(target: RunningCluster, *words: str) -> subprocess.CompletedProcess[str]:
     """A command as people give it."""
-    return subprocess.run(
-        [*OTTLA, "mirror", *words, "-b", target.bootstrap, "-o", "json"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    return run_ottla("mirror", *words, "-b", target.bootstrap, "-o", "json", timeout_s=DEADLINE_S)
 
 
 def mirror(target: RunningCluster, *words: str) -> Any:
@@ -135,12 +128,9 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
 
 def audit(source: RunningCluster, target: RunningCluster, *words: str) -> tuple[int, Any]:
     """Exit code and findings of an audit of both clusters' logs."""
-    done = subprocess.run(
-        [*OTTLA, "audit", "-b", source.bootstrap, "--copy", target.bootstrap, "-o", "json", *words],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
+    done = run_ottla(
+        *("audit", "-b", source.bootstrap, "--copy", target.bootstrap, "-o", "json", *words),
+        timeout_s=DEADLINE_S,
     )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)

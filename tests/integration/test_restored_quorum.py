@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +18,7 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.testing.nodes import Node
 from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.commands import run_ottla
 
 SETTINGS = {"broker.session.timeout.ms": "2000", "offsets.topic.num.partitions": "1"}
 ENTRIES_MAX = 6
@@ -90,8 +89,7 @@ def metric(node: Node, name: str) -> float:
 
 
 def health(cluster: RunningCluster) -> tuple[int, str]:
-    command = [sys.executable, "-m", "ottla", "cluster", "health", "-b", cluster.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = run_ottla("cluster", "health", "-b", cluster.bootstrap)
     return done.returncode, done.stdout + done.stderr
 
 

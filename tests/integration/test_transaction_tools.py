@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -19,6 +17,7 @@ from ottla.client.producer import Producer
 from ottla.client.transactions.writer import TransactionWriter
 from tests import java
 from tests.cluster import wait_until
+from tests.commands import run_ottla
 from tests.integration.api_versions_seen import within_table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -32,8 +31,7 @@ def txn(bootstrap: str) -> Run:
     """Run `ottla txn` in a process; its JSON, or what it said on an exit with 1."""
 
     def run(*words: str, code: int = 0) -> Any:
-        argv = [sys.executable, "-m", "ottla", "txn", *words, "-b", bootstrap, "-o", "json"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        done = run_ottla("txn", *words, "-b", bootstrap, "-o", "json")
         assert done.returncode == code, (words, done.stdout, done.stderr)
         return json.loads(done.stdout) if done.stdout else done.stderr
 
