@@ -14,7 +14,7 @@ TESTED := protocol metadata_quorum dataplane client spark_integration cli testin
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo test test-quick compat programs faults fuzz spark-4.2 lint format clean soak mutants
-.PHONY: lint-types lint-style lint-public lint-imports quick-tests prepared compiled-tests suite
+.PHONY: lint-types lint-style lint-public lint-imports quick-tests compiled-tests suite lint-beside
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make test    lint, types, layering and the whole test suite"
@@ -54,19 +54,19 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 demo: venv
 	@$(BIN)/python -m benchmarks.flights_demo
 
-test: prepared
-	@$(MAKE) --no-print-directory suite
-
-# Two at a time: mypy takes about as long as the others together.
-prepared: venv
-	@$(MAKE) --no-print-directory -j2 $(LINTS) compiled-tests
+test: venv
+	@$(MAKE) --no-print-directory -j2 suite lint-beside
 
 # Three on two cores: what waits for a broker, a timeout or Spark leaves them to others.
-suite: venv
+suite: compiled-tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
+# It takes only what the suite leaves of the processors while it waits.
+lint-beside: venv
+	@nice -n 19 $(MAKE) --no-print-directory $(LINTS)
+
 # Pytest compiles tests in a form of its own. All processes of the suite would do so at once.
-compiled-tests:
+compiled-tests: venv
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true # the suite tells what is wrong
 
 test-quick: venv
