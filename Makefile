@@ -57,9 +57,9 @@ demo: venv
 test: venv
 	@$(MAKE) --no-print-directory -j2 suite lint-beside
 
-# Three on two cores: what waits for a broker, a timeout or Spark leaves them to others.
+# Five on two cores: what waits for a broker, a timeout or Spark leaves them to others.
 suite: compiled-tests
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 5 --dist loadgroup
 
 # It takes only what the suite leaves of the processors while it waits.
 lint-beside: venv
