@@ -5,5 +5,9 @@ from importlib import import_module
 
 from ottla.cli import commands
 
-for one in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
-    import_module(one.name)
+LOADED_LATE = ("ottla.client.admin", "ottla.dataplane.broker", "ottla.metadata_quorum.node")
+
+for module in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
+    import_module(module.name)
+for name in LOADED_LATE:
+    import_module(name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +16,7 @@ from ottla.cli.local_cluster.certificates import CertificateOwner, issue_missing
 from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import ResolvedSettings
 from ottla.cli.nodes.configuration_report import ConfigurationReport, report_of
+from tests.commands import run_ottla
 
 NOW = datetime.now(UTC)
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -289,10 +288,7 @@ def test_it_fails_as_the_start_does(folder: Path, tmp_path: Path, key: str) -> N
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     said = []
     for words in (["config", "check"], ["broker"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "ottla", *words, "-c", str(file)],
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        done = run_ottla(*words, "-c", str(file))
         assert done.returncode == 1, done.stderr
         assert done.stdout == ""
         said.append(done.stderr.strip().splitlines()[-1].partition(": ")[2])

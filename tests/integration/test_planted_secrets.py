@@ -10,8 +10,6 @@ import signal
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -31,6 +29,7 @@ from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.scram import SCRAM_MECHANISMS
+from tests.commands import run_ottla
 from tests.network.tls.certificates import pkcs12_file
 
 from .planted_secrets import Planted
@@ -375,14 +374,8 @@ def refuse_starts(scene: Scene) -> None:
 
 def start(words: list[str]) -> str:
     """What a node says that is refused."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ottla.cli.main", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
-    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    done = run_ottla(*words, environ=environ)
     assert done.returncode in (1, 2), done
     return done.stdout + done.stderr
 
