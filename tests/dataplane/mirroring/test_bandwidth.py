@@ -125,6 +125,9 @@ async def fetched(rate: int, batch_bytes: int, seconds: float, fetchers: int = 1
     async def report(partitions: Sequence[Any]) -> None:
         pass
 
+    async def ask_no_cuts(broker: int, copies: Sequence[Copy]) -> None:
+        pass
+
     running = [
         SourceFetcher(
             broker,
@@ -136,6 +139,7 @@ async def fetched(rate: int, batch_bytes: int, seconds: float, fetchers: int = 1
             throttle,
             lambda size: None,
             lambda: None,
+            ask_no_cuts,
         )
         for broker in range(fetchers)
     ]
