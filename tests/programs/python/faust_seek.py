@@ -1,13 +1,16 @@
 """A rebalance of Faust's consumer, with this script in place of a cluster: which messages are delivered after it?
 
-Faust's code is as it is. The script calls it in the order in which Faust's app and its recovery of tables do.
+Faust's code is as it is. The script calls it in the order in which Faust's app and its recovery of tables do, or seeks
+before partitions go on.
 
-python faust_seek.py
+python faust_seek.py as-faust
+python faust_seek.py seek-first
 """
 
 import asyncio
 import json
 import logging
+import sys
 
 import faust
 from faust.transport.consumer import Consumer, Fetcher
@@ -64,6 +67,11 @@ class Cluster(Consumer):
     def topic_partitions(self, topic): ...
 
 
+def go_on(consumer):
+    consumer.resume_flow()
+    consumer.resume_partitions({HERE})
+
+
 async def main() -> None:
     app = faust.App("counter", broker="kafka://nobody", store="memory://")
     buffer = []  # that of an agent's stream
@@ -93,17 +101,22 @@ async def main() -> None:
     # Messages before 28 are in the buffer, and 28 waits, when partitions are taken away and given again.
     await arrived[28].wait()
     await consumer.on_partitions_revoked({HERE})
+    while consumer._read_offset[HERE] != 28:  # it is given up, and counts as read
+        await asyncio.sleep(0)
     let_go[28].set()
     consumer.offset = COMMITTED
     await consumer.on_partitions_assigned({HERE}, 1)
 
-    # As RecoveryService.on_recovery_completed: partitions go on, and are set back to what is committed.
-    consumer.resume_flow()
-    consumer.resume_partitions({HERE})
-    seeking = asyncio.create_task(consumer.perform_seek())
-    await arrived[34].wait()
-    consumer.committed_known.set()
-    await seeking
+    if sys.argv[1] == "as-faust":  # RecoveryService.on_recovery_completed
+        go_on(consumer)
+        seeking = asyncio.create_task(consumer.perform_seek())
+        await arrived[34].wait()
+        consumer.committed_known.set()
+        await seeking
+    else:
+        consumer.committed_known.set()
+        await consumer.perform_seek()
+        go_on(consumer)
     consumer.has_all.clear()
     let_go[34].set()
     await consumer.has_all.wait()
