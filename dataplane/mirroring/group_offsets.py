@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from ...protocol.codec import UnsupportedField
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.groups import ListGroupsRequest
-from ...protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from ...protocol.messages.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 from ..patterns import Pattern
 from ..runtime.time_slices import pieces
 from .source import SourceCluster
@@ -20,6 +26,8 @@ from .source import SourceCluster
 GROUPS_AT_ONCE = 50
 BY_NAME_ONLY = 9
 """The last version of OffsetFetch that names topics by their names."""
+OF_ONE_GROUP = 7
+"""The last version of OffsetFetch that asks for one group: Kafka before 3.0 knows no later one."""
 
 PartitionOffsets = Mapping[tuple[str, int], tuple[int, str]]
 """By topic and partition: the offset, and what the client keeps with it."""
@@ -77,14 +85,28 @@ class GroupOffsets:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
         )
-        answer = await self._source.ask(broker_id, request, at_most=BY_NAME_ONLY)
+        try:
+            answer = await self._source.ask(broker_id, request, at_most=BY_NAME_ONLY)
+        except UnsupportedField:
+            return {group_id: await self._offsets_of_one(broker_id, group_id) for group_id in groups}
         return {
-            group.group_id: {
-                (topic.name, part.partition_index): (part.committed_offset, part.metadata or "")
-                for topic in group.topics
-                for part in topic.partitions
-                if part.error_code == ErrorCode.NONE and part.committed_offset >= 0
-            }
+            group.group_id: _committed(group.topics)
             for group in answer.groups
             if group.error_code == ErrorCode.NONE
         }
+
+    async def _offsets_of_one(self, broker_id: int, group_id: str) -> PartitionOffsets:
+        request = OffsetFetchRequest(group_id=group_id, topics=None)
+        answer = await self._source.ask(broker_id, request, at_most=OF_ONE_GROUP)
+        return _committed(answer.topics) if answer.error_code == ErrorCode.NONE else {}
+
+
+def _committed(
+    topics: Sequence[OffsetFetchResponseTopic] | Sequence[OffsetFetchResponseTopics],
+) -> PartitionOffsets:
+    return {
+        (topic.name, part.partition_index): (part.committed_offset, part.metadata or "")
+        for topic in topics
+        for part in topic.partitions
+        if part.error_code == ErrorCode.NONE and part.committed_offset >= 0
+    }

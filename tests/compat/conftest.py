@@ -17,6 +17,7 @@ import pytest
 from benchmarks.clusters import Cluster, ottla_cluster
 from benchmarks.kafka import JAR_CACHE, kafka_cluster
 from ottla import Admin, NewTopic
+from tests.compat.old_kafka import old_kafka_cluster
 from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
@@ -66,6 +67,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with kafka_cluster(
         tmp_path_factory.mktemp("kafka"), brokers=1, quorum=1, settings=SMALL | ALONE
     ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def old_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Apache Kafka as it was before topic ids, and before it could do without ZooKeeper."""
+    with old_kafka_cluster(tmp_path_factory.mktemp("old-kafka")) as running:
         yield running
 
 

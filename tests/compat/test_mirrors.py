@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+import pytest
+
 from benchmarks.clusters import Cluster
 from ottla import Admin, NewTopic, Producer, TopicPartition
 from ottla.protocol.mirror_table import FaultKind
@@ -16,9 +18,18 @@ def new_name(what: str) -> str:
     return f"{what}-{uuid.uuid4().hex[:8]}"
 
 
-async def test_kafka_is_copied_while_it_is_killed_and_ottla_takes_over(kafka: Cluster, ours: Cluster) -> None:
+@pytest.fixture(params=["kafka", "old_kafka"])
+def source(request: pytest.FixtureRequest) -> Cluster:
+    """Apache Kafka, of today and of 2021."""
+    cluster: Cluster = request.getfixturevalue(request.param)
+    return cluster
+
+
+async def test_kafka_is_copied_while_it_is_killed_and_ottla_takes_over(
+    source: Cluster, ours: Cluster
+) -> None:
     """Idempotent, transactional and compacted topics; the committed offsets of a group; an open transaction."""
-    name = new_name("in")
+    kafka, name = source, new_name("in")
     plain, exact, compacted = (f"{name}.{kind}" for kind in ("plain", "exact", "compacted"))
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         safe = {"flush.messages": "1"}  # There is no other replica that a killed broker could learn it from.
