@@ -36,6 +36,8 @@ QUICK_RETRY = {
     "reconnect.backoff.max.ms": 20,
     "topic.metadata.refresh.fast.interval.ms": 10,
 }
+CHUNK_BYTES, QUEUED_BYTES = 204_800, 32_768_000
+"""A producer is given so much at a time, and has at most so much that is not acknowledged."""
 
 
 # ---------------------------------------------------------------- what is read from the machine
@@ -70,11 +72,17 @@ def admin_of(cluster: Cluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0, **QUICK_RETRY})
 
 
-def new_topic(cluster: Cluster, admin: AdminClient, partitions: int) -> str:
-    """A topic of replication factor 3, all replicas in sync."""
+def new_topic(
+    cluster: Cluster,
+    admin: AdminClient,
+    partitions: int,
+    replicas: int = 3,
+    settings: Mapping[str, str] | None = None,
+) -> str:
+    """A topic of this replication factor, as far as there are brokers; all replicas in sync."""
     name = f"bench-{random.getrandbits(40):x}"
-    factor = min(3, len(cluster.brokers))
-    admin.create_topics([NewTopic(name, partitions, factor)])[name].result(60)
+    factor = min(replicas, len(cluster.brokers))
+    admin.create_topics([NewTopic(name, partitions, factor, config=dict(settings or {}))])[name].result(60)
     wait_in_sync(admin, name, partitions, factor)
     return name
 
@@ -89,7 +97,7 @@ def wait_in_sync(admin: AdminClient, topic: str, partitions: int, factor: int) -
     raise TimeoutError(f"{topic} is not in sync")
 
 
-def one_by_one(producer: Producer, topic: str, value: bytes, count: int) -> list[float]:
+def one_by_one(producer: Producer, topic: str, value: bytes, count: int, partition: int = 0) -> list[float]:
     """Seconds from produce() to the delivery report, one record in flight."""
     done: list[float] = []
 
@@ -101,7 +109,7 @@ def one_by_one(producer: Producer, topic: str, value: bytes, count: int) -> list
     took = []
     for n in range(count):
         start = time.perf_counter()
-        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        producer.produce(topic, value, partition=partition, on_delivery=delivered)
         while len(done) <= n:
             producer.poll(1)
         took.append(done[n] - start)
@@ -164,9 +172,11 @@ def write_gigabytes(cluster: Cluster, gigabytes: float, codec: str = "none") -> 
     return write_to(cluster, topic, gigabytes, {"compression.type": codec})
 
 
-def write_to(cluster: Cluster, topic: str, gigabytes: float, settings: Mapping[str, str]) -> Row:
-    """Fill a topic with records of 1 KB; `settings` of the producer besides."""
-    value = json_like(1024)
+def write_to(
+    cluster: Cluster, topic: str, gigabytes: float, settings: Mapping[str, str], size: int = 1024
+) -> Row:
+    """Fill a topic with records of `size` bytes; `settings` of the producer besides."""
+    value = json_like(size)
     errors: list[str] = []
     producer = Producer(
         {
@@ -181,13 +191,13 @@ def write_to(cluster: Cluster, topic: str, gigabytes: float, settings: Mapping[s
             **settings,
         }
     )
-    chunk = [{"value": value}] * 200
+    chunk = [{"value": value}] * max(1, CHUNK_BYTES // size)
     count = int(gigabytes * 1e9 / len(value))
     before, start = cpu_seconds(cluster.brokers), time.monotonic()
     for _ in range(count // len(chunk)):
         producer.produce_batch(topic, chunk)
         producer.poll(0)
-        while len(producer) > 32_000:
+        while len(producer) * size > QUEUED_BYTES:
             producer.poll(0.002)
     if producer.flush(120) or errors:
         raise RuntimeError(f"{cluster.name}: {errors[:3]}")
