@@ -87,18 +87,18 @@ def medians(
 def show(
     results: dict[str, dict[str, Row]], launchers: Sequence[str], goals: Mapping[str, Goal], console: Console
 ) -> None:
-    """A table of all readings, with their ratio, and the goal for it, where there are two clusters."""
+    """A table of all readings, with their ratio, and the goal for it, where both clusters have one."""
     both = len(launchers) == 2
     compared = ["ottla / kafka", *(["goal"] if goals else [])] if both else []
     table = Table("figure", *launchers, *compared)
     for figure, by_name in results.items():
         for key in by_name[launchers[0]]:
-            values = [by_name[n][key] for n in launchers]
+            values = [by_name[n].get(key) for n in launchers]
             told = []
-            if both and values[1]:
+            if both and values[0] is not None and values[1]:
                 ratio = values[0] / values[1]
                 told = [f"{ratio:.2f}", *([goals[key].told(ratio)] if key in goals else [])]
-            table.add_row(f"{figure}: {key}", *(f"{v:,.2f}" for v in values), *told)
+            table.add_row(f"{figure}: {key}", *("" if v is None else f"{v:,.2f}" for v in values), *told)
     console.print(table)
 
 

@@ -1,0 +1,228 @@
+"""Ottla's mirrors beside MirrorMaker 2: a backlog that is copied, how far copies are behind, and a promotion.
+
+    python -m benchmarks.mirroring [FIGURE ...] [--only ottla|kafka] [--rounds N] [--json] [--record FILE]
+
+FIGURES: backlog lag from-ottla (all of them without arguments, some six minutes). The source is Apache Kafka, and in
+`from-ottla` Ottla. `ottla` is a mirror of Ottla, and `kafka` is MirrorMaker 2 with Apache Kafka as its target. Source
+and target have one broker and one quorum node each, and topics one replica.
+
+What copies is the target's broker, and MirrorMaker's process where there is one: that is whose CPU is counted. A
+backlog is timed from its first third on, when virtual machines have compiled what they need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from ottla import Admin
+from tests.programs.mirroring import MIRROR
+
+from .clusters import Cluster, Node, ottla_cluster
+from .compare import admin_of, cpu_seconds, new_topic, one_by_one, steady_writer, write_to
+from .kafka import JVM_FLAGS, kafka_cluster
+from .rounds import Figure, Goal, Launch, Row, main, percentile
+
+PARTITIONS = 6
+GIGABYTES, RECORD_BYTES = 1.0, 1024
+TOPICS = "bench-.*"
+NAME = "bench"
+PER_SECOND = 1_000
+WARM_S, MEASURED_S = 15.0, 15.0
+DEADLINE_S = 120.0
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+"""The source tells when it took a record, to a millisecond. Copies keep that."""
+ONE_BROKER = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+GOALS = {"MB per CPU s": Goal(3, is_least=True)}
+
+
+# ---------------------------------------------------------------- the clusters, and what copies
+
+
+def ottla(data: Path, *, settings: Mapping[str, str] | None = None) -> AbstractContextManager[Cluster]:
+    return ottla_cluster(data, brokers=1, quorum=1, settings=settings)
+
+
+def kafka(data: Path, *, settings: Mapping[str, str] | None = None) -> AbstractContextManager[Cluster]:
+    return kafka_cluster(data, brokers=1, quorum=1, settings=ONE_BROKER | dict(settings or {}))
+
+
+LAUNCHERS: dict[str, Launch] = {"ottla": ottla, "kafka": kafka}
+
+
+@contextmanager
+def copying(source: Cluster, target: Cluster, is_ottla: bool, folder: Path) -> Iterator[list[Node]]:
+    """Have the target copy all topics of the benchmark. Yields the processes that do."""
+    if is_ottla:
+        asyncio.run(_create_mirror(source, target))
+        yield target.brokers
+        return
+    properties = folder / "mirror-maker.properties"
+    properties.write_text("".join(f"{k} = {v}\n" for k, v in _mirror_maker(source, target).items()))
+    argv = ["java", *JVM_FLAGS, "-cp", f"{MIRROR.folder}/*", "org.apache.kafka.connect.mirror.MirrorMaker"]
+    with (folder / "mirror-maker.log").open("wb") as log:
+        process = subprocess.Popen([*argv, str(properties)], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield [*target.brokers, Node(0, 0, process.pid, argv, str(folder), dict(os.environ))]
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _create_mirror(source: Cluster, target: Cluster) -> None:
+    async with Admin(bootstrap_servers=target.bootstrap) as admin:
+        await admin.create_mirror(NAME, source=source.bootstrap, topics=TOPICS)
+
+
+def _mirror_maker(source: Cluster, target: Cluster) -> dict[str, str]:
+    """Names are kept, batches and fetches as large as those of the mirror's peers, and a task for each core."""
+    factors = ("replication", "checkpoints.topic.replication", "heartbeats.topic.replication")
+    return {
+        "clusters": "from,to",
+        "from.bootstrap.servers": source.bootstrap,
+        "to.bootstrap.servers": target.bootstrap,
+        "from->to.enabled": "true",
+        "to->from.enabled": "false",
+        "from->to.topics": TOPICS,
+        "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "tasks.max": "2",
+        "refresh.topics.interval.seconds": "2",
+        "plugin.discovery": "service_load",
+        "from.consumer.max.poll.records": "10000",
+        "from.consumer.max.partition.fetch.bytes": str(4 << 20),
+        "to.producer.batch.size": str(256 << 10),
+        "to.producer.buffer.memory": str(64 << 20),
+        **{f"{one}.factor": "1" for one in (*factors, "offset-syncs.topic.replication")},
+        **{f"{store}.storage.replication.factor": "1" for store in ("config", "offset", "status")},
+    }
+
+
+# ---------------------------------------------------------------- figures
+
+
+def backlog(launch: Launch, data: Path, *, from_kafka: bool = True) -> Row:
+    """1 KB records in six partitions, which are there before anything copies."""
+    with (kafka if from_kafka else ottla)(data / "source") as source:
+        topic = new_topic(source, admin_of(source), PARTITIONS)
+        write_to(source, topic, GIGABYTES, {"acks": "1"}, RECORD_BYTES)
+        total = length(admin_of(source), topic)
+        with (
+            launch(data / "target") as target,
+            copying(source, target, launch is ottla, data) as workers,
+        ):
+            admin = admin_of(target)
+            begun_at = copied(admin, topic, total // 3)
+            start, before, asked_before = time.monotonic(), cpu_seconds(workers), cpu_seconds(source.brokers)
+            ended_at = copied(admin, topic, total)
+            elapsed = time.monotonic() - start
+            cpu, asked = cpu_seconds(workers) - before, cpu_seconds(source.brokers) - asked_before
+    megabytes = (ended_at - begun_at) * RECORD_BYTES / 1e6
+    return {
+        "MB/s": megabytes / elapsed,
+        "CPU s/GB": cpu / megabytes * 1e3,
+        "MB per CPU s": megabytes / cpu,
+        "CPU s/GB of the source": asked / megabytes * 1e3,
+    }
+
+
+def length(admin: AdminClient, topic: str) -> int:
+    """How many records a topic has; 0 while it is not there."""
+    places = dict.fromkeys([TopicPartition(topic, one) for one in range(PARTITIONS)], OffsetSpec.latest())
+    try:
+        return sum(answer.result(10).offset for answer in admin.list_offsets(places).values())
+    except (KafkaException, TimeoutError):
+        return 0
+
+
+def copied(admin: AdminClient, topic: str, goal: int) -> int:
+    """Wait until so many are there; returns how many there are then."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (found := length(admin, topic)) < goal:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{found:,} of {goal:,} records were copied within {DEADLINE_S:g} s")
+        time.sleep(0.02)
+    return found
+
+
+def lag(launch: Launch, data: Path) -> Row:
+    """A thousand records of 256 B a second: from the log of the source to a consumer of the target. Then Ottla is
+    promoted."""
+    with (
+        kafka(data / "source") as source,
+        launch(data / "target") as target,
+        copying(source, target, launch is ottla, data) as workers,
+    ):
+        topic = new_topic(source, admin_of(source), PARTITIONS, settings=STAMPED)
+        with steady_writer(source, topic, PER_SECOND):
+            copied(admin_of(target), topic, 1)
+            with delays(target, topic) as seen:
+                time.sleep(WARM_S)
+                seen.clear()
+                before = cpu_seconds(workers)
+                time.sleep(MEASURED_S)
+                cpu = cpu_seconds(workers) - before
+                found = list(seen)
+            row = {f"p{percent}, ms": percentile(found, percent) * 1e3 for percent in (50, 99)}
+            row |= {"worst, ms": max(found) * 1e3, "CPU, % of a core": cpu / MEASURED_S * 100}
+            return row | asyncio.run(promotion(target, topic)) if launch is ottla else row
+
+
+@contextmanager
+def delays(cluster: Cluster, topic: str) -> Iterator[list[float]]:
+    """Seconds from the time that the source gave records until a consumer here has them; the list grows."""
+    seen: list[float] = []
+    stop = Event()
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
+    consumer.assign([TopicPartition(topic, one, OFFSET_END) for one in range(PARTITIONS)])
+
+    def read() -> None:
+        while not stop.is_set():
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                seen.append(time.time() - message.timestamp()[1] / 1e3)
+
+    thread = Thread(target=read)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+
+
+async def promotion(target: Cluster, topic: str) -> Row:
+    """While the source is written to: until the promotion is told, and until each partition has taken a record."""
+    producer = Producer({"bootstrap.servers": target.bootstrap, "acks": "all", "linger.ms": 0})
+    producer.list_topics(topic, 30)
+    async with Admin(bootstrap_servers=target.bootstrap) as admin:
+        await admin.describe_mirrors([NAME])
+        start = time.monotonic()
+        await admin.promote_mirror(NAME)
+        told = time.monotonic() - start
+        for partition in range(PARTITIONS):
+            one_by_one(producer, topic, b"first", 1, partition)
+        return {"promoted, s": told, "each partition written to, s": time.monotonic() - start}
+
+
+from_ottla: Callable[[Launch, Path], Row] = partial(backlog, from_kafka=False)
+
+FIGURES: dict[str, Figure] = {"backlog": backlog, "lag": lag, "from-ottla": from_ottla}
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, FIGURES, rounds=1, launchers=LAUNCHERS, goals=GOALS))
