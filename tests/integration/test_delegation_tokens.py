@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -393,9 +394,88 @@ async def test_kafkas_own_tools(cluster: LocalCluster, tmp_path: Path) -> None:
             *("--max-messages", "5", "--command-config", str(by_it)),
         )
         assert '"acked":5' in said
+        reading = (
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning"),
+            *("--max-messages", "5", "--timeout-ms", "30000", "--command-config", str(by_it)),
+        )
+        said = await asyncio.to_thread(tools.run, *reading)
+        assert [line for line in said.splitlines() if line.isdigit()] == ["0", "1", "2", "3", "4"]
         said = await asyncio.to_thread(
             tools.run, command, *common, "--expire", "--expiry-time-period", "-1", "--hmac", secret
         )
+        # Its log tells of the refusal, its status does not.
+        said = await asyncio.to_thread(tools.run, *reading)
+        assert "Processed a total of 0 messages" in said
     with pytest.raises(AuthenticationFailed):
         async with Admin(**by_token(cluster, token)):
             pass
+
+
+@needs_java
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_javas_clients_go_on_while_a_token_is_renewed_and_end_with_it(
+    cluster: LocalCluster, mechanism: str
+) -> None:
+    """Over the first end of the token, since they renew their logins. Once it is expired, neither gets in again."""
+    program = await asyncio.to_thread(java.compiled_command, java.INTEGRATION_SOURCES / "TokenClients.java")
+    token = await new_token(cluster)
+    topic = f"t-{uuid.uuid4().hex}"
+    async with admin_of(cluster, "bob") as bob:
+        await bob.create_topics([NewTopic(topic, 1)])
+        first_end = await bob.expire_delegation_token(token.hmac, 20_000)
+        arguments = (cluster.bootstrap_servers, topic, mechanism, token.token_id, token.password)
+        async with JavaClients(*program, *arguments) as clients:
+            await clients.tell("acknowledged", "read")
+            assert time.time() * 1000 < first_end, "a slow machine: nothing was seen before the first end"
+            await bob.renew_delegation_token(token.hmac)
+            while time.time() * 1000 < first_end + 1_000:
+                await clients.tell("acknowledged", "read")
+            assert clients.refusals == []
+            await bob.expire_delegation_token(token.hmac)
+            await clients.ended()
+            assert sorted(clients.refusals) == [
+                "consumer refused SaslAuthenticationException",
+                "producer gave up TimeoutException",
+                "producer refused SaslAuthenticationException",
+            ]
+
+
+class JavaClients:
+    """TokenClients.java while the block lasts."""
+
+    def __init__(self, *argv: str) -> None:
+        self._argv = argv
+        self.refusals: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            *self._argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+    async def tell(self, *kinds: str) -> None:
+        """Return once there were new lines of all these kinds, or the program has ended."""
+        missing = set(kinds)
+        async with asyncio.timeout(60):
+            while missing and (line := await self._line()):
+                missing.discard(line.split()[0])
+
+    async def ended(self) -> None:
+        """All is read that it had to say."""
+        async with asyncio.timeout(60):
+            while await self._line():
+                pass
+            assert await self._process.wait() == 0
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = (await self._process.stdout.readline()).decode().strip()
+        if " refused " in line or " gave up " in line:
+            self.refusals.append(line)
+        return line
