@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from ...network.tls.handshake import HANDSHAKE_FAILURE, TLS_HANDSHAKE, accept_tls, readable, reason_of
+from ...network.tls.stream import TlsStream
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import Principal
@@ -52,7 +53,7 @@ class Handshakes:
     def __init__(
         self,
         timeout_s: float,
-        done: Callable[[Newcomer, ssl.SSLSocket, Principal], None],
+        done: Callable[[Newcomer, TlsStream, Principal], None],
         failed: Callable[[Newcomer], None],
     ) -> None:
         """`done` is called with the principal of the peer's certificate, or `failed`."""
@@ -98,7 +99,7 @@ class Handshakes:
             began = asyncio.get_running_loop().time()
             timeout_s = min(self._timeout_s, newcomer.deadline - began)
             async with asyncio.timeout(timeout_s):
-                sock = await self._shake(newcomer, tls)
+                stream = await self._shake(newcomer, tls)
         except _NoTls as error:
             logger.warning("closing the connection of %s: %s", newcomer, error)
             _say_failure(newcomer.sock)
@@ -113,20 +114,20 @@ class Handshakes:
             logger.info("%s has hung up during the TLS handshake: %s", newcomer, error)
         else:
             try:
-                principal = tls.principal_of(sock.getpeercert(binary_form=True))
+                principal = tls.principal_of(stream.peer_certificate())
             except ValueError as error:
                 logger.warning(
                     "closing the connection of %s: its certificate names no principal: %s", newcomer, error
                 )
-                sock.close()
+                stream.close()
             else:
-                self._done(newcomer, sock, principal)
+                self._done(newcomer, stream, principal)
                 return
         self.failures += 1
         newcomer.sock.close()
         self._failed(newcomer)
 
-    async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> ssl.SSLSocket:
+    async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> TlsStream:
         await readable(newcomer.sock)
         _check_first(newcomer.sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
         return await accept_tls(newcomer.sock, tls.accepting, self._turn)

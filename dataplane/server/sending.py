@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
-from ...network.tls.transport import RECORD_BYTES, TlsTransport
+from ...network.tls.stream import RECORD_BYTES
+from ...network.tls.transport import TlsTransport
 from .buffers import Buffer, BufferPool
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...network.strangers import Strangers
+from ...network.tls.stream import TlsStream
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
@@ -225,8 +225,8 @@ class Server:
         self._strangers.forget(newcomer)
         self.admissions.leave(newcomer.session.listener, newcomer.session.host)
 
-    def _shaken(self, newcomer: Newcomer, sock: ssl.SSLSocket, principal: Principal) -> None:
-        wire = tls_wire(sock, self._loop, self.pool)
+    def _shaken(self, newcomer: Newcomer, stream: TlsStream, principal: Principal) -> None:
+        wire = tls_wire(stream, self._loop, self.pool)
         self._serve(wire, newcomer, replace(newcomer.session, principal=principal))
 
     def _serve(self, wire: Wire, newcomer: Newcomer, session: PeerSession) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from ...network.tls.stream import TlsStream
 from ...network.tls.transport import EventLoop, TlsTransport
 from .buffers import BufferPool
 from .sending import SendQueue, TlsSendQueue
@@ -44,7 +44,7 @@ def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
     return Wire(sock, loop, SendQueue(sock))
 
 
-def tls_wire(sock: ssl.SSLSocket, loop: EventLoop, pool: BufferPool) -> Wire:
-    """A socket whose handshake is done."""
-    transport = TlsTransport(sock, loop)
+def tls_wire(stream: TlsStream, loop: EventLoop, pool: BufferPool) -> Wire:
+    """A stream whose handshake is done."""
+    transport = TlsTransport(stream, loop)
     return Wire(transport, transport, TlsSendQueue(transport, pool), transport.pending)

@@ -8,12 +8,19 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
+
+from .stream import TlsStream
 
 TLS_HANDSHAKE: Final = 0x16
 """The first byte of whoever begins TLS."""
 HANDSHAKE_FAILURE: Final = b"\x15\x03\x01\x00\x02\x02\x28"
 """What TLS says before it hangs up: a fatal alert. Whoever expected something else may know it by its first bytes."""
+_SUBJECT_LETTERS_MAX: Final = 200
+
+
+class _HasDescriptor(Protocol):
+    def fileno(self) -> int: ...
 
 
 async def _nothing() -> None:
@@ -22,46 +29,52 @@ async def _nothing() -> None:
 
 async def accept_tls(
     sock: socket.socket, context: ssl.SSLContext, turn: Callable[[], Awaitable[None]] = _nothing
-) -> ssl.SSLSocket:
+) -> TlsStream:
     """Answer a client's handshake. `turn` is awaited before each step, which may take the processor a millisecond.
 
     The socket is closed in any failure, cancellation included. Raises OSError.
     """
-    wrapped = context.wrap_socket(
-        sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
-    )
-    return await _shake_hands(wrapped, turn)
+    return await _shake_hands(TlsStream(sock, context), turn)
 
 
-async def dial_tls(sock: socket.socket, context: ssl.SSLContext, name: str) -> ssl.SSLSocket:
+async def dial_tls(sock: socket.socket, context: ssl.SSLContext, name: str) -> TlsStream:
     """Begin TLS with a server that was dialled by `name`.
 
     The socket is closed in any failure, cancellation included. Raises OSError.
     """
-    wrapped = context.wrap_socket(
-        sock, server_hostname=name, do_handshake_on_connect=False, suppress_ragged_eofs=False
-    )
-    return await _shake_hands(wrapped, _nothing)
+    return await _shake_hands(TlsStream(sock, context, name), _nothing)
 
 
-async def _shake_hands(wrapped: ssl.SSLSocket, turn: Callable[[], Awaitable[None]]) -> ssl.SSLSocket:
+async def _shake_hands(stream: TlsStream, turn: Callable[[], Awaitable[None]]) -> TlsStream:
     try:
         while True:
             await turn()
-            try:
-                wrapped.do_handshake()
-            except ssl.SSLWantReadError:
-                await readable(wrapped)
-            except ssl.SSLWantWriteError:
-                await _writable(wrapped)
-            else:
-                return wrapped
-    except BaseException:
-        wrapped.close()
+            is_done = stream.step()
+            while not stream.flush():
+                await _writable(stream)
+            if is_done:
+                return stream
+            await readable(stream)
+    except BaseException as error:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            _note_whose(error, stream.shown_certificate())
+        stream.close()
         raise
 
 
-async def readable(sock: socket.socket) -> None:
+def _note_whose(refused: ssl.SSLCertVerificationError, certificate: bytes | None) -> None:
+    from cryptography import x509
+
+    from .checks import subject_of
+
+    if certificate is not None:
+        # Nobody has vouched for what it says: it may be of any length, and nonsense.
+        with suppress(ValueError):
+            name = subject_of(x509.load_der_x509_certificate(certificate))
+            refused.add_note(f"it says that it is of {name[:_SUBJECT_LETTERS_MAX]}")
+
+
+async def readable(sock: _HasDescriptor) -> None:
     """Wait until there is something to receive, or the peer is gone."""
     loop, fd = asyncio.get_running_loop(), sock.fileno()
     ready: asyncio.Future[None] = loop.create_future()
@@ -72,7 +85,7 @@ async def readable(sock: socket.socket) -> None:
         loop.remove_reader(fd)
 
 
-async def _writable(sock: socket.socket) -> None:
+async def _writable(sock: _HasDescriptor) -> None:
     loop, fd = asyncio.get_running_loop(), sock.fileno()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_writer(fd, partial(_wake, ready))
@@ -90,5 +103,6 @@ def _wake(ready: asyncio.Future[None]) -> None:
 def reason_of(error: ssl.SSLError) -> str:
     """What OpenSSL says, without the place in its source."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is refused: {error.verify_message}"
+        notes = "; ".join(getattr(error, "__notes__", ()))
+        return f"the certificate is refused: {error.verify_message}{f' ({notes})' if notes else ''}"
     return (error.reason or str(error)).lower().replace("_", " ")

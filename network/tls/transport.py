@@ -3,22 +3,20 @@
 Code that receives, sends, and waits for its descriptor on the event loop works with it unchanged: `TlsTransport` is
 both its socket and its loop. Three things differ from a plain socket, and are hidden here:
 
-- A part of a record may be decrypted and not yet taken. The kernel does not tell of that, so the transport calls the
+- Bytes may have left the socket and not be taken yet. The kernel does not tell of them, so the transport calls the
   reader again, once in each turn of the loop, as epoll would.
 - A short read means that nothing is left: reading goes on over the ends of records until the space is full.
-- To read, OpenSSL may have to write first, and the other way round (a peer has asked for new keys). The transport then
-  waits for the other direction.
+- OpenSSL may have to say something before more is received (a peer has asked for new keys). The transport then waits
+  until the socket takes it.
 """
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-RECORD_BYTES = 16 * 1024
-"""The most that one record holds."""
+from .stream import TlsStream
 
 _Callback = Callable[[], object]
 
@@ -37,22 +35,25 @@ class TlsTransport:
     """The socket and the readiness of one connection, after its handshake."""
 
     __slots__ = (
-        "_failure", "_fd", "_is_due", "_loop", "_on_readable", "_on_writable", "_reads_fd", "_reads_when_writable",
-        "_socket", "_writes_fd", "_writes_when_readable",
-    )  # fmt: skip
+        "_fd",
+        "_is_due",
+        "_loop",
+        "_on_readable",
+        "_on_writable",
+        "_reads_fd",
+        "_stream",
+        "_writes_fd",
+    )
 
-    def __init__(self, sock: ssl.SSLSocket, loop: EventLoop) -> None:
-        """`sock` does not block, and its handshake is done."""
-        self._socket = sock
-        self._fd = sock.fileno()
+    def __init__(self, stream: TlsStream, loop: EventLoop) -> None:
+        """The handshake is done."""
+        self._stream = stream
+        self._fd = stream.fileno()
         self._loop = loop
         # Who wants to read and write, and for what the event loop looks at the descriptor.
         self._on_readable: _Callback | None = None
         self._on_writable: _Callback | None = None
         self._reads_fd = self._writes_fd = False
-        self._reads_when_writable = self._writes_when_readable = False
-        # What ended a read that had bytes to give first: None for the end of the stream.
-        self._failure: list[OSError | None] = []
         self._is_due = False
 
     # As a socket.
@@ -62,8 +63,8 @@ class TlsTransport:
         return self._fd
 
     def pending(self) -> int:
-        """How many bytes are decrypted and not yet taken."""
-        return self._socket.pending()
+        """How many bytes have left the socket and were not taken."""
+        return self._stream.pending()
 
     def recv_into(self, space: memoryview) -> int:
         """Fill the space with what has come; less than all of it means that no more is there. 0: the peer has sent its
@@ -72,68 +73,29 @@ class TlsTransport:
         Raises BlockingIOError if nothing has come, and another OSError if the connection is broken, also if it ended
         without TLS's own end.
         """
-        if self._failure:
-            return self._tell_end()
-        size, taken = len(space), 0
+        stream = self._stream
         try:
-            while taken < size:
-                received = self._socket.recv_into(space[taken:] if taken else space)
-                if received == 0:
-                    return self._end(None, taken)
-                taken += received
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLWantWriteError:
-            self._reads_when_writable = True
-            self._look()
-        except ssl.SSLZeroReturnError:
-            return self._end(None, taken)
-        except OSError as error:
-            return self._end(error, taken)
-        if taken:
-            if taken == size and self._socket.pending():
-                self._read_soon()
-            return taken
-        raise BlockingIOError
-
-    def _end(self, failure: OSError | None, taken: int) -> int:
-        """What came before the end is told first."""
-        self._failure.append(failure)
-        if taken:
+            taken = stream.recv_into(space)
+        finally:
+            if stream.owes:
+                self._look()
+        if taken and stream.holds_some():
             self._read_soon()
-            return taken
-        return self._tell_end()
-
-    def _tell_end(self) -> int:
-        failure = self._failure[0]
-        if failure is not None:
-            raise failure
-        return 0
+        return taken
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send some of it, at most a record. What is not taken has to come again as it is: OpenSSL may have begun with
-        it.
+        """Send some of it. What is not taken has to come again as it is: it may have been encrypted.
 
         Raises BlockingIOError if nothing was taken, and another OSError if the connection is broken.
         """
-        try:
-            return self._socket.send(data)
-        except ssl.SSLWantWriteError:
-            raise BlockingIOError from None
-        except ssl.SSLWantReadError:
-            self._writes_when_readable = True
-            self._look()
-            raise BlockingIOError from None
+        return self._stream.send(data)
 
     def close(self) -> None:
         """Say that this is the end, without waiting for an answer, and close."""
         self._on_readable = self._on_writable = None
-        self._reads_when_writable = self._writes_when_readable = False
+        self._stream.say_end()
         self._look()
-        # The descriptor stays with the socket: unwrapping only sends what TLS ends with.
-        with suppress(OSError, ValueError):
-            self._socket.unwrap()
-        self._socket.close()
+        self._stream.close()
 
     # As an event loop.
 
@@ -141,7 +103,7 @@ class TlsTransport:
         """Have `callback()` called whenever there may be something to receive."""
         self._on_readable = callback
         self._look()
-        if self._holds_some():
+        if self._stream.holds_some():
             self._read_soon()
 
     def remove_reader(self, fd: int) -> None:
@@ -159,10 +121,6 @@ class TlsTransport:
         self._on_writable = None
         self._look()
 
-    def _holds_some(self) -> bool:
-        """There is something to tell of which the kernel knows nothing."""
-        return bool(self._failure) or self._socket.pending() > 0
-
     def _read_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
@@ -170,24 +128,23 @@ class TlsTransport:
 
     def _read_on(self) -> None:
         self._is_due = False
-        if self._on_readable is not None and self._holds_some():
+        if self._on_readable is not None and self._stream.holds_some():
             self._on_readable()
             # Maybe it was not its turn: it is asked again in the next round, as epoll would.
-            if self._on_readable is not None and self._holds_some():
+            if self._on_readable is not None and self._stream.holds_some():
                 self._read_soon()
 
     def _look(self) -> None:
         """Have the loop look at what is waited for."""
-        reads = self._on_readable is not None or self._writes_when_readable
+        owes = self._stream.owes
+        reads = self._on_readable is not None and not owes
         if reads != self._reads_fd:
             self._reads_fd = reads
             if reads:
                 self._loop.add_reader(self._fd, self._readable)
             else:
                 self._loop.remove_reader(self._fd)
-        writes = self._reads_when_writable or (
-            self._on_writable is not None and not self._writes_when_readable
-        )
+        writes = self._on_writable is not None or owes
         if writes != self._writes_fd:
             self._writes_fd = writes
             if writes:
@@ -196,19 +153,13 @@ class TlsTransport:
                 self._loop.remove_writer(self._fd)
 
     def _readable(self) -> None:
-        if self._writes_when_readable:
-            self._writes_when_readable = False
-            self._look()
-            if self._on_writable is not None:
-                self._on_writable()
         if self._on_readable is not None:
             self._on_readable()
 
     def _writable(self) -> None:
-        if self._reads_when_writable:
-            self._reads_when_writable = False
+        if self._stream.owes:
+            with suppress(OSError):  # Whoever reads or writes next is told.
+                self._stream.flush()
             self._look()
-            if self._on_readable is not None:
-                self._on_readable()
-        if self._on_writable is not None and not self._writes_when_readable:
+        if self._on_writable is not None and not self._stream.owes:
             self._on_writable()

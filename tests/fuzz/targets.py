@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import ssl
 import struct
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from ottla.network.tls.failures import TlsUnusable
 from ottla.network.tls.handshake import reason_of
 from ottla.network.tls.settings import StoreSource, TlsRules
 from ottla.network.tls.stores import load_key_store, load_trust_store
+from ottla.network.tls.stream import TlsStream
 from ottla.protocol.codec import MalformedMessage, decode
 from ottla.protocol.frames import FrameError
 from ottla.protocol.handshake import HandshakeError
@@ -211,16 +213,20 @@ def _accepting() -> ssl.SSLContext:
 
 def play_tls(data: bytes) -> None:
     """TLS records of a client, and what the log says of them."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    end = _accepting().wrap_bio(incoming, outgoing, server_side=True)
-    incoming.write(data)
-    incoming.write_eof()
-    try:
-        end.do_handshake()
-    except ssl.SSLError as error:
-        if not reason_of(error):
-            raise FoundFault(f"no words for {error!r}") from error
-        raise
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        theirs.send(data)
+        theirs.shutdown(socket.SHUT_WR)
+        stream = TlsStream(ours, _accepting())
+        try:
+            while not stream.step():
+                pass
+        except ssl.SSLError as error:
+            if not reason_of(error):
+                raise FoundFault(f"no words for {error!r}") from error
+            raise
 
 
 def play_node_proof(data: bytes) -> None:

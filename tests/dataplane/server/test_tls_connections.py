@@ -33,6 +33,7 @@ from ottla.dataplane.server.hang_ups import tell_hang_ups
 from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.handshake import HANDSHAKE_FAILURE
 from ottla.network.tls.settings import ClientAuth, TlsRules
+from ottla.network.tls.stream import TlsStream
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.security_protocol import SecurityProtocol
@@ -416,14 +417,13 @@ async def test_handshakes_leave_the_loop_to_others(
 ) -> None:
     _, _, port = whole_server(cleanup, listener_tls())
     turn, steps = 0, []
-    shake = ssl.SSLSocket.do_handshake
+    step = TlsStream.step
 
-    def counted(sock: ssl.SSLSocket, block: bool = False) -> None:
-        if sock.server_side:
-            steps.append(turn)
-        shake(sock, block)
+    def counted(stream: TlsStream) -> bool:
+        steps.append(turn)
+        return step(stream)
 
-    monkeypatch.setattr(ssl.SSLSocket, "do_handshake", counted)
+    monkeypatch.setattr(TlsStream, "step", counted)
 
     async def count_turns() -> None:
         nonlocal turn
@@ -472,10 +472,11 @@ async def test_a_handshake_that_fails_says_why(cleanup: ExitStack, caplog: pytes
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
         await asked(port, dialling())
     await until(lambda: "peer did not return a certificate" in caplog.text)
-    strangers = keys_of(Authority().issue("client"))
+    strangers = keys_of(Authority().issue("client", common_name="Bob"))
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
         await asked(port, client_context(TlsRules(), strangers, CA))
     await until(lambda: "the certificate is refused: unable to get local issuer certificate" in caplog.text)
+    assert "CN=Bob" in caplog.text.partition("(it says that it is of ")[2]
 
 
 async def test_a_last_request_that_waits_for_memory_is_not_taken_for_cut_off(cleanup: ExitStack) -> None:

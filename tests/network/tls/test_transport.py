@@ -1,52 +1,63 @@
-"""A transport that has to write in order to read, or the other way round, waits for that direction."""
+"""A transport waits for what its stream waits for."""
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from typing import cast
 
 import pytest
 
+from ottla.network.tls.stream import TlsStream
 from ottla.network.tls.transport import TlsTransport
 
 FD = 7
 NEWS = b"news"
 
 
-class Socket:
-    """Wants what it is told to want, once each."""
+class Stream:
+    """Has news. May owe something to the socket, and hold something that came."""
 
     def __init__(self) -> None:
-        self.wants: list[type[ssl.SSLError]] = []
+        self.owes = self.is_full = self.is_broken = self.held = False
+        self.ends: list[str] = []
 
     def fileno(self) -> int:
         return FD
 
-    def pending(self) -> int:
-        return 0
-
-    def _want(self) -> None:
-        if self.wants:
-            raise self.wants.pop(0)
+    def holds_some(self) -> bool:
+        return self.held
 
     def recv_into(self, space: memoryview) -> int:
-        self._want()
+        if self.owes:
+            raise BlockingIOError
         space[: len(NEWS)] = NEWS
-        self.wants.append(ssl.SSLWantReadError)
         return len(NEWS)
 
     def send(self, data: bytes) -> int:
-        self._want()
         return len(data)
+
+    def flush(self) -> bool:
+        if self.is_broken:
+            self.owes = False
+            raise ConnectionResetError
+        self.owes = self.is_full
+        return not self.is_full
+
+    def say_end(self) -> None:
+        self.ends.append("said")
+        self.owes = False
+
+    def close(self) -> None:
+        self.ends.append("closed")
 
 
 class Loop:
-    """Which directions are looked at."""
+    """Which directions are looked at, and what is due."""
 
     def __init__(self) -> None:
         self.reader: Callable[[], object] | None = None
         self.writer: Callable[[], object] | None = None
+        self.due: list[Callable[[], object]] = []
 
     def add_reader(self, fd: int, callback: Callable[[], object], /) -> None:
         self.reader = callback
@@ -61,31 +72,82 @@ class Loop:
         self.writer = None
 
     def call_soon(self, callback: Callable[[], object], /) -> None:
-        raise AssertionError("nothing is held here")
+        self.due.append(callback)
+
+    def turn(self) -> None:
+        due, self.due = self.due, []
+        for one in due:
+            one()
 
 
-def test_a_read_that_has_to_write_first_goes_on_once_it_can() -> None:
-    sock, loop, read = Socket(), Loop(), bytearray(16)
-    transport, found = TlsTransport(cast(ssl.SSLSocket, sock), loop), []
-    transport.add_reader(FD, lambda: found.append(transport.recv_into(memoryview(read))))
-    sock.wants.append(ssl.SSLWantWriteError)
-    with pytest.raises(BlockingIOError):
-        transport.recv_into(memoryview(read))
+class Waiting:
+    """A transport whose stream owes something, with a reader and a writer that note their turns."""
+
+    def __init__(self) -> None:
+        self.stream, self.loop = Stream(), Loop()
+        self.transport = TlsTransport(cast(TlsStream, self.stream), self.loop)
+        self.turns: list[str] = []
+        self.transport.add_reader(FD, lambda: self.turns.append("read"))
+        self.stream.owes = self.stream.is_full = True
+        with pytest.raises(BlockingIOError):
+            self.transport.recv_into(memoryview(bytearray(10)))
+
+
+def test_what_the_stream_owes_is_sent_before_more_is_read() -> None:
+    waiting = Waiting()
+    loop = waiting.loop
+    assert loop.reader is None, "it would be called over and over in vain"
     assert loop.writer is not None
     loop.writer()
-    assert (found, bytes(read[:4])) == ([len(NEWS)], NEWS)
+    assert (loop.reader, loop.writer is None) == (None, False), "the socket took nothing"
+    waiting.stream.is_full = False
+    loop.writer()
     assert loop.writer is None, "nobody wants to write any more"
-
-
-def test_a_write_that_has_to_read_first_goes_on_once_it_can_also_if_nobody_reads() -> None:
-    sock, loop, sent = Socket(), Loop(), []
-    transport = TlsTransport(cast(ssl.SSLSocket, sock), loop)
-    sock.wants.append(ssl.SSLWantReadError)
-    with pytest.raises(BlockingIOError):
-        transport.send(NEWS)
-    transport.add_writer(FD, lambda: sent.append(transport.send(NEWS)))
-    assert loop.writer is None, "it would be called over and over in vain"
     assert loop.reader is not None
     loop.reader()
-    assert sent == [len(NEWS)]
-    assert (loop.reader is None, loop.writer is not None) == (True, True)
+    assert waiting.turns == ["read"]
+
+
+def test_a_writer_waits_until_nothing_is_owed() -> None:
+    waiting = Waiting()
+    waiting.transport.add_writer(FD, lambda: waiting.turns.append("write"))
+    assert waiting.loop.writer is not None
+    waiting.loop.writer()
+    assert waiting.turns == []
+    waiting.stream.is_full = False
+    waiting.loop.writer()
+    assert waiting.turns == ["write"]
+    waiting.transport.remove_writer(FD)
+    assert waiting.loop.writer is None
+
+
+def test_a_reader_is_told_of_a_connection_that_breaks_meanwhile() -> None:
+    waiting = Waiting()
+    waiting.stream.is_broken = True
+    assert waiting.loop.writer is not None
+    waiting.loop.writer()
+    assert (waiting.loop.reader is not None, waiting.loop.writer) == (True, None)
+
+
+def test_what_is_held_is_offered_once_in_each_turn_of_the_loop() -> None:
+    stream, loop, read = Stream(), Loop(), bytearray(10)
+    transport, turns = TlsTransport(cast(TlsStream, stream), loop), []
+    transport.add_reader(FD, lambda: turns.append(1))
+    stream.held = True
+    assert transport.recv_into(memoryview(read)) == len(NEWS)
+    for count in range(1, 4):
+        loop.turn()
+        assert len(turns) == count
+    transport.remove_reader(FD)
+    loop.turn()
+    assert (len(turns), loop.due) == (3, [])
+    transport.add_reader(FD, lambda: turns.append(1))
+    loop.turn()
+    assert len(turns) == 4, "who comes later is told, too"
+
+
+def test_the_end_is_said_and_nothing_is_waited_for() -> None:
+    waiting = Waiting()
+    waiting.transport.close()
+    assert waiting.stream.ends == ["said", "closed"]
+    assert (waiting.loop.reader, waiting.loop.writer) == (None, None)
