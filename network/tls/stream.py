@@ -7,7 +7,8 @@ brings as many records as have come, up to `_RECEIVE_BYTES`.
 OpenSSL never frees the memory between it and a socket, and it would fill any amount. So:
 
 - All streams of a thread share that memory. The rule: whoever has used it leaves it empty. Then an idle connection has
-  none, and one that does much leaves none behind.
+  none, and one that does much leaves none behind. Python's garbage collection may close a stream at any time and in any
+  thread: such an end uses no memory that somebody else is using.
 - More is received once all else was read, and then at most a record above what the reader has room for.
 - At most `_SEND_BYTES` are encrypted before the socket takes them.
 - What OpenSSL says by itself (new keys) is sent before more is received, so that a peer cannot pile it up.
@@ -230,6 +231,9 @@ class TlsStream:
 
     def say_end(self) -> None:
         """Say that nothing more comes from here, if the socket takes it, without waiting for an answer."""
+        is_ours = _memory.incoming is self._incoming
+        if not is_ours or self._incoming.pending or self._outgoing.pending:
+            return
         try:
             self._tls.unwrap()
         except (OSError, ValueError):

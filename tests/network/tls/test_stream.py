@@ -183,6 +183,39 @@ def test_streams_leave_nothing_to_each_other(tmp_path: Path) -> None:
         one.close()
 
 
+def test_a_stream_that_ends_in_between_takes_nothing_from_another(
+    ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Garbage collection closes what was forgotten while others read."""
+    folder = tmp_path / "forgotten"
+    folder.mkdir()
+    forgotten, read = Ends(folder).shaken(), ssl.SSLObject.read
+
+    def interrupted(end: ssl.SSLObject, *arguments: object) -> object:
+        forgotten.stream.say_end()
+        return read(end, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ssl.SSLObject, "read", interrupted)
+    other = Ends(folder)
+    shake_hands(other.stream, other.peer)
+    data = random.Random(6).randbytes(100_000)
+    other.peer.sock.send(other.peer.encrypted(data, record=5000))
+    assert other.read() == data
+    for one in (forgotten, other):
+        one.close()
+
+
+def test_a_stream_that_ends_in_another_thread_says_nothing(ends: Ends) -> None:
+    """Its memory is in use where it is at home, maybe at this moment."""
+    ends.peer.hear()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ends.stream.say_end).result()
+    with pytest.raises(BlockingIOError):
+        ends.peer.sock.recv(1)
+    ends.stream.say_end()
+    assert ends.peer.sock.recv(100)
+
+
 def test_each_thread_has_its_own(tmp_path: Path) -> None:
     """OpenSSL works without Python's lock."""
     data = random.Random(5).randbytes(3_000_000)
