@@ -76,6 +76,8 @@ class MirrorModel(RuleBasedStateMachine):
         self.leaders: set[tuple[str, int, int, int]] = set()
         self.create("m")
         self.follow("m", "a", 2, b"1" * 16, None)
+        self.announce("m", 5, 0)
+        self.announce("m", 6, 0)
 
     def epoch(self, name: str, index: int) -> int:
         return self.cluster.partition(name, index).leader_epoch
@@ -353,9 +355,9 @@ class MirrorModel(RuleBasedStateMachine):
             number = data.draw(st.sampled_from([*rounds.cuts, rounds.next_number]))
             self.reached(name, index, broker, epoch, number, offset)
 
-    @rule(mirror=MIRROR_NAMES, back=st.integers(0, 3), offset=OFFSETS)
-    def all_leaders_reach(self, mirror: str, back: int, offset: int) -> None:
-        """A new round, or one of the last."""
+    @rule(mirror=MIRROR_NAMES, back=st.integers(0, 3), offset=OFFSETS, late=st.sampled_from([0, 0, 1]))
+    def all_leaders_reach(self, mirror: str, back: int, offset: int, late: int) -> None:
+        """A new round, or one of the last. `late` ones tell of the epoch in which they led before."""
         if not back:
             self.announce(mirror, offset, 0)
             back = 1
@@ -364,7 +366,19 @@ class MirrorModel(RuleBasedStateMachine):
             for index in range(len(self.topics[name].parts)):
                 now = self.cluster.partition(name, index)
                 if now.leader >= 0 and number >= 0:
-                    self.reached(name, index, now.leader, now.leader_epoch, number, offset + index)
+                    epoch = now.leader_epoch - late
+                    self.reached(name, index, now.leader, epoch, number, offset + index)
+
+    @rule(mirror=MIRROR_NAMES, kind=st.sampled_from([GAP, DIVERGED]), first=OFFSETS, more=OFFSETS)
+    def all_leaders_stop_and_go_on(self, mirror: str, kind: FaultKind, first: int, more: int) -> None:
+        if self.phases.get(mirror) is not ACTIVE:
+            return
+        for name in self.of(mirror):
+            for index, part in enumerate(self.topics[name].parts):
+                if self.cluster.partition(name, index).leader >= 0 and part.fault is None:
+                    part.fault = (kind, first, first + more)
+                    self.cluster.report(name, index, fault=kind, fault_first=first, fault_end=first + more)
+        self.accept(mirror, None)
 
     def reached(self, name: str, index: int, broker: int, epoch: int, number: int, offset: int) -> None:
         topic, now = self.topics[name], self.cluster.partition(name, index)
