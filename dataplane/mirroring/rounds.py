@@ -27,6 +27,7 @@ from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms, wall_ms
 from .copies import Copy, ToldCut
 from .source import SourceCluster
+from .source_versions import SourceVersions, versions_at
 from .topic_list import TopicList
 
 LANE: Final = "cuts"
@@ -84,7 +85,11 @@ class CutRounds:
             raise KafkaError(ErrorCode.of(found.error_code), found.error_message or "")
         if not await self._is_of_all(broker):
             return "the source has topics or partitions that are not copied yet"
-        await self._quorum.submit(self._announcement(found, asked_ms, len(copies)))
+        told_offset = image.mirror_cuts.of(self._mirror.name).versions.told_offset
+        versions = await versions_at(
+            self._source, broker, found.cut, told_offset, lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS
+        )
+        await self._quorum.submit(self._announcement(found, versions, asked_ms, len(copies)))
         return ""
 
     async def _is_of_all(self, broker: int) -> bool:
@@ -94,13 +99,19 @@ class CutRounds:
         metadata = await self._source.ask(broker, everything, lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS)
         return metadata.cluster_id == self._mirror.source_cluster_id and self._topics.has_all(metadata)
 
-    def _announcement(self, found: FindCutResponse, asked_ms: int, copies: int) -> AnnounceMirrorCut:
+    def _announcement(
+        self, found: FindCutResponse, versions: SourceVersions, asked_ms: int, copies: int
+    ) -> AnnounceMirrorCut:
         return AnnounceMirrorCut(
             mirror=self._mirror.name,
             cut=found.cut,
             metadata_offset=found.metadata_offset,
             time_ms=asked_ms,
             copies=copies,
+            told_offset=versions.told_offset,
+            next_offset=versions.next_offset,
+            versions_are_whole=versions.are_whole,
+            versions=versions.versions,
         )
 
     def _at_source(self, copies: Collection[Place]) -> list[CutTopic]:

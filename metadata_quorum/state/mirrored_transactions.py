@@ -11,12 +11,17 @@ from .transaction_audience import Telling
 from .workspace import Workspace
 
 
-def take_versions(work: Workspace, versions: Mapping[str, int]) -> None:
-    """Have the ids' next owners told what was committed up to the cut, unless they have committed more here."""
+def take_versions(work: Workspace, versions: Mapping[str, int], *, replaces: bool) -> None:
+    """Have the ids' next owners told what was committed up to the cut.
+
+    An id that has committed more here keeps that: another mirror of the same source was promoted before. After a
+    failback the source's version `replaces` it: what was committed here was discarded, and a batch of the same number
+    at the source is another one.
+    """
     for name, version in sorted(versions.items()):
         present = work.image.transactions.by_id.get(name)
         if present is None:
             present = TransactionMetadata(name, next_producer_id(work), 0)
-        if present.app_version < version:
+        if present.app_version < version or (replaces and present.app_version != version):
             with Telling(work, name) as telling:
                 telling.state(replace(present, app_version=version))

@@ -177,7 +177,9 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
             # Readers keep commit indexes of the source as their positions, and are to go on with this cluster's.
             work.emit(CommitIndexRecord(next_commit_index=at.cut + 1))
         mirrored_transactions.take_versions(
-            work, work.image.mirror_cuts.of(mirror.name).versions.at_cut(at.cut)
+            work,
+            work.image.mirror_cuts.of(mirror.name).versions.at_cut(at.cut),
+            replaces=any(topic.has_returned for _, topic in work.image.mirrors.topics_of(mirror.name)),
         )
         _begin_epochs_of_our_own(work, mirror, offsets)
         work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PROMOTED, promoted_round=at.number)))

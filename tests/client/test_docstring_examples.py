@@ -34,6 +34,7 @@ WITHOUT = {
         "CommitResult",
         "CommittedTransaction",
         "ConfigEntry",
+        "AppVersions",
         "Cut",
         "CutOffset",
     ),

@@ -16,10 +16,13 @@ from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import MIRROR
 from ottla.protocol.messages.cuts import (
+    AppVersion,
     CutOffset,
     CutOffsetsTopic,
     FindCutRequest,
     FindCutResponse,
+    ListAppVersionsRequest,
+    ListAppVersionsResponse,
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
@@ -31,8 +34,14 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.messages.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.protocol.messages.mirror_commands import AnnounceMirrorCut, ReachedCut, ReportMirrorCuts
-from ottla.protocol.messages.mirror_records import MirrorCutRecord, MirrorRecord, MirrorTopicRecord
+from ottla.protocol.messages.mirror_records import (
+    MirrorCutRecord,
+    MirrorRecord,
+    MirrorTopicRecord,
+    MirrorVersionsRecord,
+)
 from ottla.protocol.mirror_cuts import ROUNDS_MAX, cut_reached_record
+from ottla.protocol.mirror_versions import mirrored_versions
 
 HERE, THERE = b"h" * 16, b"s" * 16
 BROKER, SOURCE_BROKER = 7, 3
@@ -48,6 +57,9 @@ class Source:
         self.cluster_id = "there"
         self.offsets = {0: 100}
         self.cut = 5
+        self.versions = ListAppVersionsResponse(
+            is_whole=True, next_offset=50, versions=[AppVersion(transactional_id="job", app_version=7)]
+        )
 
     async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
         self.asked.append((broker_id, message))
@@ -56,6 +68,8 @@ class Source:
         match message:
             case FindCutRequest():
                 return FindCutResponse(cut=self.cut, metadata_offset=50)
+            case ListAppVersionsRequest():
+                return self.versions
             case MetadataRequest():
                 parts = [MetadataResponsePartition(partition_index=one) for one in range(self.partitions)]
                 topic = MetadataResponseTopic(name="t", topic_id=THERE, partitions=parts)
@@ -130,12 +144,49 @@ def world() -> World:
 
 async def test_a_round_is_announced_once_the_source_has_nothing_else_to_be_copied(world: World) -> None:
     await world.rounds.announce([SOURCE_BROKER])
-    assert world.source.kinds() == ["FindCutRequest", "MetadataRequest"], "what comes later is behind the cut"
+    assert world.source.kinds() == ["FindCutRequest", "MetadataRequest", "ListAppVersionsRequest"], (
+        "what comes later is behind the cut"
+    )
     assert {broker for broker, _ in world.source.asked} == {SOURCE_BROKER}
     (command,) = world.quorum.submitted
     assert isinstance(command, AnnounceMirrorCut)
     assert (command.mirror, command.cut, command.metadata_offset, command.copies) == ("m", 5, 50, 1)
     assert world.rounds.trouble == ""
+
+
+async def test_a_round_is_announced_with_what_the_source_has_told_of_application_versions(
+    world: World,
+) -> None:
+    await world.rounds.announce([SOURCE_BROKER])
+    _, asked = world.source.asked[-1]
+    assert (asked.cut, asked.told_offset) == (5, -1)
+    (command,) = world.quorum.submitted
+    assert (command.told_offset, command.next_offset, command.versions_are_whole) == (-1, 50, True)
+    assert command.versions == mirrored_versions([("job", 7)])
+    world.quorum.image.apply(
+        MirrorVersionsRecord(mirror="m", cut=5, is_whole=True, next_offset=50, versions=command.versions)
+    )
+    await world.rounds.announce([SOURCE_BROKER])
+    _, asked = world.source.asked[-1]
+    assert asked.told_offset == 50, "only what has changed since"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "needs DESCRIBE on the source's cluster"),
+        (ErrorCode.UNSUPPORTED_VERSION, "of an earlier version of Ottla"),
+        (ErrorCode.OFFSET_NOT_AVAILABLE, "find a newer cut"),
+    ],
+)
+async def test_without_application_versions_there_is_no_round(
+    world: World, code: ErrorCode, says: str
+) -> None:
+    """A job would write again in this cluster what it has written."""
+    world.source.versions = ListAppVersionsResponse(error_code=code, error_message="find a newer cut")
+    await world.rounds.announce([SOURCE_BROKER])
+    assert not world.quorum.submitted
+    assert says in world.rounds.trouble
 
 
 async def test_no_round_is_announced_while_something_is_not_copied_yet(world: World) -> None:

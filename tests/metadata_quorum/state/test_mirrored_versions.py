@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import (
     EndTransaction,
     EndTransactionResult,
@@ -13,7 +14,8 @@ from ottla.protocol.messages.transaction_commands import (
 from ottla.protocol.mirror_versions import mirrored_versions
 from ottla.protocol.transaction_table import Phase
 
-from .mirrored import Mirrors, at_source
+from .harness import assigned
+from .mirrored import Mirrors, at_source, failback_of
 
 
 @pytest.fixture
@@ -82,6 +84,29 @@ def test_an_id_that_is_further_here_stays_so(cluster: Mirrors) -> None:
     cluster.promote_at_cut()
     assert versions(cluster) == {"job": 20, "other": 1}
     assert cluster.machine.image.transactions.by_id["other"].phase is Phase.EMPTY
+
+
+def test_after_a_failback_the_version_of_the_source_counts() -> None:
+    """Batches 8 to 20 were discarded here; the source has committed others up to 9."""
+    cluster = Mirrors()
+    cluster.create(assigned("t", [1]))
+    begun = init(cluster, "job")
+    commit = EndTransaction(
+        transactional_id="job",
+        producer_id=begun.producer_id,
+        producer_epoch=begun.producer_epoch,
+        commits=True,
+        bumps_epoch=True,
+        app_version=20,
+    )
+    assert not cluster.do(commit, EndTransactionResult).error_code
+    assert not cluster.do(failback_of(cluster, ("t",), 7, "back", discards=True), PlainResult).error_code
+    cluster.announce(
+        5, "back", next_offset=50, versions_are_whole=True, versions=mirrored_versions([("job", 9)])
+    )
+    cluster.reach(0, 100)
+    assert not cluster.promote_at_cut("back").error_code
+    assert versions(cluster) == {"job": 9}
 
 
 def test_who_was_told_of_other_changes_begins_no_round(cluster: Mirrors) -> None:
