@@ -181,6 +181,7 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
     match command:
         case CreateMirror():
             groups = f" and groups {command.groups}" if command.groups else ""
+            groups += ", with their ACLs" if command.acls else ""
             source = f"{command.bootstrap_servers} (cluster {command.source_cluster_id})"
             yield f"created the mirror {command.name} of {source}, topics {command.topics}{groups}"
         case FailBackMirror():

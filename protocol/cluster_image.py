@@ -29,6 +29,7 @@ from .messages.metadata_records import (
     TopicRemovedRecord,
 )
 from .messages.mirror_records import (
+    MirrorAclRecord,
     MirrorCutReachedRecord,
     MirrorCutRecord,
     MirrorCutsTrimmedRecord,
@@ -184,7 +185,7 @@ class ClusterImage:
                 self.delegation_tokens.pop(record.token_id, None)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
-            case MirrorRecord() | MirrorRemovedRecord() | RetiredTopicIdRecord():
+            case MirrorRecord() | MirrorRemovedRecord() | RetiredTopicIdRecord() | MirrorAclRecord():
                 self.mirrors.apply(record)
                 if isinstance(record, MirrorRemovedRecord):
                     self.mirror_cuts.mirror_removed(record.name)
@@ -408,6 +409,8 @@ class ImageDelta:
             case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
                 return
             case MirrorRecord() | MirrorRemovedRecord() | MirrorTopicRecord() | MirrorPartitionRecord():
+                self.mirrors = True
+            case MirrorAclRecord():
                 self.mirrors = True
             case RetiredTopicIdRecord():
                 return

@@ -26,11 +26,12 @@ SECURITY: Final = "ottla.security.version"
 SECURITY_WITH_TOKENS: Final = 2
 MIRROR: Final = "ottla.mirror.version"
 """1: all nodes know mirrors. A broker that does not would take records for the copy of a topic.
-2: all nodes know cuts of mirrors, failbacks, and limits of bandwidth. One that does not cannot read the records of
-cuts, and would leave out records after a failback, or cut them off."""
+2: all nodes know cuts of mirrors, their ACLs, failbacks, and limits of bandwidth. One that does not cannot read the
+records of cuts and ACLs, and would leave out records after a failback, or cut them off."""
 MIRROR_WITH_CUTS: Final = 2
 MIRROR_WITH_FAILBACK: Final = 2
 MIRROR_WITH_LIMITS: Final = 2
+MIRROR_WITH_ACLS: Final = 2
 OURS: Final = (SECURITY, MIRROR)
 """Features of Ottla's own. Clusters begin with the highest level of the program that forms them; a broker that knows
 less than the level in force is not let in."""

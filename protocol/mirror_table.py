@@ -11,7 +11,9 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import Final
 
+from .acls import Acl
 from .messages.mirror_records import (
+    MirrorAclRecord,
     MirrorOption,
     MirrorPartitionRecord,
     MirrorRecord,
@@ -40,7 +42,12 @@ MIRRORED_SETTINGS: Final = (
 this cluster's own affair, and so is how its brokers compress what is produced here."""
 
 MirrorRecords = (
-    MirrorRecord | MirrorRemovedRecord | MirrorTopicRecord | MirrorPartitionRecord | RetiredTopicIdRecord
+    MirrorRecord
+    | MirrorRemovedRecord
+    | MirrorTopicRecord
+    | MirrorPartitionRecord
+    | RetiredTopicIdRecord
+    | MirrorAclRecord
 )
 
 
@@ -168,6 +175,8 @@ class Mirror:
     """Of the round at whose cut it was promoted."""
     bandwidth: int = 0
     """Bytes/s that each broker may fetch from the source; 0: no limit."""
+    copies_acls: bool = False
+    """Whether ACLs of its topics and groups follow."""
 
 
 @dataclass(slots=True)
@@ -179,6 +188,8 @@ class MirrorTable:
     """By their ids here."""
     retired_ids: set[bytes] = field(default_factory=set)
     """Ids of copies that are deleted. No topic gets them again."""
+    acls: dict[str, frozenset[Acl]] = field(default_factory=dict)
+    """Those that a mirror has added, by its name."""
 
     def mirror_of(self, topic_id: bytes) -> Mirror | None:
         """The mirror whose copy this topic is now: it is read-only. None for topics that take records."""
@@ -202,6 +213,7 @@ class MirrorTable:
                 self.by_name[record.name] = _mirror(record)
             case MirrorRemovedRecord():
                 self.by_name.pop(record.name, None)
+                self.acls.pop(record.name, None)
                 for _, topic in self.topics_of(record.name):
                     topic.mirror = ""
             case MirrorTopicRecord():
@@ -212,6 +224,14 @@ class MirrorTable:
                 self.topics[record.topic_id].partitions[record.partition] = _partition(record)
             case RetiredTopicIdRecord():
                 self.retired_ids.add(record.topic_id)
+            case MirrorAclRecord():
+                self._own_acl(record)
+
+    def _own_acl(self, record: MirrorAclRecord) -> None:
+        known, acl = self.acls.get(record.mirror, frozenset()), Acl.of(record)
+        self.acls[record.mirror] = known | {acl} if record.is_copied else known - {acl}
+        if not self.acls[record.mirror]:
+            del self.acls[record.mirror]
 
     def topic_removed(self, topic_id: bytes) -> None:
         """A topic is gone."""
@@ -224,7 +244,7 @@ class MirrorTable:
             topic_id: replace(topic, partitions=dict(topic.partitions))
             for topic_id, topic in self.topics.items()
         }
-        return MirrorTable(dict(self.by_name), topics, set(self.retired_ids))
+        return MirrorTable(dict(self.by_name), topics, set(self.retired_ids), dict(self.acls))
 
     def records(self) -> Iterator[MirrorRecords]:
         """Records that rebuild this table, in a fixed order."""
@@ -238,6 +258,9 @@ class MirrorTable:
                 yield mirror_partition_record(topic_id, index, partition)
         for topic_id in sorted(self.retired_ids):
             yield RetiredTopicIdRecord(topic_id=topic_id)
+        for name, acls in sorted(self.acls.items()):
+            for acl in sorted(acls):
+                yield MirrorAclRecord(mirror=name, is_copied=True, **acl._asdict())
 
     def broken(self) -> str:
         """What contradicts itself; empty if nothing does."""
@@ -264,6 +287,7 @@ def mirror_record(mirror: Mirror) -> MirrorRecord:
         options=[MirrorOption(name=name, value=value) for name, value in mirror.options],
         promoted_round=mirror.promoted_round,
         bandwidth=mirror.bandwidth,
+        acls=mirror.copies_acls,
     )
 
 
@@ -296,6 +320,7 @@ def _mirror(record: MirrorRecord) -> Mirror:
         tuple((option.name, option.value) for option in record.options),
         record.promoted_round,
         record.bandwidth,
+        record.acls,
     )
 
 

@@ -79,6 +79,7 @@ class FailbackAdmin(AdminTheme):
         groups: str = "",
         options: Mapping[str, str] | None = None,
         bandwidth: int = 0,
+        acls: bool = False,
         discard: bool = False,
         validate_only: bool = False,
     ) -> Failback:
@@ -101,6 +102,7 @@ class FailbackAdmin(AdminTheme):
                 validate_only=validate_only,
                 logs=await self._tell_of_logs(topics),
                 bandwidth=bandwidth,
+                acls=acls,
             )
             connection = await self.session.cluster.any_connection()
             told = await connection.request(request)

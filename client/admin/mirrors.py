@@ -143,6 +143,8 @@ class MirrorDescription:
     is_promoted_at_cut: bool = False
     bandwidth: int = 0
     """Bytes/s that each broker may fetch from the source; 0: no limit."""
+    acls: bool = False
+    """Whether ACLs of its topics and groups follow."""
 
     @property
     def lag(self) -> int | None:
@@ -168,6 +170,7 @@ class MirrorAdmin(AdminTheme):
         start: Start = "earliest",
         options: Mapping[str, str] | None = None,
         bandwidth: int = 0,
+        acls: bool = False,
         validate_only: bool = False,
     ) -> str:
         """Begin to copy topics of the cluster at `source` (host:port, separated by commas). Returns that cluster's id.
@@ -175,8 +178,8 @@ class MirrorAdmin(AdminTheme):
         `topics` and `groups` are regular expressions (RE2) of whole names. Copies begin at `start`: "earliest",
         "latest", or a time. `options` are those of a client of the source, under the names that clients have here
         (security_protocol) or in Java (security.protocol); files are read on the brokers' machines. Each broker fetches
-        at most `bandwidth` bytes/s from the source, if that is not 0. With `validate_only` the source is reached, and
-        nothing changes.
+        at most `bandwidth` bytes/s from the source, if that is not 0. With `acls` the ACLs of these topics and groups
+        follow. With `validate_only` the source is reached, and nothing changes.
         """
         request = CreateMirrorRequest(
             name=name,
@@ -187,6 +190,7 @@ class MirrorAdmin(AdminTheme):
             options=sent_options(options),
             validate_only=validate_only,
             bandwidth=bandwidth,
+            acls=acls,
         )
 
         async def once() -> str:
@@ -417,6 +421,7 @@ def _mirror(
         ),
         any(one.is_cut for _, one in told),
         bandwidth=base.bandwidth,
+        acls=base.acls,
     )
 
 

@@ -20,9 +20,9 @@ from ...protocol.messages.failback import (
 )
 from ...protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
 from ...protocol.messages.mirror_records import SourceEpoch
-from ...protocol.mirror_table import NO_EPOCH, MirrorPartition
+from ...protocol.mirror_table import MirrorPartition
 from ...protocol.schema import ZERO_UUID
-from ..mirroring.common_point import OF_THE_BROKERS, UNKNOWN, PlannedTopic, merged, planned
+from ..mirroring.common_point import OF_THE_BROKERS, PlannedTopic, merged, planned, promoted_offset
 from ..mirroring.lineages import lineages_of
 from ..mirroring.source_trial import SourceTrial
 from ..patterns import compile_pattern
@@ -137,6 +137,7 @@ class FailbackHandlers:
             discards=message.discards,
             is_checked_only=message.validate_only,
             bandwidth=message.bandwidth,
+            acls=message.acls,
         )
         await self._quorum.submit(command, author=request.session)
         return answer
@@ -161,16 +162,8 @@ def _lineage(partition: Partition, copy: MirrorPartition) -> DescribedLineage:
     told.epochs = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs]
     told.lineage = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in copy.lineage]
     told.promoted_epoch = copy.promoted_epoch
-    told.promoted_offset = _promoted_offset(epochs, copy.promoted_epoch)
+    told.promoted_offset = promoted_offset(epochs, copy.promoted_epoch)
     return told
-
-
-def _promoted_offset(epochs: Sequence[tuple[int, int]], promoted_epoch: int) -> int:
-    """Where the first epoch of our own begins: 0 if all are. UNKNOWN if the log begins behind it by now."""
-    if promoted_epoch == NO_EPOCH:
-        return 0
-    start = next((start for epoch, start in epochs if epoch >= promoted_epoch), UNKNOWN)
-    return UNKNOWN if start > 0 and epochs[0][0] >= promoted_epoch else start
 
 
 def _told(topic: PlannedTopic) -> FailedBackTopic:

@@ -91,6 +91,7 @@ class MirrorHandlers:
             options=reached.options,
             is_checked_only=message.validate_only,
             bandwidth=message.bandwidth,
+            acls=message.acls,
         )
         await self._quorum.submit(command, author=request.session)
         return CreateMirrorResponse(source_cluster_id=reached.cluster_id)
@@ -197,6 +198,7 @@ class MirrorHandlers:
             is_cut=mirror.promoted_round != NO_ROUND,
             behind_cut=list(behind.values()),
             bandwidth=mirror.bandwidth,
+            acls=mirror.copies_acls,
         )
 
     def _topic(self, topic: TopicState, copies: Mapping[tuple[str, int], Copy]) -> DescribedMirrorTopic:

@@ -6,13 +6,14 @@ an epoch has one log. The source knows the epochs under which it has copied ours
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.failback import DescribedLineage, LineageTopic
 from ...protocol.messages.mirror_records import SourceEpoch
+from ...protocol.mirror_table import NO_EPOCH
 from ...protocol.schema import ZERO_UUID
 
 UNKNOWN = -1
@@ -66,6 +67,15 @@ def common_offset(
         if max(start, our_start) < min(end, our_end):
             common = max(common, min(end, our_end))
     return common
+
+
+def promoted_offset(epochs: Sequence[tuple[int, int]], promoted_epoch: int) -> int:
+    """Where the first epoch of a log begins that was not copied: 0 if none was. UNKNOWN if the log begins behind it by
+    now."""
+    if promoted_epoch == NO_EPOCH:
+        return 0
+    start = next((start for epoch, start in epochs if epoch >= promoted_epoch), UNKNOWN)
+    return UNKNOWN if start > 0 and epochs[0][0] >= promoted_epoch else start
 
 
 def _spans(epochs: Iterable[tuple[int, int]], end: int) -> Iterator[tuple[int, tuple[int, int]]]:

@@ -22,6 +22,7 @@ from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.throttle import UNLIMITED, Throttle
+from .acl_list import AclList
 from .copies import NOBODY, Copy
 from .fetching import SourceFetcher
 from .group_offsets import GroupOffsets, OffsetCommits
@@ -67,14 +68,11 @@ class MirrorLink:
         self._asked = asyncio.Event()
         self._throttle = Throttle(asyncio.get_running_loop().time)
         self._throttle.set_rate(mirror.bandwidth or UNLIMITED)
-        self.topic_list = TopicList(
-            mirror, source, quorum, compile_pattern(mirror.topics, "topics"), replication_factor, chance
-        )
-        self._groups = (
-            GroupOffsets(source, compile_pattern(mirror.groups, "groups"), commits, self._copied_topics)
-            if mirror.groups
-            else None
-        )
+        topics = compile_pattern(mirror.topics, "topics")
+        groups = compile_pattern(mirror.groups, "groups") if mirror.groups else None
+        self.topic_list = TopicList(mirror, source, quorum, topics, replication_factor, chance)
+        self._groups = None if groups is None else GroupOffsets(source, groups, commits, self._copied_topics)
+        self._acls = AclList(mirror.name, source, quorum, topics, groups) if mirror.copies_acls else None
         self.rounds = CutRounds(broker_id, mirror, source, quorum, self.topic_list)
         self._source_brokers: Sequence[int] = ()
         loop, name = asyncio.get_running_loop(), f"mirror {mirror.name}"
@@ -169,6 +167,8 @@ class MirrorLink:
             await self.topic_list.bring_up_to_date(metadata)
         if self._groups is not None:
             await self._groups.bring_up_to_date([one.node_id for one in metadata.brokers])
+        if is_ours and self._acls is not None:
+            await self._acls.bring_up_to_date(metadata.brokers[0].node_id)
 
     def _check_cluster(self, metadata: MetadataResponse) -> None:
         if metadata.cluster_id not in (self.mirror.source_cluster_id, None):

@@ -37,6 +37,7 @@ from ...protocol.messages.mirror_commands import (
     AnnounceMirrorCut,
     CreateMirror,
     DeleteMirror,
+    FollowAcls,
     FollowTopics,
     LimitMirror,
     PromoteMirrorAtCut,
@@ -85,6 +86,7 @@ from . import (
     configs,
     delegation_tokens,
     features,
+    mirror_acls,
     mirror_cuts,
     mirror_failback,
     mirrors,
@@ -369,6 +371,7 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     PromoteMirrorAtCut: mirrors.promote_at_cut,
     FailBackMirror: mirror_failback.fail_back,
     LimitMirror: mirrors.limit,
+    FollowAcls: mirror_acls.follow,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

@@ -6,6 +6,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import (
     FEATURES,
     MIRROR,
+    MIRROR_WITH_ACLS,
     MIRROR_WITH_CUTS,
     MIRROR_WITH_FAILBACK,
     MIRROR_WITH_LIMITS,
@@ -102,6 +103,12 @@ def _check_mirrors(work: Workspace, level: int) -> None:
         raise _refusal(
             f"Invalid update version {level} for feature {MIRROR}. There are {len(cuts)} mirrors with cuts: delete "
             "them first."
+        )
+    with_acls = sum(mirror.copies_acls for mirror in mirrors.values())
+    if level < MIRROR_WITH_ACLS and with_acls:
+        raise _refusal(
+            f"Invalid update version {level} for feature {MIRROR}. There are {with_acls} mirrors that copy ACLs: "
+            "delete them first."
         )
     limited = sum(mirror.bandwidth > 0 for mirror in mirrors.values())
     if level < MIRROR_WITH_LIMITS and limited:

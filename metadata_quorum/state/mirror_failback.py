@@ -51,6 +51,7 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
             groups=command.groups,
             options=command.options,
             bandwidth=command.bandwidth,
+            acls=command.acls,
         ),
     )
     returning = [(_topic(work, told), told) for told in command.copies]

@@ -55,7 +55,7 @@ from ...protocol.mirror_table import (
 )
 from ...protocol.schema import ZERO_UUID
 from ...protocol.transaction_table import Place
-from . import mirror_cuts, mirrored_transactions, topics
+from . import mirror_acls, mirror_cuts, mirrored_transactions, topics
 from .known_mirrors import known_mirror, refused_for_mirror
 from .refusal import MESSAGE_LENGTH_MAX, message_of
 from .workspace import Workspace
@@ -92,6 +92,7 @@ def new_mirror(work: Workspace, command: CreateMirror) -> Mirror:
         MirrorPhase.ACTIVE,
         _pairs(command.options),
         bandwidth=_checked_limit(work, command.bandwidth),
+        copies_acls=mirror_acls.checked(work, command.acls),
     )
 
 

@@ -42,3 +42,4 @@ class FailBackMirror(Command[PlainResult]):
     bandwidth: int = int64(
         "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
+    acls: bool = boolean("0+", tag=1, about="Whether ACLs of these topics and groups follow.")

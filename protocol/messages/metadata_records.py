@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..codec import MalformedMessage, decode, encode_into
 from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, int64, string, uint16, uuid
 from .mirror_records import (
+    MirrorAclRecord,
     MirrorCutReachedRecord,
     MirrorCutRecord,
     MirrorCutsTrimmedRecord,
@@ -236,6 +237,7 @@ Record = (
     | MirrorCutReachedRecord
     | MirrorCutsTrimmedRecord
     | MirrorVersionsRecord
+    | MirrorAclRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -269,6 +271,7 @@ _TYPES: dict[int, type[Record]] = {
     28: MirrorCutReachedRecord,
     29: MirrorCutsTrimmedRecord,
     32: MirrorVersionsRecord,  # 30 and 31 are another's
+    33: MirrorAclRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
+from .acl_commands import AclEntry
 from .command import Command, CommandResult, PlainResult
 from .mirror_records import MirroredAppVersion, MirrorOption, SourceEpoch
 from .topic_commands import NewTopicConfig
@@ -23,6 +24,7 @@ class CreateMirror(Command[PlainResult]):
     bandwidth: int = int64(
         "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
+    acls: bool = boolean("0+", tag=1, about="Whether ACLs of these topics and groups follow.")
 
 
 @data()
@@ -99,6 +101,14 @@ class FollowTopics(Command[FollowTopicsResult]):
     mirror: str = string(about="Name of the mirror.")
     topics: list[MirroredTopic] = array(MirroredTopic, about="Topics of the source.")
     seed: int = int64(about="Random: the placement starts from it.")
+
+
+@data()
+class FollowAcls(Command[PlainResult]):
+    """Have the ACLs that the source has, and those no more that it had."""
+
+    mirror: str = string(about="Name of the mirror.")
+    acls: list[AclEntry] = array(AclEntry, about="All that match, as the source has them now.")
 
 
 @data()

@@ -35,6 +35,7 @@ class MirrorRecord(Message):
     bandwidth: int = int64(
         "0+", tag=1, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
+    acls: bool = boolean("0+", tag=2, about="Whether ACLs of these topics and groups follow.")
 
 
 @data()
@@ -51,6 +52,21 @@ class MirrorTopicRecord(Message):
     topic_id: bytes = uuid(about="Id of the topic here.")
     mirror: str = string(about="Name of its mirror.")
     source_topic_id: bytes = uuid(about="Id of the topic that is copied; zero if its cluster tells none.")
+
+
+@data()
+class MirrorAclRecord(Message):
+    """A mirror has added an ACL, or has removed one that it had added."""
+
+    mirror: str = string(about="Name of the mirror.")
+    is_copied: bool = boolean(about="Whether the mirror has added it, and may remove it.")
+    resource_type: int = int8(about="What is protected.")
+    resource_name: str = string(about="Name of the pattern.")
+    pattern_type: int = int8(about="3 LITERAL, 4 PREFIXED.")
+    principal: str = string(about="Whom it is about.")
+    host: str = string(about="From where: *, an address, or a network in CIDR notation.")
+    operation: int = int8(about="What is done.")
+    permission: int = int8(about="2 DENY, 3 ALLOW.")
 
 
 @data()

@@ -65,6 +65,7 @@ class CreateMirrorRequest(Request[CreateMirrorResponse]):
     bandwidth: int = int64(
         "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
+    acls: bool = boolean("0+", tag=1, about="Whether ACLs of these topics and groups follow.")
 
 
 @response(20009, "0", flexible="0+")
@@ -164,6 +165,7 @@ class DescribedMirror(Message):
     bandwidth: int = int64(
         "0+", tag=5, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
+    acls: bool = boolean("0+", tag=6, about="Whether ACLs of these topics and groups follow.")
 
 
 @response(20010, "0", flexible="0+")

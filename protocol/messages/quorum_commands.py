@@ -31,6 +31,7 @@ from .mirror_commands import (
     AnnounceMirrorCut,
     CreateMirror,
     DeleteMirror,
+    FollowAcls,
     FollowTopics,
     LimitMirror,
     PromoteMirrorAtCut,
@@ -123,6 +124,7 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     52: PromoteMirrorAtCut,
     56: FailBackMirror,
     57: LimitMirror,
+    58: FollowAcls,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

@@ -88,29 +88,16 @@ def test_create_sends_what_was_written(
 def test_create_takes_all_topics_from_their_start_and_no_groups(
     cluster: Mirroring, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        main(
-            [
-                "mirror",
-                "create",
-                "west",
-                "--from",
-                "west:9092",
-                "--dry-run",
-                "-o",
-                "json",
-                "--bandwidth",
-                "10MB/s",
-            ]
-        )
-        == 0
-    )
+    assert main(["mirror", "create", "west", "--from", "west:9092", "--dry-run", "-o", "json"]) == 0
     assert printed(capsys) == {"name": "west", "source_cluster_id": "there", "result": "checked"}
-    assert cluster.asked == [
-        CreateMirrorRequest(
-            name="west", bootstrap_servers="west:9092", topics=".*", validate_only=True, bandwidth=10_000_000
-        )
-    ]
+    asked = {"name": "west", "bootstrap_servers": "west:9092", "topics": ".*"}
+    assert cluster.asked == [CreateMirrorRequest(**asked, validate_only=True)]
+    words = ["mirror", "create", "west", "--from", "west:9092", "--bandwidth", "10MB/s", "--acls"]
+    assert main(words) == 0
+    assert cluster.asked[-1] == CreateMirrorRequest(**asked, bandwidth=10_000_000, acls=True)
+    cluster.describe = lambda broker: [west(told(0), acls=True)]
+    main(["mirror", "status", "west"])
+    assert "topics t.*, with their ACLs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -268,6 +255,7 @@ def test_status_as_json_has_all(cluster: Mirroring, capsys: pytest.CaptureFixtur
         "start": "latest",
         "options": {"security_protocol": "SSL"},
         "bandwidth": None,
+        "acls": False,
         "lag": None,
         "lag_bytes": None,
         "topics": [

@@ -26,6 +26,7 @@ from ottla.protocol.messages.acls import (
 )
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.cluster import DescribeClusterRequest
+from ottla.protocol.messages.failback import DescribeLineagesRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.groups import (
@@ -216,8 +217,11 @@ def test_lists_leave_out_what_may_not_be_described(broker: Broker) -> None:
     assert [one.name for one in broker.ask(everything, 12).topics] == [TOPIC]
     pages = topic_partitions.DescribeTopicPartitionsRequest(response_partition_limit=10)
     assert [one.name for one in broker.ask(pages, 0).topics] == [TOPIC]
+    logs = DescribeLineagesRequest(topics=".*")
+    assert [one.name for one in broker.ask(logs, 0).topics] == [TOPIC]
     broker.rights()
     assert broker.ask(pages, 0).topics == []
+    assert broker.ask(logs, 0).topics == []
 
 
 def test_groups_and_transactional_ids_are_listed_as_far_as_they_may_be_described(broker: Broker) -> None:

@@ -70,6 +70,7 @@ def _create(actions: Actions) -> None:
     )
     _add_source_options(create)
     _add_bandwidth(create)
+    _add_acls(create)
     create.add_argument(
         "--wait", action="store_true", help="until each copy has once had all that its source had"
     )
@@ -77,6 +78,10 @@ def _create(actions: Actions) -> None:
         "--dry-run", action="store_true", help="only reach the source, and ask whether it would work"
     )
     add_common(create)
+
+
+def _add_acls(options: CommandParser) -> None:
+    options.add_argument("--acls", action="store_true", help="ACLs of these topics and groups follow, too")
 
 
 def _add_bandwidth(options: CommandParser, *, required: bool = False) -> None:
@@ -130,6 +135,7 @@ def _fail_back(actions: Actions) -> None:
     )
     _add_source_options(failback)
     _add_bandwidth(failback)
+    _add_acls(failback)
     failback.add_argument(
         "--discard", action="store_true", help="delete the records that only this cluster has"
     )

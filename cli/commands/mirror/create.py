@@ -72,6 +72,7 @@ async def _create(arguments: argparse.Namespace, start: str | int, options: dict
             start=start,  # type: ignore[arg-type]
             options=options,
             bandwidth=bandwidth_of(arguments.bandwidth),
+            acls=arguments.acls,
             validate_only=arguments.dry_run,
         )
 

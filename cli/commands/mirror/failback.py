@@ -42,6 +42,7 @@ async def _fail_back(arguments: argparse.Namespace, options: dict[str, str], *, 
             groups=arguments.groups,
             options=options,
             bandwidth=bandwidth_of(arguments.bandwidth),
+            acls=arguments.acls,
             discard=arguments.discard,
             validate_only=checks,
         )

@@ -91,9 +91,10 @@ def summary(mirror: MirrorDescription) -> str:
     """A line about a mirror as a whole."""
     groups = f", groups {mirror.groups_pattern}" if mirror.groups_pattern else ""
     limit = f", at most {bytes_text(mirror.bandwidth)}/s for each broker" if mirror.bandwidth else ""
+    acls = ", with their ACLs" if mirror.acls else ""
     return (
         f"mirror {mirror.name} of {mirror.bootstrap_servers} (cluster {mirror.source_cluster_id}) is "
-        f"{mirror.phase.name.lower()}: topics {mirror.topics_pattern}{groups}{limit}"
+        f"{mirror.phase.name.lower()}: topics {mirror.topics_pattern}{groups}{acls}{limit}"
     )
 
 
@@ -162,6 +163,7 @@ def as_json(mirror: MirrorDescription) -> dict[str, Any]:
         "start": {-2: "earliest", -1: "latest"}.get(mirror.start, mirror.start),
         "options": dict(mirror.options),
         "bandwidth": mirror.bandwidth or None,
+        "acls": mirror.acls,
         "lag": mirror.lag,
         "lag_bytes": mirror.lag_bytes,
         "topics": [_topic_as_json(mirror, topic) for topic in mirror.topics],

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.mirroring.common_point import PlannedPartition, common_offset, merged, planned
+from ottla.dataplane.mirroring.common_point import (
+    PlannedPartition,
+    common_offset,
+    merged,
+    planned,
+    promoted_offset,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.failback import DescribedLineage, LineageTopic
 from ottla.protocol.messages.mirror_records import SourceEpoch
@@ -104,6 +110,25 @@ def test_where_the_source_does_not_reach_back_to_its_promotion_all_is_lost() -> 
     forgotten = log((4, 120), start=120, end=150, promoted_epoch=4, promoted_offset=-1, lineage=pairs((7, 0)))
     found = plan(log((7, 10), (9, 100), start=10, end=100), forgotten)
     assert (found.common_offset, found.lost, found.cuts) == (0, 90, True)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "promoted_epoch", "offset"),
+    [
+        ([(2, 0), (4, 100)], 4, 100),
+        ([(2, 0), (5, 100)], 4, 100),  # nobody has led in epoch 4 for long enough
+        ([(2, 60), (4, 100)], 4, 100),
+        ([(4, 0)], 4, 0),  # nothing was copied
+        ([(4, 120)], 4, -1),  # what was copied is gone, and with it where it ended
+        ([(5, 120), (6, 130)], 4, -1),
+        ([(2, 0), (3, 50)], -1, 0),
+        ([(2, 0)], 4, -1),
+    ],
+)
+def test_where_a_promoted_log_begins_to_be_its_own(
+    epochs: list[tuple[int, int]], promoted_epoch: int, offset: int
+) -> None:
+    assert promoted_offset(epochs, promoted_epoch) == offset
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""ACLs that follow their source: a mirror adds what is missing, and removes what it has added itself and no other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...protocol.acls import Acl, checked_acl
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import MIRROR, MIRROR_WITH_ACLS, finalized
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.metadata_records import AclRecord, AclRemovedRecord
+from ...protocol.messages.mirror_commands import FollowAcls
+from ...protocol.messages.mirror_records import MirrorAclRecord
+from ...protocol.mirror_table import MirrorPhase
+from .features import check_security
+from .known_mirrors import known_mirror, refused_for_mirror
+from .workspace import Workspace
+
+ACLS_MAX: Final = 10_000
+"""Of one mirror."""
+
+
+def checked(work: Workspace, copies_acls: bool) -> bool:
+    """Whether a mirror copies ACLs, if it may. Raises KafkaError."""
+    if copies_acls:
+        check_security(work, "mirrors that copy ACLs need")
+        if finalized(work.image.features)[MIRROR] < MIRROR_WITH_ACLS:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"mirrors that copy ACLs need the feature {MIRROR} at level {MIRROR_WITH_ACLS}",
+            )
+    return copies_acls
+
+
+def follow(work: Workspace, command: FollowAcls) -> PlainResult:
+    """Have the ACLs that the source has now. What this cluster cannot have is left out. Raises KafkaError."""
+    mirror = known_mirror(work, command.mirror)
+    check_security(work, "ACLs need")
+    if mirror.phase is not MirrorPhase.ACTIVE or not mirror.copies_acls:
+        raise refused_for_mirror(f"mirror {mirror.name!r} copies no ACLs now")
+    if len(command.acls) > ACLS_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the source has {len(command.acls)} ACLs, a mirror copies {ACLS_MAX} at most",
+        )
+    wanted = {acl for entry in command.acls if (acl := _checked(Acl.of(entry))) is not None}
+    own = set(work.image.mirrors.acls.get(mirror.name, ()))
+    for acl in sorted(own - wanted):
+        if acl in work.image.acls:
+            work.emit(AclRemovedRecord(**acl._asdict()))
+        work.emit(MirrorAclRecord(mirror=mirror.name, is_copied=False, **acl._asdict()))
+    for acl in sorted(wanted - work.image.acls):
+        work.emit(AclRecord(**acl._asdict()))
+        work.emit(MirrorAclRecord(mirror=mirror.name, is_copied=True, **acl._asdict()))
+    return PlainResult()
+
+
+def _checked(acl: Acl) -> Acl | None:
+    try:
+        return checked_acl(acl)
+    except KafkaError:
+        return None
