@@ -108,7 +108,7 @@ class MirrorLink:
             ):
                 self._copies[key] = Copy(partition, partition.leader_epoch)
                 is_new = True
-        if is_new:
+        if is_new or any(copy.source_leader == NOBODY for copy in self._copies.values()):
             self.look_again()
         for fetcher in self._fetchers.values():
             fetcher.wake()
@@ -205,10 +205,11 @@ class MirrorLink:
         self._have_fetchers({copy.source_leader for copy in self._copies.values()} - {NOBODY})
 
     def _is_source_of(self, copy: Copy, topic_id: bytes) -> bool:
-        """Whether it is the topic that was copied so far, as far as its cluster tells ids."""
+        """Whether it is the topic that the quorum knows to be copied, as far as its cluster tells ids. What is copied
+        before the quorum knows one might be mixed with a topic that is made anew meanwhile."""
         topic = self._quorum.image.mirrors.topics.get(copy.partition.topic_id)
         known = ZERO_UUID if topic is None else topic.source_topic_id
-        return topic_id == known or ZERO_UUID in (topic_id, known)
+        return topic_id in (known, ZERO_UUID)
 
     def _have_fetchers(self, leaders: set[int]) -> None:
         for broker_id in self._fetchers.keys() - leaders:

@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 
 from ottla.client.admin import Admin, NewTopic
+from ottla.client.admin.records import TO_THE_END
 from ottla.client.failures import RequestTimedOut
 from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
@@ -115,6 +116,14 @@ async def operate_source(workload: Workload, doings: Doings, configs: dict[str, 
                 await _tried(
                     doings, "records deleted", partial(admin.delete_records, {place: max(0, end - behind)})
                 )
+    await admin.stop()
+
+
+async def delete_records(workload: Workload, doings: Doings) -> None:
+    """All that is there, at once."""
+    admin = await started(lambda: _admin(workload))
+    place = TopicPartition(TRIMMED, 0)
+    await _tried(doings, "all records deleted", partial(admin.delete_records, {place: TO_THE_END}))
     await admin.stop()
 
 

@@ -135,6 +135,8 @@ class CopiesAreTheSource:
         self._newest = newest
         self._faults = faults
         self._walks: dict[Partition, _Walk] = {}
+        self._ends: dict[Place, int] = {}
+        """Up to where each copy has had everything, or what is missing is accepted."""
         self.compared = 0
 
     def observe(self, node: Node) -> None:
@@ -175,6 +177,8 @@ class CopiesAreTheSource:
         epoch = copy.source_epoch_below(log.log_end_offset)
         if walk is None or walk.leader_epoch != partition.leader_epoch or walk.epoch != epoch:
             walk = self._walks[partition] = _Walk(partition.leader_epoch, epoch, start)
+        place = (partition.topic_id, partition.index)
+        self._check_start(place, partition, start, copy)
         begin = max(start, min(walk.end, log.log_end_offset))
         if begin >= log.log_end_offset:
             return
@@ -203,7 +207,17 @@ class CopiesAreTheSource:
                         "copies are the source", f"{where}: {found}, and not one of {theirs}"
                     )
             walk.end = header.next_offset
+            self._ends[place] = walk.end
             self.compared += 1
+
+    def _check_start(self, place: Place, partition: Partition, start: int, copy: MirrorPartition) -> None:
+        """A copy may begin behind its former end only where somebody has accepted that."""
+        if not copy.lineage:
+            self._ends.pop(place, None)  # It begins anew.
+        end = self._ends.get(place)
+        if end is not None and copy.promoted_epoch == NO_EPOCH:
+            where = f"{partition!r} begins at {start}"
+            self._check_gap(partition, min(end, start), start, UNKNOWN_EPOCH, where)
 
     def _histories(self, partition: Partition, source_id: bytes) -> list[PartitionHistory]:
         """Where the quorum does not know yet which topic is copied, any of this name."""

@@ -13,6 +13,7 @@ from unittest.mock import patch
 from ottla.client.records import TopicPartition
 from ottla.dataplane.mirroring import fetching, link, rounds
 from ottla.dataplane.server import server
+from ottla.protocol.errors import KafkaError
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Send
 from tests.simulation.cluster import workload as shared_clients
@@ -62,6 +63,8 @@ LOOK_EVERY_S: Final = 0.4
 ROUND_EVERY_S: Final = 0.15
 TELL_EVERY_S: Final = 0.05
 """How often a link looks at its source here, asks it for a cut, and tells the quorum: runs are short."""
+LOOKS_MAX: Final = 20
+LOOK_AGAIN_S: Final = 0.02
 WAIT_MAX_MS: Final = 100
 """How long a fetch waits for records."""
 NEVER, ALIVE, CUT_OFF, AT_THE_END = "never", "source alive", "source cut off", "after the end"
@@ -139,6 +142,7 @@ class MirrorRun:
         self._usurps = chance.random() < 0.5
         if self._usurps:
             self.chaos_s = max(self.chaos_s, USURPED_S)
+        self._overtakes = chance.random() < 0.4
         self.usurpation = Usurpation(self.source, BOLD, Random(f"usurpation {seed}"))
         self._chance = chance
 
@@ -260,6 +264,20 @@ class MirrorRun:
                 lambda: self.usurpation.begin(lambda: self.machine.now < ends),
             )
 
+        if self._overtakes:
+            there, doings = self.there, self.doings
+            self.machine.after(
+                self._chance.uniform(0.0, self.chaos_s / 2),
+                lambda: self.links.overtake(
+                    self._chance.uniform(0.5, 1.0),
+                    lambda: self._deleter(lambda: clients.delete_records(there, doings)),
+                ),
+            )
+
+    def _deleter(self, main: Callable[[], object]) -> None:
+        if not self.there.over:
+            self._client(self.there, "deleter", main)
+
     def _thinned(self, plan: list[Fault], site: str) -> list[Fault]:
         """Two clusters are struck: each by about half of what one alone is."""
         chance = Random(f"thinned {site} {self.seed}")
@@ -291,7 +309,7 @@ class MirrorRun:
                 raise InvariantBroken("accepted is accepted", str(self._left(faults_allowed=False)))
             self._ask(f"accepter-{rounds}", accepting=True)
             self._wait_settled(faults_allowed=True)
-        check_compacted(self.source, self.target, COMPACTED)
+        self._quietly(lambda: check_compacted(self.source, self.target, COMPACTED))
         self._wait(self._offsets_have_followed, HEAL_S, "the group's offsets follow")
 
     def _offsets_have_followed(self) -> bool:
@@ -334,9 +352,21 @@ class MirrorRun:
             if self.promotion != NEVER or name != "writer here"
         )
 
+    def _quietly(self, look: Callable[[], None]) -> None:
+        """Look into logs when none of them is just being exchanged for what is left of it after compaction."""
+        for _ in range(LOOKS_MAX):
+            try:
+                return look()
+            except (FileNotFoundError, KafkaError):
+                self.machine.run(self.machine.now + LOOK_AGAIN_S)
+        return look()
+
     def _judge(self) -> None:
-        machine = self.machine
         self._wait(self._all_is_stable, HEAL_S, "everything is replicated")
+        self._quietly(self._look_at_all)
+
+    def _look_at_all(self) -> None:
+        machine = self.machine
         image = self.target.newest_image()
         assert image is not None
         for node, partition in leaders_of(self.target, image):
@@ -347,7 +377,7 @@ class MirrorRun:
         self.cuts.check(image)
         if self.promotion == NEVER:
             return
-        self._at_the_end += check_whole(self.target, self.ledger)
+        self._at_the_end = check_whole(self.target, self.ledger)
         sends = [*self.here.history.sends]
         check_promoted(self.target, sends, self.ledger)
 

@@ -71,6 +71,15 @@ class Links:
             self._machine.network.cut(self._source, self._target)
         self._machine.after(CUT_AGAIN_EVERY_S, self.cut_for_good)
 
+    def overtake(self, lasts_s: float, delete: Callable[[], None]) -> None:
+        """Cut all for so long, and delete what the source has meanwhile: the copy is overtaken."""
+        if self._over or self.is_cut_for_good:
+            return
+        self.counts["link: cut while records are deleted"] += 1
+        self._machine.network.cut(self._source, self._target)
+        self._machine.after(lasts_s / 2, delete)
+        self._machine.after(lasts_s, lambda: self._mend(self._source, self._target))
+
     def _begin(self, fault: LinkFault) -> None:
         if self._over or self.is_cut_for_good:
             return
