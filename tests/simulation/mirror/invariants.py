@@ -191,7 +191,10 @@ class CopiesAreTheSource:
             where = f"{node.name}, {partition!r}, at offset {header.base_offset}, lineage {copy.lineage}"
             if source_epoch == UNKNOWN_EPOCH:
                 raise InvariantBroken("lineages are known before their records", where)
-            self._check_gap(partition, walk.end, header.base_offset, start, where)
+            base = header.base_offset
+            # Where the log begins a batch may be cut in two; what counts is how far the copy was.
+            end = walk.end if walk.end > start else min(base, self._ends.get(place, base))
+            self._check_gap(partition, end, base, where)
             _check_marker(header, batch, where)
             if partition.topic in self._ledger.compacted:
                 # Of an epoch whose first records are compacted away, replicas know different beginnings.
@@ -217,7 +220,7 @@ class CopiesAreTheSource:
         end = self._ends.get(place)
         if end is not None and copy.promoted_epoch == NO_EPOCH:
             where = f"{partition!r} begins at {start}"
-            self._check_gap(partition, min(end, start), start, UNKNOWN_EPOCH, where)
+            self._check_gap(partition, min(end, start), start, where)
 
     def _histories(self, partition: Partition, source_id: bytes) -> list[PartitionHistory]:
         """Where the quorum does not know yet which topic is copied, any of this name."""
@@ -225,9 +228,9 @@ class CopiesAreTheSource:
         found = [self._ledger.of((one, partition.index)) for one in ids]
         return [one for one in found if one is not None]
 
-    def _check_gap(self, partition: Partition, end: int, base: int, start: int, where: str) -> None:
+    def _check_gap(self, partition: Partition, end: int, base: int, where: str) -> None:
         """Offsets that no batch has, behind one that the log has."""
-        if end in (base, start) or partition.topic in self._ledger.compacted:
+        if partition.topic in self._ledger.compacted:
             return
         for fault in sorted(
             self._faults.accepted[partition.topic_id, partition.index], key=lambda one: one.first
