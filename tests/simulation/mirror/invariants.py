@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPartition
 from ottla.protocol.record import NO_COMMIT_INDEX, read_control_record
 from ottla.protocol.record_batch import BatchHeader
@@ -146,7 +148,9 @@ class CopiesAreTheSource:
             return
         for partition in node.moved():
             if partition.leader is not None:
-                self.look(node, partition, image)
+                # While files are exchanged for what compaction has left of them, the next look has to do.
+                with suppress(KafkaError):
+                    self.look(node, partition, image)
 
     def look(self, node: Node, partition: Partition, image: ClusterImage) -> None:
         """A leader of the target, if it still leads."""

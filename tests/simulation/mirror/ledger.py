@@ -16,6 +16,7 @@ from zlib import crc32
 
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.replica.partition import Partition
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.record import NO_COMMIT_INDEX, decode_records, read_control_record
 from ottla.protocol.record_batch import BatchHeader, walk_batches
 from tests.histories.invariants import InvariantBroken
@@ -112,12 +113,18 @@ class SourceLedger:
         self.starts: Counter[str] = Counter()
         """Where partitions begin, by the names of their folders: the highest of any replica, ever."""
         self._read: dict[Partition, tuple[int, int]] = {}
+        self._again: defaultdict[str, list[Partition]] = defaultdict(list)
+        """By broker: what could not be read."""
 
     def observe(self, node: Node) -> None:
         """Only what has moved."""
         if node.name in self._nodes:
-            for partition in node.moved():
-                self._note(partition)
+            for partition in dict.fromkeys((*self._again.pop(node.name, ()), *node.moved())):
+                try:
+                    self._note(partition)
+                except KafkaError:
+                    # Its files are just being exchanged for what compaction has left of them.
+                    self._again[node.name].append(partition)
 
     def of(self, place: Place) -> PartitionHistory | None:
         """None for a partition that no leader was ever seen of."""
