@@ -142,6 +142,7 @@ class SourceFetcher:
     async def _ready(self, due: list[Copy]) -> list[Copy]:
         """Those whose log is known to agree with the source, as far as it goes."""
         image = self._image()
+        due = [copy for copy in due if not self._is_deposed(copy, image)]
         begins = [copy for copy in due if self._begins_elsewhere(copy, image)]
         if begins:
             await self._begin(begins)
@@ -150,6 +151,16 @@ class SourceFetcher:
         if doubtful:
             await self._check(doubtful)
         return [copy for copy in checked if copy.is_due(self._image(), self._loop.time())]
+
+    def _is_deposed(self, copy: Copy, image: ClusterImage) -> bool:
+        """Whether records of a later leader were copied already: this one does not know yet that it leads no more, and
+        says nothing of what the source has."""
+        latest = copy.state(image).source_epoch_below(copy.log_end)
+        is_deposed = NO_EPOCH < copy.source_epoch < latest
+        if is_deposed:
+            copy.retry_at(self._loop.time() + RETRY_S, "the source tells of a leader that was replaced")
+            self._look_again()
+        return is_deposed
 
     def _begins_elsewhere(self, copy: Copy, image: ClusterImage) -> bool:
         state = copy.state(image)
