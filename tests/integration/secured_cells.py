@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla import (
     Acl,
+    AclFilter,
     AclOperation,
     AclPermission,
     AclResourceType,
@@ -170,6 +171,45 @@ async def _give_rights(cluster: TlsCluster, brokers: int) -> None:
         )
     for broker in cluster.brokers:
         await _knows_users(admin_options(cluster) | {"bootstrap_servers": f"{HOST}:{broker.ports['LOGINS']}"})
+
+
+@contextmanager
+def acting_for_brokers(cluster: TlsCluster) -> Iterator[None]:
+    """Both users have the right of brokers over the cluster meanwhile."""
+    asyncio.run(_give_cluster_action(cluster))
+    try:
+        yield
+    finally:
+        asyncio.run(_take_cluster_action(cluster))
+
+
+async def _give_cluster_action(cluster: TlsCluster) -> None:
+    """Return once all brokers know of it."""
+    options = admin_options(cluster)
+    acls = [
+        Acl(
+            AclResourceType.CLUSTER,
+            "kafka-cluster",
+            PatternType.LITERAL,
+            principal,
+            "*",
+            AclOperation.CLUSTER_ACTION,
+            AclPermission.ALLOW,
+        )
+        for principal in PRINCIPALS.values()
+    ]
+    async with Admin(**options) as admin:
+        await admin.create_acls(acls)
+    for broker in cluster.brokers:
+        async with Admin(**options | {"bootstrap_servers": f"{HOST}:{broker.ports['LOGINS']}"}) as admin:
+            async with asyncio.timeout(START_S):
+                while not set(acls) <= set(await admin.describe_acls()):
+                    await asyncio.sleep(0.02)
+
+
+async def _take_cluster_action(cluster: TlsCluster) -> None:
+    async with Admin(**admin_options(cluster)) as admin:
+        await admin.delete_acls([AclFilter(operation=AclOperation.CLUSTER_ACTION)])
 
 
 async def _knows_users(options: dict[str, Any]) -> None:
