@@ -19,12 +19,10 @@ import pytest
 from tests import java
 from tests.integration import secured_clients
 from tests.integration.foreign_builds import (
-    confluent_javascript,
     franz,
     needs_go,
     needs_node,
     needs_node_22,
-    needs_node_addon,
     node_folder,
     platformatic,
 )
@@ -63,13 +61,7 @@ def check(ways: Sequence[Cell], told: Mapping[str, Mapping[str, Any]], expected:
     } == {}
 
 
-def other_language(
-    secured: TlsCluster,
-    client: str,
-    argv: Sequence[str],
-    cwd: Path | None = None,
-    expected: Mapping[str, Any] = TOLD,
-) -> None:
+def other_language(secured: TlsCluster, client: str, argv: Sequence[str], cwd: Path | None = None) -> None:
     """Run the program that walks all ways, with the ways behind its arguments."""
     ways = cells(secured, client)
     done = subprocess.run(
@@ -81,7 +73,7 @@ def other_language(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    check(ways, json.loads(done.stdout), expected)
+    check(ways, json.loads(done.stdout), TOLD)
 
 
 @pytest.mark.java
@@ -104,21 +96,8 @@ def test_kafkajs(secured: TlsCluster) -> None:
 def test_platformatic(secured: TlsCluster) -> None:
     """It asks for partitions in a transaction as brokers do, and needs their right."""
     with acting_for_brokers(secured):
-        other_language(secured, "platformatic", beside(platformatic()))
-
-
-@needs_node_addon
-def test_confluent_kafka_javascript(secured: TlsCluster) -> None:
-    """Its admin knows no settings."""
-    expected = {key: value for key, value in TOLD.items() if key != "setting"}
-    argv = beside(confluent_javascript())
-    other_language(secured, "confluent-kafka-javascript", argv, expected=expected)
-
-
-def beside(argv: tuple[str, str]) -> list[str]:
-    """The program of this test, which stands beside the one that `argv` runs."""
-    node, program = argv
-    return [node, str(Path(program).with_name("secured.mjs"))]
+        node, program = platformatic()
+        other_language(secured, "platformatic", [node, str(Path(program).with_name("secured.mjs"))])
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
