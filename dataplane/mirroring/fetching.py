@@ -154,9 +154,11 @@ class SourceFetcher:
 
     def _is_deposed(self, copy: Copy, image: ClusterImage) -> bool:
         """Whether records of a later leader were copied already: this one does not know yet that it leads no more, and
-        says nothing of what the source has."""
+        says nothing of what the source has. Where topics have no ids it may also be another topic of the name, whose
+        epochs begin anew: then the logs are compared."""
         latest = copy.state(image).source_epoch_below(copy.log_end)
-        is_deposed = NO_EPOCH < copy.source_epoch < latest
+        has_id = copy.source_topic_id != ZERO_UUID
+        is_deposed = has_id and NO_EPOCH < copy.source_epoch < latest
         if is_deposed:
             copy.retry_at(self._loop.time() + RETRY_S, "the source tells of a leader that was replaced")
             self._look_again()

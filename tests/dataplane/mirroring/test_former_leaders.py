@@ -1,0 +1,118 @@
+"""A broker of the source that was replaced as a leader, and does not know it yet: what it says is no fault."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.dataplane.mirroring.copies import Copy
+from ottla.dataplane.mirroring.fetching import SourceFetcher
+from ottla.dataplane.replication.throttle import Throttle
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.mirror_records import MirrorPartitionRecord, SourceEpoch
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from ottla.protocol.schema import ZERO_UUID
+from tests.dataplane.mirroring.test_rounds import HERE, SOURCE_BROKER, THERE, Quorum
+
+DEADLINE_S = 10.0
+COPIED = 20
+"""Where the copy ends: ten records of epoch 1, ten of epoch 3."""
+
+
+class FormerLeader:
+    """Led in epoch 1, and has all of what was written then."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
+        self.asked.append(type(message).__name__)
+        match message:
+            case OffsetForLeaderEpochRequest():
+                end = EpochEndOffset(partition=0, leader_epoch=1, end_offset=10)
+                return OffsetForLeaderEpochResponse(
+                    topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])]
+                )
+            case FetchRequest():
+                await asyncio.sleep(0.01)
+                part = PartitionData(partition_index=0, high_watermark=COPIED, records=b"")
+                return FetchResponse(responses=[FetchableTopicResponse(topic_id=THERE, partitions=[part])])
+
+
+class World:
+    def __init__(self, source_epoch: int, source_topic_id: bytes) -> None:
+        self.source, self.quorum = FormerLeader(), Quorum()
+        lineage = [SourceEpoch(epoch=1, start_offset=0), SourceEpoch(epoch=3, start_offset=10)]
+        self.quorum.image.apply(MirrorPartitionRecord(topic_id=HERE, partition=0, lineage=lineage))
+        log = SimpleNamespace(log_end_offset=COPIED, log_start_offset=0)
+        partition = SimpleNamespace(
+            topic="t", index=0, topic_id=HERE, leader=object(), leader_epoch=4, high_watermark=0, log=log
+        )
+        self.copy = Copy(cast(Any, partition), 4)
+        self.copy.source_topic_id, self.copy.source_leader = source_topic_id, SOURCE_BROKER
+        self.copy.source_epoch = source_epoch
+        self.reports: list[Any] = []
+        self.looks = 0
+        self.moved = asyncio.Event()
+
+    async def run_until_it_stops(self) -> None:
+        """Until the fetcher has asked for a fetch, has reported, or wants to know who leads."""
+        image = self.quorum.image
+        fetcher = SourceFetcher(
+            SOURCE_BROKER,
+            image.mirrors.by_name["m"],
+            cast(Any, self.source),
+            lambda: image,
+            lambda _: [self.copy],
+            self._report,
+            Throttle(asyncio.get_running_loop().time),
+            lambda _: None,
+            self._look_again,
+            self._ask_cuts,
+        )
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await self.moved.wait()
+        finally:
+            fetcher.close()
+
+    async def _report(self, partitions: Sequence[Any]) -> None:
+        self.reports += partitions
+        self.moved.set()
+
+    def _look_again(self) -> None:
+        self.looks += 1
+        self.moved.set()
+
+    async def _ask_cuts(self, _broker: int, _copies: Sequence[Copy]) -> None:
+        self.moved.set()
+
+
+async def test_who_was_replaced_is_not_asked_and_the_source_is_looked_at_again() -> None:
+    world = World(source_epoch=1, source_topic_id=THERE)
+    await world.run_until_it_stops()
+    assert (world.source.asked, world.reports, world.looks) == ([], [], 1)
+    assert "replaced" in world.copy.trouble
+
+
+@pytest.mark.parametrize(
+    ("epoch", "topic_id"),
+    [
+        pytest.param(4, THERE, id="a-later-leader"),
+        pytest.param(1, ZERO_UUID, id="without-ids-another-topic-may-have-the-name"),
+    ],
+)
+async def test_who_leads_may_tell_of_a_loss(epoch: int, topic_id: bytes) -> None:
+    world = World(epoch, topic_id)
+    await world.run_until_it_stops()
+    assert world.source.asked[0] == "OffsetForLeaderEpochRequest"
+    assert (world.reports[0].fault_first, world.reports[0].fault_end) == (10, COPIED)
