@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 LANE = "mirror"
 WAIT_MAX_MS = 500
+SHORT_WAIT_MS = 50
 PARTITION_MAX_BYTES = 4 << 20
 ANSWER_MAX_BYTES = 32 << 20
 RETRY_S = 0.1
@@ -248,7 +249,7 @@ class SourceFetcher:
         has_ids = all(copy.source_topic_id != ZERO_UUID for copy in copies)
         epochs = {copy.key: copy.source_epoch for copy in copies}
         # Another fetcher may have taken all: then one batch is overdrawn, and made up for.
-        request = _request(copies, max(1, self._throttle.allowance()))
+        request = _request(copies, max(1, self._throttle.allowance()), self._wait_ms(copies))
         answer = await self._source.ask(
             self._broker_id, request, lane=LANE, at_most=None if has_ids else BY_NAME_ONLY
         )
@@ -264,6 +265,13 @@ class SourceFetcher:
                 )
                 if copy is not None:
                     await self._take(copy, part, epochs[copy.key])
+
+    def _wait_ms(self, copies: list[Copy]) -> int:
+        """How long the source may wait for records. Not for long, while nobody knows yet where one of them ends there,
+        or while another copy is to be asked for again soon and would wait, too."""
+        is_known = all(copy.source_high_watermark >= 0 for copy in copies)
+        others = any(copy.not_before_s > self._loop.time() for copy in self._copies(self._broker_id))
+        return WAIT_MAX_MS if is_known and not others else SHORT_WAIT_MS
 
     async def _take(self, copy: Copy, part: PartitionData, source_epoch: int) -> None:
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -365,7 +373,7 @@ class SourceFetcher:
             self._look_again()
 
 
-def _request(copies: list[Copy], allowance: int) -> FetchRequest:
+def _request(copies: list[Copy], allowance: int, wait_ms: int) -> FetchRequest:
     """For so many bytes. A source sends one batch in any case, however large it is. It fills its answer in the order of
     the request, so who has waited longest comes first, and nobody waits for ever."""
     by_topic: dict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
@@ -380,7 +388,7 @@ def _request(copies: list[Copy], allowance: int) -> FetchRequest:
         )
     return FetchRequest(
         replica_id=CONSUMER,
-        max_wait_ms=WAIT_MAX_MS,
+        max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=min(ANSWER_MAX_BYTES, allowance),
         isolation_level=READ_UNCOMMITTED,

@@ -58,6 +58,9 @@ WITHOUT = {
     ),
     *("RejectedRecord", "Spooled", "SpooledRecord"),
     *(
+        "Failback",
+        "FailbackPartition",
+        "FailbackTopic",
         "FaultKind",
         "MirrorCut",
         "MirrorDescription",

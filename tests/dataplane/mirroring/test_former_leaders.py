@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.dataplane.mirroring.copies import Copy
-from ottla.dataplane.mirroring.fetching import SourceFetcher
+from ottla.dataplane.mirroring.fetching import SHORT_WAIT_MS, WAIT_MAX_MS, SourceFetcher
 from ottla.dataplane.replication.throttle import Throttle
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.mirror_records import MirrorPartitionRecord, SourceEpoch
@@ -33,6 +33,8 @@ class FormerLeader:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.waits: list[int] = []
+        """Of fetches, in ms."""
 
     async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
         self.asked.append(type(message).__name__)
@@ -43,6 +45,7 @@ class FormerLeader:
                     topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])]
                 )
             case FetchRequest():
+                self.waits.append(message.max_wait_ms)
                 await asyncio.sleep(0.01)
                 part = PartitionData(partition_index=0, high_watermark=COPIED, records=b"")
                 return FetchResponse(responses=[FetchableTopicResponse(topic_id=THERE, partitions=[part])])
@@ -65,8 +68,9 @@ class World:
         self.moved = asyncio.Event()
 
     async def run_until_it_stops(self) -> None:
-        """Until the fetcher has asked for a fetch, has reported, or wants to know who leads."""
+        """From now on until the fetcher has asked for a fetch, has reported, or wants to know who leads."""
         image = self.quorum.image
+        self.moved.clear()
         fetcher = SourceFetcher(
             SOURCE_BROKER,
             image.mirrors.by_name["m"],
@@ -95,6 +99,15 @@ class World:
 
     async def _ask_cuts(self, _broker: int, _copies: Sequence[Copy]) -> None:
         self.moved.set()
+
+
+async def test_the_source_answers_soon_while_nobody_knows_where_it_ends() -> None:
+    world = World(source_epoch=3, source_topic_id=THERE)
+    world.copy.checked_epoch = 3
+    await world.run_until_it_stops()
+    assert world.source.waits[0] == SHORT_WAIT_MS
+    await world.run_until_it_stops()
+    assert world.source.waits[-1] == WAIT_MAX_MS
 
 
 async def test_who_was_replaced_is_not_asked_and_the_source_is_looked_at_again() -> None:
