@@ -257,7 +257,7 @@ class MirrorAdmin(AdminTheme):
     async def promote_mirror(
         self, name: str, *, at_cut: bool = False, progress: Progress | None = None
     ) -> MirrorDescription:
-        """Copy no more, and let all topics of the mirror take records. There is no way back.
+        """Copy no more, and let all topics of the mirror take records. It cannot be undone.
 
         With `at_cut` every copy ends where the newest cut lies that all have reached, so that no transaction of the
         source is there in one partition and missing in another. Raises KafkaError, INVALID_REQUEST, if there is none.

@@ -442,7 +442,7 @@ def test_promote_asks_and_tells_what_would_be_lost(
     monkeypatch.setattr("sys.stdin", Person("n\n"))
     assert main(["mirror", "promote", "west"]) == 1
     told = capsys.readouterr().err
-    assert "there is no way back" in told
+    assert "it cannot be undone" in told
     assert said in told
     assert "nothing was done" in told
     assert not cluster.asked

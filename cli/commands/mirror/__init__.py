@@ -215,7 +215,7 @@ def _change(actions: Actions) -> None:
     promote = actions.add(
         "promote",
         "change:promote",
-        "Copy no more, and let the topics take records. There is no way back.",
+        "Copy no more, and let the topics take records. It cannot be undone.",
         "  ottla mirror promote west\n"
         "  ottla mirror promote west --at-cut                     no transaction is torn across partitions\n"
         "  ottla mirror promote west --yes -o json",

@@ -66,7 +66,7 @@ def promote(arguments: argparse.Namespace) -> None:
         left = _left_behind_cut(before) if arguments.at_cut else _left_behind(before)
         confirm(
             f"Promote {before.name}? Its {len(before.topics)} topics take records from then on and are copied no more; "
-            f"there is no way back. {left}",
+            f"it cannot be undone. {left}",
             yes=arguments.yes,
         )
 
