@@ -25,6 +25,8 @@ from .messages.mirror_records import (
 
 NO_EPOCH: Final = -1
 NO_ROUND: Final = -1
+OF_THE_BROKERS: Final = "__"
+"""Topics whose names begin so belong to the brokers of their cluster, and are not copied."""
 MIRRORED_SETTINGS: Final = (
     "cleanup.policy",
     "delete.retention.ms",

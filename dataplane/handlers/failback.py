@@ -20,9 +20,9 @@ from ...protocol.messages.failback import (
 )
 from ...protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
 from ...protocol.messages.mirror_records import SourceEpoch
-from ...protocol.mirror_table import MirrorPartition
+from ...protocol.mirror_table import OF_THE_BROKERS, MirrorPartition
 from ...protocol.schema import ZERO_UUID
-from ..mirroring.common_point import OF_THE_BROKERS, PlannedTopic, merged, planned, promoted_offset
+from ..mirroring.common_point import PlannedTopic, merged, planned, promoted_offset
 from ..mirroring.lineages import lineages_of
 from ..mirroring.source_trial import SourceTrial
 from ..patterns import compile_pattern
@@ -161,7 +161,6 @@ def _lineage(partition: Partition, copy: MirrorPartition) -> DescribedLineage:
     told.log_start_offset, told.log_end_offset = log.log_start_offset, log.log_end_offset
     told.epochs = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs]
     told.lineage = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in copy.lineage]
-    told.promoted_epoch = copy.promoted_epoch
     told.promoted_offset = promoted_offset(epochs, copy.promoted_epoch)
     return told
 

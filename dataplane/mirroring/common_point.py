@@ -13,12 +13,10 @@ from itertools import pairwise
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.failback import DescribedLineage, LineageTopic
 from ...protocol.messages.mirror_records import SourceEpoch
-from ...protocol.mirror_table import NO_EPOCH
+from ...protocol.mirror_table import NO_EPOCH, OF_THE_BROKERS
 from ...protocol.schema import ZERO_UUID
 
 UNKNOWN = -1
-OF_THE_BROKERS = "__"
-"""Topics whose names begin so belong to the brokers of their cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ...protocol.messages.mirror_commands import FollowTopics, MirroredTopic
 from ...protocol.messages.topic_commands import NewTopicConfig
 from ...protocol.mirror_table import (
     MIRRORED_SETTINGS,
+    OF_THE_BROKERS,
     FaultKind,
     Mirror,
     MirrorPartition,
@@ -23,7 +24,6 @@ from ...protocol.schema import ZERO_UUID
 from ..patterns import Pattern
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
-from .common_point import OF_THE_BROKERS
 from .lineages import copies_of_cluster
 from .source import SourceCluster
 

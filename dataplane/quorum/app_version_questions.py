@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ...protocol.messages.app_version_questions import AppVersionsTold, AskAppVersions
+from .listings import all_pages
 
 Ask = Callable[[Callable[[int], AskAppVersions], float], Awaitable[AppVersionsTold | None]]
 """Asks what is made of the question's number; None if there was no answer within so many seconds."""
@@ -47,23 +48,17 @@ class AppVersionQuestions:
             return None
 
     async def _list(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
-        versions: dict[str, int] = {}
-        listing = position = 0
-        while True:
+        async def ask(listing: int, position: int) -> AppVersionsTold | None:
             told = await self._ask(_page(cut, told_offset, listing, position), timeout_s)
-            if told is None:
-                return None
-            if told.is_unknown:
+            if told is not None and told.is_unknown:
                 raise CutUnknown
-            if told.began_elsewhere:
-                versions.clear()
-                listing = position = 0
-                continue
-            listing = listing or told.question
-            versions.update((one.transactional_id, one.app_version) for one in told.versions)
-            position = told.position
-            if position < 0:
-                return VersionsFound(versions, told.is_whole, told.next_offset)
+            return told
+
+        pages = await all_pages(ask)
+        if pages is None:
+            return None
+        versions = {one.transactional_id: one.app_version for page in pages for one in page.versions}
+        return VersionsFound(versions, pages[-1].is_whole, pages[-1].next_offset)
 
 
 def _page(cut: int, told_offset: int, listing: int, position: int) -> Callable[[int], AskAppVersions]:

@@ -25,6 +25,7 @@ from ...protocol.messages.transaction_questions import (
     TransactionTold,
 )
 from ...protocol.transaction_table import Phase, Place, by_topic
+from .listings import all_pages
 
 Ask = Callable[[Callable[[int], TransactionQuestion], float], Awaitable[TransactionAnswer | None]]
 """Asks what is made of the question's number; None if there was no answer within so many seconds."""
@@ -125,21 +126,12 @@ class TransactionQuestions:
         return found
 
     async def _list(self, filters: AskTransactionIds, clock: _Clock) -> list[TransactionIdTold] | None:
-        found: list[TransactionIdTold] = []
-        listing = position = 0
-        while position >= 0:
-            ask = _page(filters, listing, position)
-            told = await self._answer(ask, TransactionIdsTold, clock)
-            if told is None:
-                return None
-            if told.began_elsewhere:
-                found.clear()
-                listing = position = 0
-                continue
-            listing = listing or told.question
-            position = told.position
-            found += told.transactions
-        return found
+        pages = await all_pages(
+            lambda listing, position: self._answer(
+                _page(filters, listing, position), TransactionIdsTold, clock
+            )
+        )
+        return None if pages is None else [one for page in pages for one in page.transactions]
 
     async def _answer(
         self, question: Callable[[int], TransactionQuestion], expected: type[_AnswerT], clock: _Clock

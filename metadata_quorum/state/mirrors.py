@@ -44,6 +44,7 @@ from ...protocol.messages.transaction_records import CommitIndexRecord
 from ...protocol.mirror_table import (
     MIRRORED_SETTINGS,
     NO_EPOCH,
+    OF_THE_BROKERS,
     FaultKind,
     Mirror,
     MirrorFault,
@@ -277,7 +278,7 @@ def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, b
 
 
 def _create_copy(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
-    if wanted.name.startswith("__"):
+    if wanted.name.startswith(OF_THE_BROKERS):
         raise refused_for_mirror(f"{wanted.name!r} belongs to the brokers of its cluster")
     new = NewTopic(
         name=wanted.name,

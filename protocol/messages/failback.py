@@ -34,11 +34,10 @@ class DescribedLineage(Message):
     epochs: list[SourceEpoch] = array(
         SourceEpoch, about="Leader epochs of this cluster, and where each begins."
     )
-    promoted_epoch: int = int32(
-        default=-1, about="First of these that took records after it was a copy; -1 if it never was one."
-    )
     promoted_offset: int = int64(
-        default=-1, about="Where the promoted epoch begins; -1 if the log does not reach back to it."
+        default=-1,
+        about="Where the first epoch begins that took records here: 0 if it never was a copy; -1 if the log does not "
+        "reach back to it.",
     )
     lineage: list[SourceEpoch] = array(
         SourceEpoch, about="Leader epochs of the source, as far as it was copied."

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster import RunningCluster
 from tests.programs.environments import Environment
+from tests.programs.kills import kill_and_start
 from tests.programs.topics import Input, Output, Sent, create_topics
 
 pytestmark = pytest.mark.timeout(300)
@@ -40,16 +41,7 @@ def test_sums_through_kills(cluster: RunningCluster, tmp_path: Path, library: st
         with Input(cluster.bootstrap, payments(seed=5)) as given:
             sums.wait_for(60, 120)
             for turn in range(4):
-                leader = cluster.leader("sums", turn % PARTITIONS)
-                assert leader is not None
-                if turn % 2:
-                    cluster.broker(leader).kill9()
-                job.kill9()
-                job.start()
-                sums.wait_for(sums.read() + 60, 120)
-                if turn % 2:
-                    cluster.broker(leader).restart()
-                    cluster.wait_until_in_sync("sums", 60)
+                kill_and_start(cluster, job, turn, sums)
         wanted = total([(one.key or "", one.value) for one in given.sent])
         sums.wait_until(lambda: total(sums.messages).total() >= wanted.total(), "every payment", 120)
         assert total(sums.messages) == wanted

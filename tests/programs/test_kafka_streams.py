@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.cluster import RunningCluster
 from tests.programs.given import Given
 from tests.programs.jvm import Jars, needs_jdk
+from tests.programs.kills import kill_and_start
 from tests.programs.process import Program
 from tests.programs.topics import Input, Output, create_topics
 
@@ -46,28 +47,13 @@ def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Pat
         with Input(cluster.bootstrap, given.messages()):
             counts.wait_for(100, 120)
             for turn in range(4):
-                kill_and_start(cluster, both[turn % 2], turn, counts)
+                kill_and_start(cluster, both[turn % 2], turn, counts, 300)
         counts.wait_for(len(given.counts), 120)
         paid.wait_for(len(given.paid), 120)
         assert sorted(counts.messages) == given.counts
         assert sorted(paid.messages) == given.paid
         assert all("FAILED" not in one.said for one in both)
         check_internal_topics(cluster, admin)
-
-
-def kill_and_start(cluster: RunningCluster, instance: Program, turn: int, counts: Output) -> None:
-    """Kill one instance, each second time with a leader of its output; results go on before they are whole again."""
-    instance.kill9()
-    leader = cluster.leader("counts", turn % PARTITIONS)
-    assert leader is not None
-    node = cluster.broker(leader)
-    if turn % 2:
-        node.kill9()
-    instance.start()
-    counts.wait_for(counts.read() + 300, 120)
-    if turn % 2:
-        node.restart()
-        cluster.wait_until_in_sync("counts", 60)
 
 
 def check_internal_topics(cluster: RunningCluster, admin: AdminClient) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.cluster import RunningCluster
 from tests.programs.environments import Environment
+from tests.programs.kills import kill_and_start
 from tests.programs.topics import Input, Output, Sent, create_topics
 
 pytestmark = pytest.mark.timeout(900)
@@ -47,15 +48,6 @@ def test_counts_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
         with Input(cluster.bootstrap, words(seed=3)) as given:
             told.wait_for(60, 120)
             for turn in range(4):
-                leader = cluster.leader("counts", turn % PARTITIONS)
-                assert leader is not None
-                if turn % 2:
-                    cluster.broker(leader).kill9()
-                program.kill9()
-                program.start()
-                told.wait_for(told.read() + 60, 120)
-                if turn % 2:
-                    cluster.broker(leader).restart()
-                    cluster.wait_until_in_sync("counts", 60)
+                kill_and_start(cluster, program, turn, told)
         wanted = Counter(one.value for one in given.sent)
         told.wait_until(lambda: last_counts(told) == wanted, "every word", 120)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster
 from tests.programs.jvm import Jars, needs_jdk
+from tests.programs.kills import kill_and_start
 from tests.programs.process import Program
 from tests.programs.topics import Input, Output, Sent, create_topics
 
@@ -61,7 +62,7 @@ def test_jobs_and_orders_through_kills(cluster: RunningCluster, tmp_path: Path) 
         with Input(cluster.bootstrap, jobs_and_orders(), per_second=60) as given:
             billed.wait_for(50, WAIT_S)
             for turn in range(3):
-                kill_and_start(cluster, both[turn % 2], turn, billed)
+                kill_and_start(cluster, both[turn % 2], turn, billed, 50, WAIT_S)
         jobs, orders = (
             sorted(str(one.value) for one in given.sent if one.topic == topic) for topic in ("jobs", "orders")
         )
@@ -72,21 +73,6 @@ def test_jobs_and_orders_through_kills(cluster: RunningCluster, tmp_path: Path) 
         wait_for_all(done, {worked(one) for one in jobs if not fails(one)})
         wait_for_all(given_up, {one for one in jobs if fails(one)})
     check_retry_topics(admin)
-
-
-def kill_and_start(cluster: RunningCluster, instance: Program, turn: int, billed: Output) -> None:
-    """Kill an instance, each second time with a leader of its output; orders are billed before all is whole again."""
-    instance.kill9()
-    leader = cluster.leader("billed", turn % PARTITIONS)
-    assert leader is not None
-    node = cluster.broker(leader)
-    if turn % 2:
-        node.kill9()
-    instance.start()
-    billed.wait_for(billed.read() + 50, WAIT_S)
-    if turn % 2:
-        node.restart()
-        cluster.wait_until_in_sync("billed", WAIT_S)
 
 
 def wait_for_all(output: Output, expected: set[str]) -> None:

@@ -84,7 +84,7 @@ class Output:
                 "enable.auto.commit": False,
             }
         )
-        self._topic = topic
+        self.topic, self.partitions = topic, partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         self.messages: list[Message] = []
         self.values: list[list[str]] = [[] for _ in range(partitions)]
@@ -115,7 +115,7 @@ class Output:
             self.read()
             return holds()
 
-        wait_until(read_and_ask, f"{what} in {self._topic}", timeout_s)
+        wait_until(read_and_ask, f"{what} in {self.topic}", timeout_s)
         for _ in range(5):
             self.read()
 

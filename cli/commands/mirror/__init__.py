@@ -49,28 +49,13 @@ def _create(actions: Actions) -> None:
         "  ottla mirror create west --from kafka.west.example:9092 --start latest --dry-run",
     )
     create.add_argument("name", metavar="NAME", help="of the mirror")
-    create.add_argument(
-        "--from",
-        dest="source",
-        required=True,
-        metavar="HOST:PORT,...",
-        help="brokers of the source, as the brokers here reach them",
-    )
-    create.add_argument(
-        "--topics", default=".*", metavar="REGEX", help="which topics: matches whole names (all of them)"
-    )
-    create.add_argument(
-        "--groups", default="", metavar="REGEX", help="whose committed offsets follow (no group's)"
-    )
+    _add_what_is_copied(create, "the source")
     create.add_argument(
         "--start",
         default="earliest",
         metavar="WHERE",
         help="where copies begin: earliest, latest, or a time (ms, ISO 8601, or an age as 2h)",
     )
-    _add_source_options(create)
-    _add_bandwidth(create)
-    _add_acls(create)
     create.add_argument(
         "--wait", action="store_true", help="until each copy has once had all that its source had"
     )
@@ -80,8 +65,24 @@ def _create(actions: Actions) -> None:
     add_common(create)
 
 
-def _add_acls(options: CommandParser) -> None:
+def _add_what_is_copied(options: CommandParser, source: str) -> None:
+    """From where, what, and how fast."""
+    options.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="HOST:PORT,...",
+        help=f"brokers of {source}, as the brokers here reach them",
+    )
+    options.add_argument(
+        "--topics", default=".*", metavar="REGEX", help="which topics: matches whole names (all of them)"
+    )
+    options.add_argument(
+        "--groups", default="", metavar="REGEX", help="whose committed offsets follow (no group's)"
+    )
     options.add_argument("--acls", action="store_true", help="ACLs of these topics and groups follow, too")
+    _add_source_options(options)
+    _add_bandwidth(options)
 
 
 def _add_bandwidth(options: CommandParser, *, required: bool = False) -> None:
@@ -120,22 +121,7 @@ def _fail_back(actions: Actions) -> None:
         "  ottla mirror failback east --from kafka.east.example:9092 --discard        whatever is only here",
     )
     failback.add_argument("name", metavar="NAME", help="of the mirror that copies them from now on")
-    failback.add_argument(
-        "--from",
-        dest="source",
-        required=True,
-        metavar="HOST:PORT,...",
-        help="brokers of the cluster that was promoted, as the brokers here reach them",
-    )
-    failback.add_argument(
-        "--topics", default=".*", metavar="REGEX", help="which topics: matches whole names (all of them)"
-    )
-    failback.add_argument(
-        "--groups", default="", metavar="REGEX", help="whose committed offsets follow (no group's)"
-    )
-    _add_source_options(failback)
-    _add_bandwidth(failback)
-    _add_acls(failback)
+    _add_what_is_copied(failback, "the cluster that was promoted")
     failback.add_argument(
         "--discard", action="store_true", help="delete the records that only this cluster has"
     )

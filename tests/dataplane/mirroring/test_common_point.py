@@ -68,9 +68,7 @@ def plan(ours: DescribedLineage, theirs: DescribedLineage) -> PlannedPartition:
     return found
 
 
-PROMOTED_AT_100 = log(
-    (2, 0), (3, 60), (4, 100), end=150, promoted_epoch=4, promoted_offset=100, lineage=pairs((7, 0), (8, 50))
-)
+PROMOTED_AT_100 = log((2, 0), (3, 60), (4, 100), end=150, promoted_offset=100, lineage=pairs((7, 0), (8, 50)))
 
 
 def test_what_was_written_after_the_last_copied_record_is_lost() -> None:
@@ -107,7 +105,7 @@ def test_a_partition_that_was_made_after_the_promotion_has_nothing_in_common() -
 
 
 def test_where_the_source_does_not_reach_back_to_its_promotion_all_is_lost() -> None:
-    forgotten = log((4, 120), start=120, end=150, promoted_epoch=4, promoted_offset=-1, lineage=pairs((7, 0)))
+    forgotten = log((4, 120), start=120, end=150, promoted_offset=-1, lineage=pairs((7, 0)))
     found = plan(log((7, 10), (9, 100), start=10, end=100), forgotten)
     assert (found.common_offset, found.lost, found.cuts) == (0, 90, True)
 
