@@ -81,6 +81,10 @@ def batches_behind(batches: list[int], last: int) -> list[int]:
     """Those to be played again. Raises WrongCheckpoint where Spark could not go on behind `last`."""
     if not batches:
         raise WrongCheckpoint("the checkpoint has no batches: start the query with a new one")
+    if last < 0:
+        raise WrongCheckpoint(
+            f"no batch counts, as the last is {last}: start the query with a new checkpoint"
+        )
     if last > batches[-1]:
         raise WrongCheckpoint(
             f"the cluster has batch {last}, and the checkpoint ends at {batches[-1]}: it was set back, or is not this "

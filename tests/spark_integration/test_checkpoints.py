@@ -150,6 +150,7 @@ def test_what_a_batch_has_read_must_be_there(checkpoint: Path, monkeypatch: pyte
     ("batches", "last", "says"),
     [
         ([], 3, "has no batches"),
+        ([0, 1, 2], -1, "no batch counts, as the last is -1: start the query with a new checkpoint"),
         ([0, 1, 2], 3, "the cluster has batch 3, and the checkpoint ends at 2"),
         ([5, 6, 7], 4, "the last batch that counts is 4, and the checkpoint has 5 to 7 without 4"),
         ([5, 6, 7], 5, "without 4"),
