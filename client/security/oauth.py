@@ -21,8 +21,9 @@ from .options import Token, TokenProvider
 ANSWER_BYTES_MAX = 1024 * 1024
 TOKEN_BYTES_MAX = 64 * 1024
 REQUEST_S = 10.0
-_KEPT = 0.8
-"""A token is used for this part of its life."""
+_KEPT = 0.75
+"""A token is used for this part of its life: less than the part after which logins are renewed, so that each renewal
+brings a new token."""
 
 
 class TokenUnavailable(Exception):

@@ -168,10 +168,10 @@ async def test_a_token_is_kept_for_most_of_its_life() -> None:
     texts = await asyncio.gather(*(tokens.current() for _ in range(5)))
     assert {text for text, _ in texts} == {"one"}
     assert provider.asked == 1
-    now[0] = 1079.0
+    now[0] = 1074.0
     assert (await tokens.current())[0] == "one"
-    now[0] = 1081.0
-    assert (await tokens.current())[0] == "two"
+    now[0] = 1076.0
+    assert (await tokens.current())[0] == "two", "logins are renewed at four fifths of it, with a new one"
     now[0] = 1199.0
     assert (await tokens.current())[0] == "three", "without an end it is asked for each time"
     assert (await tokens.current())[0] == "four"
