@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.messages.mirror_commands import MirrorPartitionReport
 from ...protocol.messages.mirror_records import SourceEpoch
@@ -23,7 +23,7 @@ from ...protocol.schema import ZERO_UUID
 from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy
-from .judgement import Begin, arrived, epoch_end, kept, out_of_range
+from .judgement import Begin, agrees_to, arrived, epoch_end, kept, out_of_range
 from .source import SourceCluster
 
 logger = logging.getLogger(__name__)
@@ -235,21 +235,64 @@ class SourceFetcher:
                     continue
                 state = copy.state(self._image())
                 fault = epoch_end(state, copy.log_end, epoch, part.leader_epoch, part.end_offset)
-                if fault is None:
-                    copy.checked_epoch = copy.source_epoch
-                else:
+                has_others = fault is not None and await self._has_others(copy, fault.first, fault.end)
+                if fault is not None and has_others:
                     faults.append(_report_of(copy, fault=fault))
+                elif has_others is not None:
+                    copy.checked_epoch = copy.source_epoch
         return faults
+
+    async def _has_others(self, copy: Copy, first: int, end: int) -> bool | None:
+        """Whether the source has other records than the copy at these offsets, or ends within them. Its leader may know
+        nothing of an epoch although nothing is lost: compaction took all records of it, and then this replica began.
+        None if nobody can tell yet."""
+        epoch = copy.source_epoch
+        while first < end and copy.is_due(self._image(), self._loop.time()) and copy.source_epoch == epoch:
+            reached = await self._agrees_to(copy, first, end)
+            if reached is None:
+                return True
+            if reached == first and copy.not_before_s <= self._loop.time():
+                copy.retry_at(self._loop.time() + RETRY_S, "the source has not told yet what it has")
+            first = reached
+        return False if first >= end else None
+
+    async def _agrees_to(self, copy: Copy, first: int, end: int) -> int | None:
+        """As `judgement.agrees_to`, for what the source sends next: `first` if that is nothing."""
+        answer = await self._ask_for([(copy, first)], 0)
+        for part in (part for topic in answer.responses for part in topic.partitions):
+            if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                start = await self._offset(copy, EARLIEST)
+                return start if start > first else None if start >= 0 else first
+            if part.error_code:
+                self._failed(copy, ErrorCode.of(part.error_code))
+            elif part.records:
+                return agrees_to(copy.state(self._image()), first, end, memoryview(part.records))
+            elif 0 <= await self._offset(copy, LATEST) < end:
+                return None
+        return first
 
     # ------------------------------------------------------------ fetching
 
     async def _fetch(self, copies: list[Copy]) -> None:
         by_name = {copy.key: copy for copy in copies}
         by_id = {(copy.source_topic_id, copy.partition.index): copy for copy in copies}
-        has_ids = all(copy.source_topic_id != ZERO_UUID for copy in copies)
         epochs = {copy.key: copy.source_epoch for copy in copies}
+        # A source fills its answer in the order of the request: nobody waits for ever.
+        wanted = [(copy, copy.log_end) for copy in sorted(copies, key=lambda one: one.fetched_s)]
+        answer = await self._ask_for(wanted, self._wait_ms(copies))
+        for topic in answer.responses:
+            for part in topic.partitions:
+                copy = by_name.get((topic.topic, part.partition_index)) or by_id.get(
+                    (topic.topic_id, part.partition_index)
+                )
+                if copy is not None:
+                    await self._take(copy, part, epochs[copy.key])
+
+    async def _ask_for(self, wanted: Sequence[tuple[Copy, int]], wait_ms: int) -> FetchResponse:
+        """Records from these offsets on. Raises KafkaError."""
         # Another fetcher may have taken all: then one batch is overdrawn, and made up for.
-        request = _request(copies, max(1, self._throttle.allowance()), self._wait_ms(copies))
+        request = _request(wanted, max(1, self._throttle.allowance()), wait_ms)
+        has_ids = all(copy.source_topic_id != ZERO_UUID for copy, _ in wanted)
         answer = await self._source.ask(
             self._broker_id, request, lane=LANE, at_most=None if has_ids else BY_NAME_ONLY
         )
@@ -258,13 +301,7 @@ class SourceFetcher:
         self._throttle.spend(
             sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
         )
-        for topic in answer.responses:
-            for part in topic.partitions:
-                copy = by_name.get((topic.topic, part.partition_index)) or by_id.get(
-                    (topic.topic_id, part.partition_index)
-                )
-                if copy is not None:
-                    await self._take(copy, part, epochs[copy.key])
+        return answer
 
     def _wait_ms(self, copies: list[Copy]) -> int:
         """How long the source may wait for records. Not for long, while nobody knows yet where one of them ends there,
@@ -373,16 +410,15 @@ class SourceFetcher:
             self._look_again()
 
 
-def _request(copies: list[Copy], allowance: int, wait_ms: int) -> FetchRequest:
-    """For so many bytes. A source sends one batch in any case, however large it is. It fills its answer in the order of
-    the request, so who has waited longest comes first, and nobody waits for ever."""
+def _request(wanted: Sequence[tuple[Copy, int]], allowance: int, wait_ms: int) -> FetchRequest:
+    """For so many bytes. A source sends one batch in any case, however large it is."""
     by_topic: dict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
-    for copy in sorted(copies, key=lambda one: one.fetched_s):
+    for copy, offset in wanted:
         by_topic[copy.partition.topic, copy.source_topic_id].append(
             FetchPartition(
                 partition=copy.partition.index,
                 current_leader_epoch=copy.source_epoch,
-                fetch_offset=copy.log_end,
+                fetch_offset=offset,
                 partition_max_bytes=min(PARTITION_MAX_BYTES, allowance),
             )
         )

@@ -70,6 +70,20 @@ def epoch_end(
     )
 
 
+def agrees_to(copy: MirrorPartition, first: int, end: int, batches: memoryview) -> int | None:
+    """Up to where the source, from `first` on, has nothing but what was copied below `end`: whoever writes in a leader
+    epoch has one log. `batches` are the next that it has. None if one of them is of another epoch than the copy there.
+    """
+    for _, header in walk_batches(batches, partial_tail=True):
+        if header.base_offset >= end:
+            return end
+        copied = copy.source_epoch_below(max(first, header.base_offset) + 1)
+        if header.next_offset > first and header.partition_leader_epoch != copied:
+            return None
+        first = max(first, header.next_offset)
+    return first
+
+
 def kept(copy: MirrorPartition, log_end: int) -> MirrorFault | None:
     """What it means for the first look at the source after a failback that was not to cut anything off: None if nothing
     was written here after its count."""

@@ -1,4 +1,5 @@
-"""A broker of the source that was replaced as a leader, and does not know it yet: what it says is no fault."""
+"""A broker of the source that was replaced as a leader, and does not know it yet: what it says is no fault. So it is
+where a leader has never heard of an epoch whose records compaction has taken."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ import pytest
 from ottla.dataplane.mirroring.copies import Copy
 from ottla.dataplane.mirroring.fetching import SHORT_WAIT_MS, WAIT_MAX_MS, SourceFetcher
 from ottla.dataplane.replication.throttle import Throttle
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from ottla.protocol.messages.mirror_records import MirrorPartitionRecord, SourceEpoch
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,6 +29,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from ottla.protocol.schema import ZERO_UUID
+from tests.dataplane.log.batches import make_batch
 from tests.dataplane.mirroring.test_rounds import HERE, SOURCE_BROKER, THERE, Quorum
 
 DEADLINE_S = 10.0
@@ -28,32 +37,60 @@ COPIED = 20
 """Where the copy ends: ten records of epoch 1, ten of epoch 3."""
 
 
-class FormerLeader:
-    """Led in epoch 1, and has all of what was written then."""
+class Leader:
+    """Has the records of epoch 1 up to an offset, and behind that those of later epochs. Of others it knows nothing."""
 
-    def __init__(self) -> None:
+    is_ready = True
+    """Whether it tells where its log ends, and shows its records."""
+
+    def __init__(self, end_of_1: int = 10, *later: tuple[int, int]) -> None:
+        """`later`: epochs and offsets, each of one record."""
+        self._end_of_1 = end_of_1
+        self._later = later
+        self._end = later[-1][1] + 1 if later else end_of_1
         self.asked: list[str] = []
         self.waits: list[int] = []
-        """Of fetches, in ms."""
+        """Of fetches at the end of the copy, in ms."""
 
     async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
         self.asked.append(type(message).__name__)
         match message:
             case OffsetForLeaderEpochRequest():
-                end = EpochEndOffset(partition=0, leader_epoch=1, end_offset=10)
+                end = EpochEndOffset(
+                    partition=0,
+                    leader_epoch=1,
+                    end_offset=self._later[0][1] if self._later else self._end_of_1,
+                )
                 return OffsetForLeaderEpochResponse(
                     topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])]
                 )
+            case ListOffsetsRequest():
+                told = ListOffsetsPartitionResponse(partition_index=0, offset=self._end)
+                if not self.is_ready:
+                    told.error_code, told.offset = ErrorCode.OFFSET_NOT_AVAILABLE, -1
+                return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[told])])
             case FetchRequest():
-                self.waits.append(message.max_wait_ms)
+                wanted = message.topics[0].partitions[0].fetch_offset
+                if wanted == COPIED:
+                    self.waits.append(message.max_wait_ms)
                 await asyncio.sleep(0.01)
-                part = PartitionData(partition_index=0, high_watermark=COPIED, records=b"")
+                part = PartitionData(partition_index=0, high_watermark=self._end, records=self._from(wanted))
                 return FetchResponse(responses=[FetchableTopicResponse(topic_id=THERE, partitions=[part])])
+
+    def _from(self, offset: int) -> bytes:
+        if offset == COPIED or not self.is_ready:
+            return b""
+        batches = [(1, at) for at in range(self._end_of_1)] + list(self._later)
+        return b"".join(
+            bytes(make_batch(1, base_offset=at, leader_epoch=epoch)) for epoch, at in batches if offset <= at
+        )
 
 
 class World:
-    def __init__(self, source_epoch: int, source_topic_id: bytes) -> None:
-        self.source, self.quorum = FormerLeader(), Quorum()
+    def __init__(
+        self, source_epoch: int, source_topic_id: bytes = THERE, source: Leader | None = None
+    ) -> None:
+        self.source, self.quorum = source or Leader(), Quorum()
         lineage = [SourceEpoch(epoch=1, start_offset=0), SourceEpoch(epoch=3, start_offset=10)]
         self.quorum.image.apply(MirrorPartitionRecord(topic_id=HERE, partition=0, lineage=lineage))
         log = SimpleNamespace(log_end_offset=COPIED, log_start_offset=0)
@@ -102,7 +139,7 @@ class World:
 
 
 async def test_the_source_answers_soon_while_nobody_knows_where_it_ends() -> None:
-    world = World(source_epoch=3, source_topic_id=THERE)
+    world = World(source_epoch=3, source=Leader(COPIED))
     world.copy.checked_epoch = 3
     await world.run_until_it_stops()
     assert world.source.waits[0] == SHORT_WAIT_MS
@@ -111,7 +148,7 @@ async def test_the_source_answers_soon_while_nobody_knows_where_it_ends() -> Non
 
 
 async def test_who_was_replaced_is_not_asked_and_the_source_is_looked_at_again() -> None:
-    world = World(source_epoch=1, source_topic_id=THERE)
+    world = World(source_epoch=1)
     await world.run_until_it_stops()
     assert (world.source.asked, world.reports, world.looks) == ([], [], 1)
     assert "replaced" in world.copy.trouble
@@ -129,3 +166,36 @@ async def test_who_leads_may_tell_of_a_loss(epoch: int, topic_id: bytes) -> None
     await world.run_until_it_stops()
     assert world.source.asked[0] == "OffsetForLeaderEpochRequest"
     assert (world.reports[0].fault_first, world.reports[0].fault_end) == (10, COPIED)
+
+
+async def test_a_leader_that_knows_an_epoch_no_more_after_compaction_tells_of_no_loss() -> None:
+    world = World(7, source=Leader(10, (7, 30)))
+    await world.run_until_it_stops()
+    assert world.reports == []
+    assert (world.copy.checked_epoch, world.copy.trouble) == (7, "")
+    assert world.source.waits, "the copy does not go on"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(Leader(25, (7, 30)), id="records-of-an-older-epoch"),
+        pytest.param(Leader(10, (7, 12), (7, 30)), id="records-of-a-later-epoch"),
+    ],
+)
+async def test_other_records_at_offsets_that_were_copied_are_a_loss(source: Leader) -> None:
+    world = World(7, source=source)
+    await world.run_until_it_stops()
+    (report,) = world.reports
+    assert (report.fault_first, report.fault_end) == (10, COPIED)
+
+
+async def test_a_leader_that_shows_nothing_yet_is_asked_again() -> None:
+    world = World(7, source=Leader(10, (7, 30)))
+    world.source.is_ready = False
+    await world.run_until_it_stops()
+    assert (world.looks, world.reports) == (1, [])
+    assert "OFFSET_NOT_AVAILABLE" in world.copy.trouble
+    world.source.is_ready, world.copy.not_before_s = True, 0.0
+    await world.run_until_it_stops()
+    assert (world.copy.checked_epoch, world.reports) == (7, [])

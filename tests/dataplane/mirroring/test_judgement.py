@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.mirroring.judgement import Arrived, Begin, arrived, epoch_end, kept, out_of_range
+from ottla.dataplane.mirroring.judgement import (
+    Arrived,
+    Begin,
+    agrees_to,
+    arrived,
+    epoch_end,
+    kept,
+    out_of_range,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.mirror_table import (
     FaultKind,
@@ -101,6 +109,26 @@ def test_whole_batches_and_new_epochs_of_an_answer() -> None:
     assert arrived(copy, memoryview(batches + rest)) == Arrived(size, 21, ((4, 10), (6, 20)))
     assert arrived(MirrorPartition(((6, 0),)), memoryview(batches)).epochs == ()
     assert arrived(copy, memoryview(rest)) == Arrived(0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("batches", "reached"),
+    [
+        pytest.param([(7, 30)], 20, id="compaction-has-taken-all"),
+        pytest.param([(3, 12), (3, 15), (7, 30)], 20, id="some-are-left"),
+        pytest.param([(3, 12)], 13, id="what-follows-is-not-known-yet"),
+        pytest.param([(1, 9), (7, 30)], 20, id="an-offset-before-does-not-matter"),
+        pytest.param([], 10, id="nothing-is-known"),
+        pytest.param([(1, 10)], None, id="of-an-older-epoch"),
+        pytest.param([(3, 12), (7, 19)], None, id="of-a-later-epoch"),
+    ],
+)
+def test_a_source_agrees_up_to_the_first_batch_of_another_epoch(
+    batches: list[tuple[int, int]], reached: int | None
+) -> None:
+    copy = MirrorPartition(((1, 0), (3, 10)))
+    told = b"".join(make_batch(1, base_offset=at, leader_epoch=epoch) for epoch, at in batches)
+    assert agrees_to(copy, 10, 20, memoryview(told)) == reached
 
 
 def test_an_older_format_cannot_be_copied() -> None:
