@@ -8,6 +8,7 @@ import itertools
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
 from ..groups.coordinator import GroupCoordinator
+from ..mirroring.compaction_hold import held_from
 from ..quorum.config import MetadataPosition
 from ..quorum.session import QuorumSession
 from ..replication.replica.partition import Partition
@@ -35,7 +36,8 @@ class Upkeep:
         replicas: Replicas,
         groups: GroupCoordinator,
     ) -> None:
-        self.cleaner = LogCleaner(CleanerSettings.of(settings), lambda: replicas, wall_ms)
+        self.cleaner = LogCleaner(CleanerSettings.of(settings), lambda: replicas, wall_ms, self._held_from)
+        self._replicas = replicas
         self._log_upkeep = LogUpkeep(
             lambda: replicas, self.keep_log_starts, config.retention_check_interval_ms, wall_ms
         )
@@ -65,6 +67,10 @@ class Upkeep:
         await self._log_upkeep.close()
         await self._verifier.close()
         await self.cleaner.close()
+
+    def _held_from(self, topic: str, index: int) -> int | None:
+        partition = self._replicas.find(topic, index)
+        return None if partition is None else held_from(self._replicas.image, partition)
 
     async def keep_log_starts(self) -> None:
         """Make the log start offsets durable: records below them must not come back."""

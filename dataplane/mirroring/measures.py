@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.exposition import Family, Metric, MetricKind
 from ..runtime.clocks import monotonic_ms, wall_ms
-from .copies import NEVER
+from .compaction_hold import held_bytes, held_from
+from .copies import NEVER, Copy
 from .mirrors import Mirrors
 
 _COPY = ("mirror", "topic", "partition")
@@ -44,6 +45,12 @@ MIRROR_CUT_AGE = _gauge(
     "mirror",
 )
 
+MIRROR_HELD = _gauge(
+    "ottla_mirror_compaction_held_bytes",
+    "Bytes behind the cut at which a compacted copy may be promoted, which compaction leaves alone until a newer one.",
+    *_COPY,
+)
+
 MIRROR_METRICS = (
     MIRROR_LAG,
     MIRROR_LAG_BYTES,
@@ -52,7 +59,15 @@ MIRROR_METRICS = (
     MIRROR_FAULTS,
     MIRROR_REACHED,
     MIRROR_CUT_AGE,
+    MIRROR_HELD,
 )
+
+
+def _held(image: ClusterImage, copy: Copy) -> int | None:
+    if not copy.partition.log.config.compacted:
+        return None
+    offset = held_from(image, copy.partition)
+    return 0 if offset is None else held_bytes(copy.partition, offset)
 
 
 def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
@@ -71,6 +86,9 @@ def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
     faults = Counter(name for name, copy in copies if copy.state(image).fault is not None)
     yield Family(MIRROR_FAULTS, [((name,), faults[name]) for name in mirrors.links])
     yield Family(MIRROR_BYTES, [((name,), link.copied_bytes) for name, link in mirrors.links.items()])
+    yield Family(
+        MIRROR_HELD, [(labels, held) for labels, copy in told if (held := _held(image, copy)) is not None]
+    )
     reached = {name: not link.trouble for name, link in mirrors.links.items()}
     cuts = {name: image.mirror_cuts.of(name).newest_whole(image.copies_of(name)) for name in mirrors.links}
     ages = [((name,), max(0, wall_ms() - cut.time_ms)) for name, cut in cuts.items() if cut is not None]

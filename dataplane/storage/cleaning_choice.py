@@ -28,6 +28,8 @@ class LogFacts:
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
+    held_from: int | None
+    """Nothing from here on may be looked at, as the log may come to end here; None if that cannot be."""
     high_watermark: int
     checkpoint: int | None
     """Up to where it was cleaned; None if it never was."""
@@ -54,8 +56,8 @@ class DirtyRange(NamedTuple):
 
 
 def dirty_range(log: LogFacts, now_ms: int) -> DirtyRange:
-    """What can be cleaned: below the last stable offset, the active segment, and all that is younger than
-    min.compaction.lag.ms.
+    """What can be cleaned: below the last stable offset, the active segment, what is held, and all that is younger
+    than min.compaction.lag.ms.
     """
     first_dirty = log.log_start_offset if log.checkpoint is None else log.checkpoint
     # Retention moves the start past it. An active segment below it shows that the log was truncated: what lies
@@ -63,7 +65,8 @@ def dirty_range(log: LogFacts, now_ms: int) -> DirtyRange:
     active_base = max(log.segments[-1].base_offset, log.log_start_offset)
     wrong = not log.log_start_offset <= first_dirty <= active_base
     first_dirty = min(max(first_dirty, log.log_start_offset), active_base)
-    limit = _segment_base_at(log, log.last_stable_offset)
+    held_from = log.last_stable_offset if log.held_from is None else log.held_from
+    limit = _segment_base_at(log, min(log.last_stable_offset, held_from))
     dirty = [segment for segment in _inactive_from(log, first_dirty) if segment.base_offset < limit]
     if log.min_lag_ms > 0:
         for segment in dirty:

@@ -70,9 +70,12 @@ class LogCleaner:
         settings: CleanerSettings,
         replicas: Callable[[], Iterable[StoredReplica]],
         wall_ms: Callable[[], int],
+        held_from: Callable[[str, int], int | None],
     ) -> None:
+        """`held_from` tells of a topic's partition from which offset on it is not compacted yet, if there is one."""
         self._settings = settings
         self._replicas = replicas
+        self._held_from = held_from
         self._wall_ms = wall_ms
         self._checkpoints = CleanerCheckpoints()
         self._crashes: dict[PartitionLog, int] = {}
@@ -201,6 +204,7 @@ class LogCleaner:
             log_start_offset=partition_log.log_start_offset,
             log_end_offset=partition_log.log_end_offset,
             last_stable_offset=partition_log.transactions.last_stable_offset(replica.high_watermark),
+            held_from=self._held_from(replica.topic, replica.index),
             high_watermark=replica.high_watermark,
             checkpoint=self._checkpoints.get((replica.topic, replica.index), partition_log),
             min_cleanable_ratio=config.min_cleanable_dirty_ratio,

@@ -462,15 +462,18 @@ def behind(*indexes: int) -> list[CutTopic]:
     [
         ({}, "cut: none; the source has told none yet"),
         ({"cuts_trouble": "it is no Ottla"}, "cut: none; it is no Ottla"),
-        ({"behind_cut": behind(0, 1)}, "cut: none; t-0, t-1 have not reached the next one"),
+        (
+            {"behind_cut": behind(0, 1)},
+            "cut: none; t-0, t-1 have not reached the next one: compaction of copies waits",
+        ),
         (
             {"behind_cut": behind(*range(7))},
-            "cut: none; t-0, t-1, t-2, t-3, t-4 and 2 more have not reached the next one",
+            "cut: none; t-0, t-1, t-2, t-3, t-4 and 2 more have not reached the next one: compaction of copies waits",
         ),
         ({"cut": 4711, "cut_age_ms": 812, "behind_cut": behind(0)}, "cut: 4711, 812 ms old"),
         (
             {"cut": 4711, "cut_age_ms": 12_345, "behind_cut": behind(0)},
-            "cut: 4711, 12,345 ms old; t-0 have not reached the next one",
+            "cut: 4711, 12,345 ms old; t-0 have not reached the next one: compaction of copies waits",
         ),
         ({"cut": 5, "cut_age_ms": 99, "phase": MirrorPhase.PROMOTED, "is_cut": True}, "promoted at cut 5"),
         ({"cut": 5, "cut_age_ms": 99, "phase": MirrorPhase.PROMOTED}, None),

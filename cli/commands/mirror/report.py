@@ -117,7 +117,7 @@ def why_no_cut(mirror: MirrorDescription) -> str:
         return "the source has told none yet"
     named = ", ".join(f"{one.topic}-{one.partition}" for one in mirror.behind_cut[:BEHIND_NAMED_MAX])
     more = len(mirror.behind_cut) - BEHIND_NAMED_MAX
-    return f"{named}{f' and {more} more' if more > 0 else ''} have not reached the next one"
+    return f"{named}{f' and {more} more' if more > 0 else ''} have not reached the next one: compaction of copies waits"
 
 
 def cut_as_json(cut: MirrorCut | None) -> dict[str, int] | None:

@@ -67,11 +67,15 @@ class Bench:
         self.folder = folder
         self.replicas: list[Replica] = []
         self.now_ms = NOW_MS
+        self.held: dict[tuple[str, int], int] = {}
         self.cleaner = self.make_cleaner(Limits())
 
     def make_cleaner(self, limits: Limits) -> LogCleaner:
         self.cleaner = LogCleaner(
-            CleanerSettings(limits=limits, backoff_ms=10), lambda: self.replicas, lambda: self.now_ms
+            CleanerSettings(limits=limits, backoff_ms=10),
+            lambda: self.replicas,
+            lambda: self.now_ms,
+            lambda topic, index: self.held.get((topic, index)),
         )
         return self.cleaner
 
@@ -122,6 +126,27 @@ async def test_the_dirtiest_log_first_and_each_once(bench: Bench) -> None:
     fresh = bench.make_cleaner(Limits())
     assert not await fresh.clean_filthiest(), "a broker that starts anew knows what is clean"
     await fresh.close()
+
+
+async def test_what_is_held_stays_and_replaces_nothing_before_it(bench: Bench) -> None:
+    history = bench.add("t")
+    fill(history)
+    cut = history.log.segments[len(history.log.segments) // 2].base_offset + 1
+
+    def state_at_the_cut() -> dict[bytes | None, bytes | None]:
+        below = {o: one for o, one in look(history.log).records.items() if o < cut}
+        return {one.key: one.value for _, one in sorted(below.items())}
+
+    before, size = state_at_the_cut(), history.log.size
+    bench.held["t", 0] = cut
+    while await bench.cleaner.clean_filthiest():
+        pass
+    assert state_at_the_cut() == before
+    assert history.log.size < size, "what lies before the cut is compacted"
+    held_size = history.log.size
+    del bench.held["t", 0]
+    assert await bench.cleaner.clean_filthiest()
+    assert history.log.size < held_size
 
 
 async def test_settings_decide(bench: Bench) -> None:
@@ -233,7 +258,9 @@ async def test_a_stop_ends_the_child(bench: Bench) -> None:
 
 
 async def test_settings_change_while_it_waits(bench: Bench) -> None:
-    cleaner = LogCleaner(CleanerSettings(backoff_ms=3_600_000), lambda: bench.replicas, lambda: bench.now_ms)
+    cleaner = LogCleaner(
+        CleanerSettings(backoff_ms=3_600_000), lambda: bench.replicas, lambda: bench.now_ms, lambda *_: None
+    )
     try:
         cleaner.start()
         await asyncio.sleep(0)  # It has looked, there was nothing, and an hour is to pass.
@@ -268,7 +295,7 @@ async def main():
     log = PartitionLog.open(Path(sys.argv[1]), config, clean_shutdown=False, recovery_point=0, now_ms=0)
     limits = Limits(io_bytes_per_second=float(sys.argv[2]), io_buffer_bytes=512)
     replicas = [Replica(log)]
-    cleaner = LogCleaner(CleanerSettings(limits=limits), lambda: replicas, lambda: 0)
+    cleaner = LogCleaner(CleanerSettings(limits=limits), lambda: replicas, lambda: 0, lambda *_: None)
     task = asyncio.create_task(cleaner.clean_filthiest())
     while cleaner.process.pid is None: await asyncio.sleep(0.01)
     print(cleaner.process.pid, flush=True)

@@ -1,0 +1,33 @@
+"""How far the log of a copy may be compacted: not behind the offset at which it may be cut. Pure.
+
+Compaction drops a record for a newer one with its key. If the newer one lies behind a cut, and the copy is promoted
+there, the key would have neither.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ...protocol.cluster_image import ClusterImage
+from ..replication.replica.partition import Partition
+
+
+def held_from(image: ClusterImage, partition: Partition) -> int | None:
+    """The offset from which on compaction waits: that of the oldest cut at which the mirror may still be promoted, or
+    at which this log is to be cut. 0 while there is one that the copy has not reached; None where nothing is held."""
+    resumed = (copy := image.mirrors.partition(partition.topic_id, partition.index)) and copy.resumption
+    is_to_be_cut = resumed is not None and partition.log.leader_epochs.latest_epoch < resumed.leader_epoch
+    offsets = [resumed.offset] if resumed is not None and is_to_be_cut else []
+    mirror = image.mirrors.mirror_of(partition.topic_id)
+    cuts = None if mirror is None else image.mirror_cuts.of(mirror.name)
+    if cuts is not None and cuts.rounds:
+        # Rounds before the newest whole one are dropped. So this is that one, or all copies of none are here yet.
+        offsets.append(cuts.offset((partition.topic_id, partition.index), cuts.rounds[0].number) or 0)
+    return min(offsets, default=None)
+
+
+def held_bytes(partition: Partition, offset: int) -> int:
+    """Bytes of closed segments that compaction leaves alone for that."""
+    segments = partition.log.segments
+    behind = [segment.size for segment, after in pairwise(segments) if after.base_offset > offset]
+    return sum(behind)
