@@ -15,9 +15,11 @@ from ..replication.replica.partition import Partition
 def held_from(image: ClusterImage, partition: Partition) -> int | None:
     """The offset from which on compaction waits: that of the oldest cut at which the mirror may still be promoted, or
     at which this log is to be cut. 0 while there is one that the copy has not reached; None where nothing is held."""
-    resumed = (copy := image.mirrors.partition(partition.topic_id, partition.index)) and copy.resumption
-    is_to_be_cut = resumed is not None and partition.log.leader_epochs.latest_epoch < resumed.leader_epoch
-    offsets = [resumed.offset] if resumed is not None and is_to_be_cut else []
+    copy = image.mirrors.partition(partition.topic_id, partition.index)
+    resumed = None if copy is None else copy.resumption
+    offsets = []
+    if resumed is not None and partition.log.leader_epochs.latest_epoch < resumed.leader_epoch:
+        offsets.append(resumed.offset)
     mirror = image.mirrors.mirror_of(partition.topic_id)
     cuts = None if mirror is None else image.mirror_cuts.of(mirror.name)
     if cuts is not None and cuts.rounds:
