@@ -1,6 +1,6 @@
 """What one produce request costs the event loop, from the bytes in the socket to the bytes of the answer.
 
-    python -m benchmarks.produce_path [--requests N] [--rounds N] [--record FILE] [--profile | --only PATTERN]
+    python -m benchmarks.produce_path [--requests N] [--rounds N] [--only TEXT] [--profile | --record FILE]
 
 A broker's connection, router, handler, replicas and logs without network and event loop: the socket hands out the same
 frame again and again, each time with the next sequence, and swallows the answers. With acks=all a follower acknowledges
@@ -48,8 +48,8 @@ from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import SendQueue
 from ottla.dataplane.server.wires import Wire
 from ottla.dataplane.transactions.gate import TransactionGate
-from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.checksum import crc32c
+from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.record import encode_batch
@@ -90,7 +90,7 @@ class _OneFrame:
     """A socket in which one frame lies, and then none until the next turn."""
 
     def __init__(self) -> None:
-        self.frame = b""
+        self.frame = bytearray()
         self.sent: bytes = b""
         self._position = 0
 
@@ -179,7 +179,9 @@ class Rig:
 
     def __init__(self, folder: Path, case: Case, loop: asyncio.AbstractEventLoop) -> None:
         self.case = case
-        self.partitions = [self._partition(folder / f"{TOPIC}-{index}", index) for index in range(case.partitions)]
+        self.partitions = [
+            self._partition(folder / f"{TOPIC}-{index}", index) for index in range(case.partitions)
+        ]
         replicas = cast(Replicas, _Replicas(self.partitions))
         self.handlers = ProduceHandlers(replicas, Purgatory(loop), cast(TransactionGate, None))
         router = Router(HandlerTable(self.handlers), loop, ClientQuotas())
@@ -213,7 +215,9 @@ class Rig:
     def _request(self) -> tuple[bytearray, list[int]]:
         """The frame, and where in it the batches begin."""
         case = self.case
-        records = [(None, bytes([index]) * 1000, wall_ms()) for index in range(max(1, case.batch_bytes // 1010))]
+        records = [
+            (None, bytes([index]) * 1000, wall_ms()) for index in range(max(1, case.batch_bytes // 1010))
+        ]
         batches = [
             encode_batch(records, producer_id=index, producer_epoch=0, base_sequence=0)
             for index in range(case.partitions)
@@ -232,8 +236,7 @@ class Rig:
     def next_request(self) -> None:
         """Give the batches of the frame their next sequences."""
         frame = self.socket.frame
-        assert isinstance(frame, bytearray)
-        size = len(self._batches) and self._batch_bytes()
+        size = self._batch_bytes()
         for at in self._batches:
             _INT32.pack_into(frame, at + _SEQUENCE_AT, self._sequence)
             crc = crc32c(memoryview(frame)[at + _ATTRIBUTES_AT : at + size])
@@ -358,7 +361,7 @@ def main() -> int:
         table.add_row(str(case), f"{reading.cpu_us:.1f}", f"{reading.calls:.0f}")
     Console().print(table)
     if options.record is not None:
-        record(options.record, {name: reading._asdict() for name, reading in readings.items()})
+        record(options.record, produce_path={name: reading._asdict() for name, reading in readings.items()})
     loop.close()
     return 0
 

@@ -15,6 +15,17 @@
 #define TIME_BYTES_MAX 10      /* of one of 64 bits */
 #define UNLOCKED_BYTES 1048576 /* a piece of this size or more is walked without the interpreter's lock */
 
+/* Of the header of a batch, as in record_batch.py. */
+#define HEADER_SIZE 61
+#define LOG_OVERHEAD 12
+#define HEADER_FIELDS 13
+#define MAGIC 2
+#define COMPRESSION_MASK 0x07
+#define HIGHEST_COMPRESSION 4
+#define TRANSACTIONAL_FLAG 0x10
+#define CONTROL_FLAG 0x20
+#define NO_PRODUCER_ID (-1)
+
 /* What can be wrong, in the order of record_validation.Fault. */
 typedef enum {
     SOUND,
@@ -313,11 +324,132 @@ static void walk_piece(Walk *walk, const unsigned char *data, int64_t size)
     }
 }
 
-/* The Python type */
+/* A batch that comes alone */
+
+/* The fields of a batch's header, in the order of record_batch.BatchHeader. */
+typedef struct {
+    int64_t base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta, base_ms, max_ms,
+        producer_id, producer_epoch, base_sequence, record_count;
+} Header;
+
+static uint64_t bits_at(const unsigned char *data, int bytes)
+{
+    uint64_t bits = 0;
+    for (int at = 0; at < bytes; at++)
+        bits = bits << 8 | data[at];
+    return bits;
+}
+
+/* There are HEADER_SIZE bytes at least. */
+static Header read_header(const unsigned char *data)
+{
+    return (Header){
+        .base_offset = (int64_t)bits_at(data, 8),
+        .batch_length = (int32_t)bits_at(data + 8, 4),
+        .leader_epoch = (int32_t)bits_at(data + 12, 4),
+        .magic = (int8_t)data[16],
+        .crc = (int64_t)bits_at(data + 17, 4),
+        .attributes = (int16_t)bits_at(data + 21, 2),
+        .last_offset_delta = (int32_t)bits_at(data + 23, 4),
+        .base_ms = (int64_t)bits_at(data + 27, 8),
+        .max_ms = (int64_t)bits_at(data + 35, 8),
+        .producer_id = (int64_t)bits_at(data + 43, 8),
+        .producer_epoch = (int16_t)bits_at(data + 51, 2),
+        .base_sequence = (int32_t)bits_at(data + 53, 4),
+        .record_count = (int32_t)bits_at(data + 57, 4),
+    };
+}
+
+/* Whether record_batch.validate_produced takes a batch of `size` bytes with this header and this checksum. */
+static int is_sound(const Header *header, int64_t size, int64_t crc)
+{
+    int64_t attributes = header->attributes;
+    if (header->batch_length + LOG_OVERHEAD != size || header->magic != MAGIC || header->crc != crc)
+        return 0;
+    if (header->base_offset != 0 || header->record_count <= 0 ||
+        header->last_offset_delta + 1 != header->record_count)
+        return 0;
+    if (attributes & CONTROL_FLAG || (attributes & COMPRESSION_MASK) > HIGHEST_COMPRESSION)
+        return 0;
+    if (header->producer_id == NO_PRODUCER_ID)
+        return !(attributes & TRANSACTIONAL_FLAG);
+    return header->producer_id >= 0 && header->producer_epoch >= 0 && header->base_sequence >= 0;
+}
+
+/* The module's own */
 
 typedef struct {
-    PyObject *fault_error; /* record_validation.fault_error */
+    PyObject *fault_error;      /* record_validation.fault_error */
+    PyTypeObject *batch_header; /* record_batch.BatchHeader */
 } State;
+
+/* A record_batch.BatchHeader, which is a tuple. */
+static PyObject *as_tuple(PyTypeObject *type, const Header *header)
+{
+    const int64_t fields[HEADER_FIELDS] = {
+        header->base_offset,   header->batch_length,   header->leader_epoch,  header->magic,
+        header->crc,           header->attributes,     header->last_offset_delta, header->base_ms,
+        header->max_ms,        header->producer_id,    header->producer_epoch, header->base_sequence,
+        header->record_count,
+    };
+    PyObject *tuple = type->tp_alloc(type, HEADER_FIELDS);
+    for (int at = 0; tuple != NULL && at < HEADER_FIELDS; at++) {
+        PyObject *number = PyLong_FromLongLong(fields[at]);
+        if (number == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, at, number);
+    }
+    return tuple;
+}
+
+/* Sets the largest timestamp of the records of a batch that is not compressed. 0 where one of them is malformed, or
+ * the topic does not take it. */
+static int walk_sole(const Header *header, const unsigned char *data, int64_t size, Walk *walk, int64_t *largest_ms)
+{
+    walk->count = header->record_count;
+    walk->base_ms = header->base_ms;
+    walk->max_ms = NO_TIMESTAMP;
+    walk_piece(walk, data + HEADER_SIZE, size - HEADER_SIZE);
+    PyMem_RawFree(walk->refused);
+    *largest_ms = walk->max_ms;
+    return walk->fault == SOUND && walk->number == walk->count && walk->place == AT_SIZE && walk->refused_count == 0;
+}
+
+static PyObject *sole_batch(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "sole_batch takes a batch, its CRC, two times and a bool");
+        return NULL;
+    }
+    int64_t crc = PyLong_AsLongLong(given[1]);
+    Walk walk = {.earliest_ms = PyLong_AsLongLong(given[2]), .latest_ms = PyLong_AsLongLong(given[3])};
+    walk.keyed = PyObject_IsTrue(given[4]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_buffer batch;
+    if (PyObject_GetBuffer(given[0], &batch, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Header header = {0};
+    int64_t largest_ms = NO_TIMESTAMP;
+    int fine = 0, compressed = 0;
+    if (batch.len >= HEADER_SIZE) {
+        header = read_header(batch.buf);
+        compressed = (header.attributes & COMPRESSION_MASK) != 0;
+        fine = is_sound(&header, batch.len, crc) &&
+               (compressed || walk_sole(&header, batch.buf, batch.len, &walk, &largest_ms));
+    }
+    PyBuffer_Release(&batch);
+    if (!fine)
+        Py_RETURN_NONE;
+    State *state = PyModule_GetState(module);
+    PyObject *told = as_tuple(state->batch_header, &header);
+    if (told == NULL)
+        return NULL;
+    return compressed ? Py_BuildValue("NO", told, Py_None) : Py_BuildValue("NL", told, (long long)largest_ms);
+}
+
+/* The Python type */
 
 typedef struct {
     PyObject_HEAD
@@ -470,6 +602,17 @@ static int exec_module(PyObject *module)
     Py_DECREF(in_python);
     if (state->fault_error == NULL)
         return -1;
+    PyObject *batches = PyImport_ImportModule("ottla.protocol.record_batch");
+    if (batches == NULL)
+        return -1;
+    state->batch_header = (PyTypeObject *)PyObject_GetAttrString(batches, "BatchHeader");
+    Py_DECREF(batches);
+    if (state->batch_header == NULL)
+        return -1;
+    if (!PyType_Check(state->batch_header) || !PyType_IsSubtype(state->batch_header, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "record_batch.BatchHeader is no tuple");
+        return -1;
+    }
     PyObject *type = PyType_FromModuleAndSpec(module, &validator_spec, NULL);
     if (type == NULL)
         return -1;
@@ -482,6 +625,7 @@ static int traverse_module(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
     Py_VISIT(state->fault_error);
+    Py_VISIT(state->batch_header);
     return 0;
 }
 
@@ -489,6 +633,7 @@ static int clear_module(PyObject *module)
 {
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->fault_error);
+    Py_CLEAR(state->batch_header);
     return 0;
 }
 
@@ -496,6 +641,11 @@ static void free_module(void *module)
 {
     clear_module(module);
 }
+
+static PyMethodDef functions[] = {
+    {"sole_batch", (PyCFunction)(void (*)(void))sole_batch, METH_FASTCALL, "See record_validation.sole_batch."},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, exec_module},
@@ -507,6 +657,7 @@ static struct PyModuleDef definition = {
     .m_name = "ottla.protocol._record_validation",
     .m_doc = "The validation of records in C; record_validation has the same in Python.",
     .m_size = sizeof(State),
+    .m_methods = functions,
     .m_slots = slots,
     .m_traverse = traverse_module,
     .m_clear = clear_module,

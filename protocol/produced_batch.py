@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .checksum import crc32c
 from .compression import Compression, expand
 from .errors import ErrorCode, KafkaError
 from .frame_ends import check_lz4_is_for_all
 from .pure_python import PURE_PYTHON
-from .record_batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader
+from .record_batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE, BatchHeader
 
 if TYPE_CHECKING:
-    from . import record_validation as _validation
+    from .record_validation import RecordValidator
+    from .record_validation import sole_batch as _sole_batch
 else:
     try:
         if PURE_PYTHON:
             raise ImportError("the validation in C is turned down")
-        from . import _record_validation as _validation
-    except ImportError:  # or not built, or built for another Python
-        from . import record_validation as _validation
+        from ._record_validation import RecordValidator
+        from ._record_validation import sole_batch as _sole_batch
+    except ImportError:  # or not built, or built for another Python or of an older version
+        from .record_validation import RecordValidator
+        from .record_validation import sole_batch as _sole_batch
 
-VALIDATION: Final = "python" if _validation.__name__.endswith(".record_validation") else "C"
+VALIDATION: Final = "python" if RecordValidator.__module__.endswith(".record_validation") else "C"
 """Which validation of records is in use."""
 EXPANDED_BYTES_MAX: Final = (1 << 31) - 1
 """Bound of what one produced batch may expand to. Memory does not depend on it: it bounds the time."""
@@ -50,6 +54,16 @@ class ExpandsTooFar(Exception):
         super().__init__(f"the batch expands to more than the {bytes_max} bytes allowed")
 
 
+def sole_batch(
+    data: memoryview, earliest_ms: int, latest_ms: int, keyed: bool
+) -> tuple[BatchHeader, int | None] | None:
+    """The header of a produced batch that comes alone, whose CRC is right and of which `record_batch.validate_produced`
+    and `walk_records` say nothing, and the largest timestamp of its records: None where they are compressed, and so
+    still to be walked over. None for everything else, which those two have to look at.
+    """
+    return _sole_batch(data, crc32c(data[ATTRIBUTES_AT:]), earliest_ms, latest_ms, keyed)
+
+
 def walk_records(
     batch: memoryview,
     header: BatchHeader,
@@ -68,9 +82,7 @@ def walk_records(
     could not read them; UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they expand to more than
     `expanded_bytes_max` bytes.
     """
-    validator = _validation.RecordValidator(
-        header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed
-    )
+    validator = RecordValidator(header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed)
     body = batch[HEADER_SIZE : header.size]
     codec = header.attributes & COMPRESSION_MASK
     if not codec:

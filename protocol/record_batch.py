@@ -33,11 +33,14 @@ DELETE_HORIZON_FLAG: Final = 0x40
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
+_PLACE = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch."""
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _LEADER_EPOCH_AT = 12
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
+ATTRIBUTES_AT: Final = 21
+"""Where the bytes begin that the CRC covers."""
 _MAX_TIMESTAMP_AT = 35
 _LOWEST_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
@@ -164,7 +167,7 @@ def walk_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[tupl
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
     """CRC-32C of the batch of `size` bytes at `position`: from the attributes to its end."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
-    return crc32c(view[position + _ATTRIBUTES_AT : position + size])
+    return crc32c(view[position + ATTRIBUTES_AT : position + size])
 
 
 def check_integrity(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -244,6 +247,13 @@ def patch_offset_and_epoch(
     _LENGTH.pack_into(buffer, position + _LEADER_EPOCH_AT, partition_leader_epoch)
 
 
+def patch_place(
+    buffer: bytearray | memoryview, header: BatchHeader, base_offset: int, partition_leader_epoch: int
+) -> None:
+    """The same at the beginning of a buffer, of a batch whose header is known."""
+    _PLACE.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
+
+
 def patch_record_tail(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, tail: bytes
 ) -> None:
@@ -265,7 +275,7 @@ def patch_timestamp(
     attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
     if log_append_time:
         attributes |= LOG_APPEND_TIME_FLAG
-    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, attributes)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
     _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp_ms)
     _CRC.pack_into(
         buffer, position + _CRC_AT, compute_crc(buffer, position, header.batch_length + LOG_OVERHEAD)

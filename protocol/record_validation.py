@@ -14,6 +14,7 @@ from typing import Final
 
 from .errors import ErrorCode, KafkaError
 from .primitives import Buffer
+from .record_batch import COMPRESSION_MASK, HEADER_SIZE, MAGIC, BatchHeader, check_produced, parse_header
 
 REFUSED_MAX: Final = 1000
 """Records that `refused` names; a batch may hold millions."""
@@ -69,6 +70,32 @@ def fault_error(fault: int, number: int, count: int, claimed: int, there: int) -
         what = _TEXTS[Fault(fault)].format(number=number, claimed=claimed, there=there)
         text = f"record {number} of {count} is malformed: {what}"
     return KafkaError(ErrorCode.INVALID_RECORD, text)
+
+
+def sole_batch(
+    data: Buffer, crc: int, earliest_ms: int, latest_ms: int, keyed: bool
+) -> tuple[BatchHeader, int | None] | None:
+    """The header of a produced batch that comes alone and is as it should be, and the largest timestamp of its records
+    in ms: -1 if none has one, None if they are compressed and were not looked at.
+
+    `crc` is what the bytes behind the header's CRC give; the rest is as in `RecordValidator`. None stands for
+    everything else. What is wrong then, or whether several batches come, others have to find out.
+    """
+    if len(data) < HEADER_SIZE:
+        return None
+    header = parse_header(data)
+    if header.size != len(data) or header.magic != MAGIC or header.crc != crc:
+        return None
+    try:
+        check_produced(header)
+        if header.attributes & COMPRESSION_MASK:
+            return header, None
+        validator = RecordValidator(header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed)
+        validator.feed(data[HEADER_SIZE:])
+        largest_ms = validator.finish()
+    except KafkaError:
+        return None
+    return None if validator.refused_count else (header, largest_ms)
 
 
 class _PieceEnds(Exception):

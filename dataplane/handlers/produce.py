@@ -253,7 +253,7 @@ class ProduceHandlers:
             raise
         except Exception as error:
             refusal = as_kafka_error(error, f"a batch for {partition!r}")
-            if partition.log.log_end_offset != end or partition.log.has(records):
+            if partition.log.log_end_offset != end or partition.log.produced.has(records):
                 refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
             raise refusal from error
         if not result.duplicate:

@@ -9,7 +9,8 @@ compaction remove them.
 from .append_checks import RefusedRecords, TakesLong
 from .config import LogConfig
 from .leader_epochs import LeaderEpochs
-from .partition_log import AppendResult, PartitionLog
+from .open_log import AppendResult
+from .partition_log import PartitionLog
 from .producers.producer_state import ProducerStates
 from .segments.log_slice import LogSlice
 from .storage_errors import is_damage

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.produced_batch import (
     EXPANDED_BYTES_MAX,
     BrokenRules,
     ExpandsTooFar,
+    sole_batch,
     walk_records,
 )
 from ...protocol.record_batch import BatchHeader
@@ -36,6 +38,40 @@ class TakesLong(KafkaError):
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, "the batch takes long to validate")
 
 
+class ProducedRules(NamedTuple):
+    """What a topic's configuration says of produced records, worked out once and not for each of them."""
+
+    stamps: bool
+    keyed: bool
+    before_max_ms: int
+    after_max_ms: int
+
+    @classmethod
+    def of(cls, config: LogConfig) -> ProducedRules:
+        """Those of a topic."""
+        return cls(
+            config.stamps_at_append,
+            config.compacted,
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+        )
+
+    def times_at(self, now_ms: int) -> tuple[int, int]:
+        """The earliest and the latest timestamp that producers may give."""
+        if self.stamps:
+            return -_EVER_MS, _EVER_MS
+        return max(-_EVER_MS, now_ms - self.before_max_ms), min(_EVER_MS, now_ms + self.after_max_ms)
+
+
+def find_sole_batch(
+    batches: memoryview, rules: ProducedRules, now_ms: int
+) -> tuple[BatchHeader, int | None] | None:
+    """The header of a batch that comes alone and breaks none of the rules, and the largest timestamp of its records:
+    None if these are compressed, and were not looked at. None for everything else."""
+    earliest_ms, latest_ms = rules.times_at(now_ms)
+    return sole_batch(batches, earliest_ms, latest_ms, rules.keyed)
+
+
 def check_records(
     batch: memoryview,
     header: BatchHeader,
@@ -51,19 +87,14 @@ def check_records(
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they
     expand to more than `expanded_bytes_max` bytes.
     """
-    stamps = config.stamps_at_append
-    if stamps and header.is_log_append_time:
+    rules = ProducedRules.of(config)
+    if rules.stamps and header.is_log_append_time:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP, "a producer may not say that the broker stamped its records"
         )
-    earliest_ms, latest_ms = -_EVER_MS, _EVER_MS
-    if not stamps:
-        earliest_ms = now_ms - config.message_timestamp_before_max_ms
-        latest_ms = min(_EVER_MS, now_ms + config.message_timestamp_after_max_ms)
+    earliest_ms, latest_ms = rules.times_at(now_ms)
     try:
-        return walk_records(
-            batch, header, earliest_ms, latest_ms, config.compacted, expanded_bytes_max, expanded
-        )
+        return walk_records(batch, header, earliest_ms, latest_ms, rules.keyed, expanded_bytes_max, expanded)
     except BrokenRules as broken:
         raise _refusal(broken, latest_ms, config) from None
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
+    from ...protocol.record_batch import BatchHeader
     from .config import LogConfig
     from .leader_epochs import LeaderEpochs
+    from .placement import PlacedBatches
     from .producers.producer_state import ProducerStates
     from .segments.segment_list import SegmentList
+
+
+class AppendResult(NamedTuple):
+    """What an append did; offsets and times are those of the original if it was a duplicate."""
+
+    first_offset: int
+    last_offset: int
+    append_time_ms: int
+    """When the log stamped the records; -1 if their producer did."""
+    max_timestamp: int
+    size: int
+    """Bytes appended; 0 for a duplicate."""
+    duplicate: bool
 
 
 class OpenLog(Protocol):
@@ -31,6 +46,19 @@ class OpenLog(Protocol):
 
     def fail(self, error: KafkaError) -> None:
         """Take the log offline."""
+
+    def append_placed(
+        self, batches: memoryview, placement: PlacedBatches, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """As leader, append what has its place. Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended."""
+        ...
+
+    def append_sole(
+        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """As leader, append one batch in which nothing but its place is to be patched. Raises KafkaError:
+        KAFKA_STORAGE_ERROR; nothing was appended."""
+        ...
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment at the log end. Raises KafkaError: KAFKA_STORAGE_ERROR."""

@@ -10,9 +10,9 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import ControlRecord, ControlType, encode_control_batch
@@ -20,16 +20,17 @@ from ...protocol.record_batch import (
     NO_PRODUCER_ID,
     BatchHeader,
     parse_header,
-    validate_produced,
+    patch_place,
     walk_batches,
 )
-from .append_checks import check_limits, check_records_on_loop
 from .config import LogConfig
 from .durability import Durability
 from .durable_files import sync_file
 from .leader_epochs import LeaderEpochs
 from .old_segments import OldSegments
+from .open_log import AppendResult
 from .placement import PlacedBatches, must_roll, place_fetched, place_produced, roll_jitter_ms
+from .produced import ProducedBatches
 from .producers.producer_loading import load_producers
 from .producers.producer_snapshot import drop_snapshots_above, write_snapshot
 from .producers.producer_state import ProducerStates
@@ -44,19 +45,6 @@ from .transactions import LogTransactions
 logger = logging.getLogger(__name__)
 
 OnFailure = Callable[[KafkaError], None]
-
-
-class AppendResult(NamedTuple):
-    """What an append did; offsets and times are those of the original if it was a duplicate."""
-
-    first_offset: int
-    last_offset: int
-    append_time_ms: int
-    """When the log stamped the records; -1 if their producer did."""
-    max_timestamp: int
-    size: int
-    """Bytes appended; 0 for a duplicate."""
-    duplicate: bool
 
 
 class PartitionLog:
@@ -83,6 +71,8 @@ class PartitionLog:
         self.durability = Durability(self.directory, request.recovery_point)
         self.leader_epochs: LeaderEpochs = opened.leader_epochs
         self.producers: ProducerStates = opened.producers
+        self.produced = ProducedBatches(self)
+        """What clients produce enters here."""
         self.transactions = LogTransactions(self)
         """What it has to say of the transactions in it."""
         self.old_segments = OldSegments(self, self.transactions)
@@ -196,51 +186,29 @@ class PartitionLog:
         Raises TakesLong if its records expand further than is gone over here. Raises KafkaError with the code that
         answers the client. Nothing was appended.
         """
-        self.check_usable()
-        config = self.config
-        parsed = validate_produced(batches) if max_timestamp is None else [(0, parse_header(batches))]
-        # Duplicates first: what is in the log already is acknowledged, however clock and configuration have changed.
-        if parsed[0][1].producer_id != NO_PRODUCER_ID:
-            if len(parsed) > 1:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
-            original = self._original_of(parsed[0][1])
-            if original is not None:
-                return original
-        check_limits(parsed, len(batches), config)
-        largest = (
-            [check_records_on_loop(batches[position:], header, config, now_ms) for position, header in parsed]
-            if max_timestamp is None
-            else [max_timestamp]
-        )
-        placement = place_produced(
-            batches, parsed, config, self.log_end_offset, leader_epoch, now_ms, largest
-        )
-        return self.append_placed(batches, placement, leader_epoch, now_ms)
+        return self.produced.append(batches, leader_epoch, now_ms, max_timestamp)
 
-    def has(self, batches: bytearray | memoryview) -> bool:
-        """Whether the log has a batch already, as far as its header tells. To be asked before anything that would
-        refuse it: clients take most refusals for a proof that nothing was appended."""
-        with suppress(KafkaError):
-            return self.producers.is_duplicate(parse_header(batches))
-        return False
-
-    def original_of(self, batches: memoryview) -> AppendResult | None:
-        """Where in the log a batch is, None if it is not there.
-
-        Raises KafkaError: UNKNOWN_PRODUCER_ID if its transaction has ended; what a damaged batch is answered with.
+    def append_sole(
+        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """As leader, append one batch in which nothing but its place is to be patched.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
-        if not self.has(batches):
-            return None
-        self.check_usable()
-        ((_, header),) = validate_produced(batches)
-        return self._original_of(header)
-
-    def _original_of(self, header: BatchHeader) -> AppendResult | None:
-        original = self.producers.original_of(header)
-        if original is None:
-            return None
-        stamp = original.timestamp if self.config.stamps_at_append else -1
-        return AppendResult(original.first_offset, original.last_offset, stamp, original.timestamp, 0, True)
+        config, segments, offset, size = self.config, self.segment_list, self.log_end_offset, len(batch)
+        next_offset, max_timestamp = offset + header.last_offset_delta + 1, header.max_timestamp
+        patch_place(batch, header, offset, leader_epoch)
+        segment = self._segment_for(size, max_timestamp, next_offset, now_ms)
+        position = segment.size
+        self._write(batch, position)
+        segment.size = position + size
+        segment.note_batch(header, next_offset - 1, position, config.index_interval_bytes)
+        if header.producer_id != NO_PRODUCER_ID:
+            self.producers.record(header, offset, now_ms)
+        self.log_end_offset = next_offset
+        segments.note_boundary(next_offset, position + size)
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, offset)
+        return AppendResult(offset, next_offset - 1, -1, max_timestamp, size, False)
 
     def append_unsequenced(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
         """As leader, append what this broker has composed itself: no producer's sequence is looked at, nor what the
@@ -296,15 +264,6 @@ class PartitionLog:
             False,
         )
 
-    def refused_for_now(self, batches: memoryview) -> None:
-        """What a client produced is not appended yet, but will be sent again: what it produces behind that must not
-        overtake it. Damaged or forbidden batches say nothing that could be relied on, and are not remembered.
-        """
-        with suppress(KafkaError):
-            parsed = validate_produced(batches)
-            if len(parsed) == 1:
-                self.producers.will_come_again(parsed[0][1])
-
     def append_as_follower(
         self, batches: memoryview, now_ms: int, leader_epoch: int | None = None
     ) -> AppendResult:
@@ -341,10 +300,7 @@ class PartitionLog:
     def _append(self, batches: memoryview, placement: PlacedBatches, now_ms: int) -> int:
         """Write, then note; the max timestamp."""
         size, segments, config = len(batches), self.segment_list, self.config
-        jitter_ms = roll_jitter_ms(config, self.directory, segments.active)
-        if must_roll(segments.active, config, size, placement, jitter_ms, now_ms):
-            self.roll(now_ms)
-        segment = segments.active
+        segment = self._segment_for(size, placement.max_timestamp, placement.next_offset, now_ms)
         start = segment.size
         self._write(batches, start)
         segment.size = start + size
@@ -362,6 +318,18 @@ class PartitionLog:
         self.log_end_offset = placement.next_offset
         segments.note_boundary(placement.next_offset, start + size)
         return placement.max_timestamp
+
+    def _segment_for(self, size: int, max_timestamp: int, next_offset: int, now_ms: int) -> Segment:
+        """The active segment, after a roll if it is not for `size` bytes that end before `next_offset`."""
+        segment = self.segment_list.active
+        if segment.size == 0:
+            return segment
+        config = self.config
+        jitter_ms = roll_jitter_ms(config, self.directory, segment) if config.segment_jitter_ms else 0
+        if must_roll(segment, config, size, max_timestamp, next_offset, jitter_ms, now_ms):
+            self.roll(now_ms)
+            return self.segment_list.active
+        return segment
 
     def _write(self, data: memoryview, position: int) -> None:
         fd, size = self.segment_list.fd, len(data)

@@ -163,9 +163,15 @@ def roll_jitter_ms(config: LogConfig, directory: Path, active: Segment) -> int:
 
 
 def must_roll(
-    segment: Segment, config: LogConfig, size: int, placement: PlacedBatches, jitter_ms: int, now_ms: int
+    segment: Segment,
+    config: LogConfig,
+    size: int,
+    max_timestamp: int,
+    next_offset: int,
+    jitter_ms: int,
+    now_ms: int,
 ) -> bool:
-    """Whether batches of `size` bytes need a new segment: the active one is full, or old.
+    """Whether batches of `size` bytes that end before `next_offset` need a new segment: the active one is full, or old.
 
     Age counts from the first batch's timestamp to the new ones', or by the clock where there are none, as in
     Kafka; `jitter_ms` makes a segment old that much earlier.
@@ -175,14 +181,14 @@ def must_roll(
         return False
     if held + size > config.segment_bytes or held + size > POSITION_MAX:
         return True
-    first, max_timestamp = segment.first_timestamp, placement.max_timestamp
+    first = segment.first_timestamp
     if first is not None and first >= 0 and max_timestamp >= 0:
         waited = max_timestamp - first
     else:
         waited = now_ms - segment.created_ms
     return (
         waited > config.segment_ms - jitter_ms
-        or placement.next_offset - segment.base_offset > OFFSETS_MAX
+        or next_offset - segment.base_offset > OFFSETS_MAX
         or segment.offset_index.size >= config.segment_index_bytes
         or segment.time_index.size >= config.segment_index_bytes
     )

@@ -196,7 +196,7 @@ class Deferred:
             try:
                 queue.submit(place.partition, records, self._request.connection, arrived, takes_long)
             except KafkaError as error:
-                place.partition.log.refused_for_now(records)
+                place.partition.log.produced.refused_for_now(records)
                 arrived(error)
 
     def _arrived(self, place: PlaceInAnswer, outcome: Outcome) -> None:
@@ -228,7 +228,7 @@ class Deferred:
     def _released(self, place: PlaceInAnswer, batch: ValidatedBatch, error: KafkaError | None) -> None:
         self._transactional.let_go(len(batch.records))
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
-            place.partition.log.refused_for_now(batch.records)
+            place.partition.log.produced.refused_for_now(batch.records)
         if (
             error is not None
             and error.code is ErrorCode.INVALID_TXN_STATE

@@ -142,7 +142,7 @@ class ValidationQueue:
         while waiting and (ready := waiting[0].outcome) is not None:
             first = waiting.popleft()
             self._held_bytes -= len(first.data)
-            if isinstance(ready, KafkaError) and partition.log.has(first.data):
+            if isinstance(ready, KafkaError) and partition.log.produced.has(first.data):
                 # It was sent before, and appended while this one waited: a duplicate, whatever is wrong with it now.
                 ready = ValidatedBatch(first.data, None)
             first.append(ready)

@@ -351,19 +351,17 @@ class Partition:
         leader = self.leader
         if leader is None:
             # Before its producer's next batch comes, this replica may hear that it leads.
-            self.log.refused_for_now(batches)
+            self.log.produced.refused_for_now(batches)
             leader = self.leading()
         if self.copy_of:
             self.check_is_no_copy()
         if required_acks == -1 and leader.under_min_in_sync:
-            original = self.log.original_of(batches)
+            original = self.log.produced.original_of(batches)
             if original is not None:
                 return original
-            self.log.refused_for_now(batches)
+            self.log.produced.refused_for_now(batches)
             raise self._too_few_in_sync(leader)
-        result = self.log.append_as_leader(
-            batches, leader.leader_epoch, self._broker.wall_ms(), max_timestamp
-        )
+        result = self.log.produced.append(batches, leader.leader_epoch, self._broker.wall_ms(), max_timestamp)
         if not result.duplicate:
             self._appended(leader)
         return result

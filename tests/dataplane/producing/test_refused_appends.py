@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.log import PartitionLog
+from ottla.dataplane.log.produced import ProducedBatches
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
 
@@ -45,7 +45,7 @@ async def test_after_a_fault_before_the_append_the_batch_is_not_in_the_log(
         def faulty(*_arguments: object) -> None:
             raise RuntimeError("planted")
 
-        monkeypatch.setattr(PartitionLog, "append_as_leader", faulty)
+        monkeypatch.setattr(ProducedBatches, "append", faulty)
         bench.send(batch(0, 10, Compression.NONE))
         assert (await bench.answer())[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         monkeypatch.undo()

@@ -21,6 +21,7 @@ from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
+from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.replication.leader import follower_sessions
 from ottla.dataplane.replication.replica.partition import Partition
@@ -75,8 +76,8 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             ),
             (Segment, "truncate", lambda _arguments, _result: "segment cut"),
             (
-                PartitionLog,
-                "append_as_leader",
+                ProducedBatches,
+                "append",
                 lambda _, result: "duplicate answered" if result.duplicate else None,
             ),
             (PartitionLog, "truncate_fully_and_start_at", lambda _arguments, _result: "log begun anew"),

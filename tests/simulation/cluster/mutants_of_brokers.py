@@ -14,7 +14,8 @@ from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.log import old_segments
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
-from ottla.dataplane.log.partition_log import AppendResult, PartitionLog
+from ottla.dataplane.log.open_log import AppendResult
+from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.producers import producer_loading
 from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.log.retention import segments_to_drop

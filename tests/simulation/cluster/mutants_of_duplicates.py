@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from ottla.dataplane.log.partition_log import PartitionLog
+from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.log.producers.producer_state import ProducedBatch, ProducerEntry, ProducerStates
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.roles.leader import LeaderState
@@ -25,10 +25,10 @@ def appended_batch_refused() -> Iterator[None]:
     """A appends a batch, its ISR shrinks, the answer is lost. The batch comes again and is told to be missing. Its user
     sends the record anew, as that cannot make two of it: it makes two."""
 
-    def nothing(_self: PartitionLog, _batches: memoryview) -> None:
+    def nothing(_self: ProducedBatches, _batches: memoryview) -> None:
         return None
 
-    with patch.object(PartitionLog, "original_of", nothing):
+    with patch.object(ProducedBatches, "original_of", nothing):
         yield
 
 

@@ -1,0 +1,127 @@
+"""What clients produce, on its way into one log: a look for duplicates, the checks of its records, its place."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record_batch import (
+    LOG_APPEND_TIME_FLAG,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    parse_header,
+    validate_produced,
+)
+from .append_checks import ProducedRules, check_limits, check_records_on_loop, find_sole_batch
+from .open_log import AppendResult
+from .placement import place_produced
+
+if TYPE_CHECKING:
+    from .open_log import OpenLog
+
+
+class ProducedBatches:
+    """Appends to a log that this broker leads."""
+
+    __slots__ = ("_config", "_log", "_rules")
+
+    def __init__(self, log: OpenLog) -> None:
+        self._log = log
+        self._config = log.config
+        self._rules = ProducedRules.of(log.config)
+
+    def append(
+        self, batches: memoryview, leader_epoch: int, now_ms: int, max_timestamp: int | None = None
+    ) -> AppendResult:
+        """Validate what a client produced, assign offsets in place, and append.
+
+        `batches` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied. With `max_timestamp` it
+        is one batch that was validated before, and that is the largest timestamp of its records.
+
+        Raises TakesLong if its records expand further than is gone over here. Raises KafkaError with the code that
+        answers the client. Nothing was appended.
+        """
+        log = self._log
+        log.check_usable()
+        config = log.config
+        if config is not self._config:
+            self._config, self._rules = config, ProducedRules.of(config)
+        if max_timestamp is None:
+            result = self._append_sole(batches, leader_epoch, now_ms)
+            if result is not None:
+                return result
+        parsed = validate_produced(batches) if max_timestamp is None else [(0, parse_header(batches))]
+        # Duplicates first: what is in the log already is acknowledged, however clock and configuration have changed.
+        if parsed[0][1].producer_id != NO_PRODUCER_ID:
+            if len(parsed) > 1:
+                raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
+            original = self._original_of(parsed[0][1])
+            if original is not None:
+                return original
+        check_limits(parsed, len(batches), config)
+        largest = (
+            [check_records_on_loop(batches[position:], header, config, now_ms) for position, header in parsed]
+            if max_timestamp is None
+            else [max_timestamp]
+        )
+        placement = place_produced(batches, parsed, config, log.log_end_offset, leader_epoch, now_ms, largest)
+        return log.append_placed(batches, placement, leader_epoch, now_ms)
+
+    def _append_sole(self, batch: memoryview, leader_epoch: int, now_ms: int) -> AppendResult | None:
+        """The same, where it is one sound batch in which nothing but its place is to be patched, as almost always:
+        the same checks in the same order, at a part of the cost.
+
+        None for everything else; nothing was appended then.
+        """
+        found = find_sole_batch(batch, self._rules, now_ms)
+        if found is None:
+            return None
+        header, max_timestamp = found
+        if header.producer_id != NO_PRODUCER_ID:
+            original = self._original_of(header)
+            if original is not None:
+                return original
+        config, size = self._config, len(batch)
+        if self._rules.stamps or size > config.max_message_bytes or size > config.segment_bytes:
+            return None
+        if max_timestamp is None:
+            max_timestamp = check_records_on_loop(batch, header, config, now_ms)
+        if max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME_FLAG:
+            return None
+        return self._log.append_sole(batch, header, leader_epoch, now_ms)
+
+    def has(self, batches: bytearray | memoryview) -> bool:
+        """Whether the log has a batch already, as far as its header tells. To be asked before anything that would
+        refuse it: clients take most refusals for a proof that nothing was appended."""
+        with suppress(KafkaError):
+            return self._log.producers.is_duplicate(parse_header(batches))
+        return False
+
+    def original_of(self, batches: memoryview) -> AppendResult | None:
+        """Where in the log a batch is, None if it is not there.
+
+        Raises KafkaError: UNKNOWN_PRODUCER_ID if its transaction has ended; what a damaged batch is answered with.
+        """
+        if not self.has(batches):
+            return None
+        self._log.check_usable()
+        ((_, header),) = validate_produced(batches)
+        return self._original_of(header)
+
+    def _original_of(self, header: BatchHeader) -> AppendResult | None:
+        log = self._log
+        original = log.producers.original_of(header)
+        if original is None:
+            return None
+        stamp = original.timestamp if log.config.stamps_at_append else -1
+        return AppendResult(original.first_offset, original.last_offset, stamp, original.timestamp, 0, True)
+
+    def refused_for_now(self, batches: memoryview) -> None:
+        """What a client produced is not appended yet, but will be sent again: what it produces behind that must not
+        overtake it. Damaged or forbidden batches say nothing that could be relied on, and are not remembered.
+        """
+        with suppress(KafkaError):
+            parsed = validate_produced(batches)
+            if len(parsed) == 1:
+                self._log.producers.will_come_again(parsed[0][1])
