@@ -70,6 +70,7 @@ class BrokerState:
     shutting_down: bool = False
     log_dirs: tuple[bytes, ...] = ()
     features: tuple[BrokerFeature, ...] = ()
+    host: str | None = None
 
     def level_of(self, feature: str) -> int:
         """The highest level of a feature that its program knows; 0 if it does not know the feature."""
@@ -514,6 +515,7 @@ def broker_record(state: BrokerState) -> BrokerRecord:
         shutting_down=state.shutting_down,
         log_dirs=list(state.log_dirs),
         features=list(state.features),
+        host=state.host,
     )
 
 
@@ -528,6 +530,7 @@ def _broker_state(record: BrokerRecord) -> BrokerState:
         record.shutting_down,
         tuple(record.log_dirs),
         tuple(record.features),
+        record.host,
     )
 
 

@@ -164,6 +164,8 @@ _NODE_TABLE = (
     _node("metadata.log.max.record.bytes.between.snapshots", _QUORUM, _L, "20971520",
           "Bytes of the Raft log after which a snapshot is made.", least=1),
     _node("broker.rack", _BROKER, _S, None, "Rack, for placing replicas."),
+    _node("broker.host", _BROKER, _S, None,
+          "Machine, for placing replicas: the same for all brokers on it; without it each is on one of its own."),
     _node("broker.session.timeout.ms", _NODE, _I, "3000",
           "Silence after which a broker is fenced.", least=100),
     ConfigKey("broker.fence.on.refusal", _S, "local",

@@ -32,7 +32,11 @@ MIRROR_WITH_CUTS: Final = 2
 MIRROR_WITH_FAILBACK: Final = 2
 MIRROR_WITH_LIMITS: Final = 2
 MIRROR_WITH_ACLS: Final = 2
-OURS: Final = (SECURITY, MIRROR)
+PLACEMENT: Final = "ottla.placement.version"
+"""1: all nodes know the hosts of brokers (broker.host). A quorum node that does not would place replicas elsewhere than
+the others."""
+PLACEMENT_BY_HOSTS: Final = 1
+OURS: Final = (SECURITY, MIRROR, PLACEMENT)
 """Features of Ottla's own. Clusters begin with the highest level of the program that forms them; a broker that knows
 less than the level in force is not let in."""
 
@@ -46,6 +50,7 @@ FEATURES: Mapping[str, Feature] = {
         # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
         Feature("metadata.version", 25, 25, 25),
         Feature(MIRROR, 0, MIRROR_WITH_CUTS, 0),
+        Feature(PLACEMENT, 0, PLACEMENT_BY_HOSTS, 0),
         Feature(SECURITY, 0, SECURITY_WITH_TOKENS, 0),
         # 2: clients add partitions to transactions by writing to them, and take up an epoch with each (KIP-890).
         # Brokers serve both ways; clients choose by the level.

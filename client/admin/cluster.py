@@ -31,6 +31,7 @@ class ClusterAdmin(AdminTheme):
             response.controller_id,
             tuple(BrokerAddress(one.broker_id, one.host, one.port, one.rack) for one in live),
             tuple(one.broker_id for one in response.brokers if one.is_fenced),
+            {one.broker_id: one.machine for one in response.brokers if one.machine is not None},
         )
 
     async def describe_quorum(

@@ -2,8 +2,8 @@
 
 A plan keeps every partition's number of replicas. It empties the brokers that leave, gives every other broker the
 same number of replicas, or one more, and the same number of preferred leaders, or one more; no two replicas of a
-partition are on one rack while there are racks without one, as far as the counts allow. Of the moves that
-serve this, those of the smallest partitions are taken. Changing who is preferred moves no bytes.
+partition are on one host or rack while there are hosts or racks without one, as far as the counts allow. Of the moves
+that serve this, those of the smallest partitions are taken. Changing who is preferred moves no bytes.
 
 The three parts, in this order: `_emptied` (what has to go), `_evened` (counts of replicas, and racks), `_led`
 (counts of preferred leaders, by paths of swaps within partitions).
@@ -55,13 +55,15 @@ def plan(
     *,
     leaving: Collection[int] = (),
     sizes: Mapping[Key, int] | None = None,
+    hosts: Mapping[int, str] | None = None,
     balance: bool = True,
 ) -> Plan:
     """A plan for these partitions (replicas by topic and index, preferred leader first).
 
     `racks`: every broker that may hold replicas, with its rack; brokers that join are simply among them.
-    `leaving`: brokers to be emptied. `sizes`: bytes of each partition, 1 where unknown. Without `balance` only
-    the brokers that leave are emptied, onto those that hold the least. Raises NoPlan.
+    `leaving`: brokers to be emptied. `sizes`: bytes of each partition, 1 where unknown. `hosts`: the machines of the
+    brokers that share one. Without `balance` only the brokers that leave are emptied, onto those that hold the least.
+    Raises NoPlan.
     """
     staying = {broker_id: rack for broker_id, rack in racks.items() if broker_id not in leaving}
     for key, present in sorted(replicas.items()):
@@ -69,7 +71,7 @@ def plan(
             raise NoPlan(
                 f"{key[0]}-{key[1]} has {len(present)} replicas, and {len(staying)} brokers are left for them"
             )
-    board = _Board(replicas, staying, sizes or {})
+    board = _Board(replicas, staying, sizes or {}, hosts or {})
     _emptied(board)
     if balance:
         _evened(board)
@@ -81,9 +83,14 @@ class _Board:
     """The placement under change, with the counts that decisions go by."""
 
     def __init__(
-        self, replicas: Mapping[Key, Sequence[int]], racks: Mapping[int, str | None], sizes: Mapping[Key, int]
+        self,
+        replicas: Mapping[Key, Sequence[int]],
+        racks: Mapping[int, str | None],
+        sizes: Mapping[Key, int],
+        hosts: Mapping[int, str],
     ) -> None:
         self.racks = {broker_id: rack or f"#{broker_id}" for broker_id, rack in racks.items()}
+        self.hosts = {broker_id: hosts.get(broker_id) or f"#{broker_id}" for broker_id in racks}
         self.original = {key: tuple(present) for key, present in replicas.items()}
         self.replicas = {key: list(present) for key, present in sorted(replicas.items())}
         self.sizes = sizes
@@ -102,11 +109,12 @@ class _Board:
         return self.size(key) * ((target not in before) - (source not in before and source in self.held))
 
     def crowding(self, key: Key, target: int, source: int | None = None) -> int:
-        """How many replicas the target's rack has already, not counting the one at `source`."""
-        rack = self.racks[target]
-        return sum(
-            self.racks.get(other) == rack for other in self.replicas[key] if other not in (source, target)
-        )
+        """How many replicas the target's rack has already, not counting the one at `source`. One on the same host
+        counts for more than all those that are on the same rack only."""
+        rack, host = self.racks[target], self.hosts[target]
+        others = [other for other in self.replicas[key] if other not in (source, target)]
+        beside = sum(self.hosts.get(other) == host for other in others)
+        return beside * len(self.replicas[key]) + sum(self.racks.get(other) == rack for other in others)
 
     def move(self, key: Key, source: int, target: int) -> None:
         present = self.replicas[key]

@@ -57,13 +57,15 @@ class ConfigEntry:
 class ClusterDescription:
     """The brokers that take part now, and which of them speaks for the controller.
 
-    `fenced`: brokers that are registered and may not lead; empty where brokers do not tell them apart.
+    `fenced`: brokers that are registered and may not lead; empty where brokers do not tell them apart. `hosts`: the
+    machines of the brokers that have a `broker.host`.
     """
 
     cluster_id: str
     controller_id: int
     brokers: tuple[BrokerAddress, ...]
     fenced: tuple[int, ...] = ()
+    hosts: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,6 +387,7 @@ def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: b
         ),
         previous_broker_epoch=foundation.logs.previous_broker_epoch,
         rack=config.rack,
+        host=config.host,
         log_dirs=foundation.logs.directory_ids,
         reached=foundation.reached,
         heartbeat_interval_ms=config.quorum.heartbeat_interval_ms,

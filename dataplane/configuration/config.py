@@ -81,6 +81,7 @@ class BrokerConfig:
     node_id: int
     cluster_id: str
     rack: str | None
+    host: str | None
     log_dirs: tuple[Path, ...]
     listeners: tuple[ListenerConfig, ...]
     inter_broker_listener: str
@@ -136,6 +137,7 @@ class BrokerConfig:
             node_id=read.number("node.id"),
             cluster_id=read.required("cluster.id"),
             rack=read.text("broker.rack", "") or None,
+            host=read.text("broker.host", "") or None,
             log_dirs=log_dirs,
             listeners=listeners,
             inter_broker_listener=_inter_broker_listener(read, listeners),

@@ -64,6 +64,7 @@ class DescribeClusterHandlers:
                     port=found.port,
                     rack=found.rack,
                     is_fenced=broker.fenced and tells_fenced,
+                    machine=broker.host,
                 )
                 for broker in brokers
                 if (found := registered_endpoint(broker, request.listener)) is not None

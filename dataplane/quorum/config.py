@@ -33,6 +33,7 @@ class QuorumSessionConfig:
     #: under the links with the quorum; None: they have no TLS
     tls: NodeTls | None = None
     rack: str | None = None
+    host: str | None = None
     log_dirs: tuple[bytes, ...] = ()
     #: how far this broker, in an earlier process, has followed the metadata: the quorum must have that still
     reached: MetadataPosition | None = None

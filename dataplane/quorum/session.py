@@ -377,6 +377,7 @@ class QuorumSession:
             rack=config.rack,
             log_dirs=list(config.log_dirs),
             features=[BrokerFeature(name=feature.name, most=feature.most) for feature in FEATURES.values()],
+            host=config.host,
         )
         reached = config.reached or MetadataPosition(-1, 0)
         self._send(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...protocol.cluster_image import BrokerState, PartitionState
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import OURS, finalized
+from ...protocol.features import OURS, PLACEMENT, PLACEMENT_BY_HOSTS, finalized
 from ...protocol.messages.broker_commands import (
     BeginControlledShutdown,
     ControlledShutdownResult,
@@ -50,6 +50,7 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
             fenced=True,
             log_dirs=tuple(command.log_dirs),
             features=tuple(command.features),
+            host=command.host if finalized(work.image.features)[PLACEMENT] >= PLACEMENT_BY_HOSTS else None,
         )
     )
     clean = (

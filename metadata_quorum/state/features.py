@@ -11,6 +11,8 @@ from ...protocol.features import (
     MIRROR_WITH_FAILBACK,
     MIRROR_WITH_LIMITS,
     OURS,
+    PLACEMENT,
+    PLACEMENT_BY_HOSTS,
     SECURITY,
     SECURITY_WITH_TOKENS,
     finalized,
@@ -38,6 +40,8 @@ def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesR
             _check_security(work, update.level)
         elif update.feature == MIRROR:
             _check_mirrors(work, update.level)
+        elif update.feature == PLACEMENT:
+            _check_placement(work, update.level)
     if not command.validate_only:
         for update in command.updates:
             if levels[update.feature] != update.level:
@@ -121,6 +125,15 @@ def _check_mirrors(work: Workspace, level: int) -> None:
         raise _refusal(
             f"Invalid update version {level} for feature {MIRROR}. There are {returned} topics that became copies by a "
             "failback: delete them first."
+        )
+
+
+def _check_placement(work: Workspace, level: int) -> None:
+    placed = sorted(one.broker_id for one in work.image.brokers.values() if one.host is not None)
+    if level < PLACEMENT_BY_HOSTS and placed:
+        raise _refusal(
+            f"Invalid update version {level} for feature {PLACEMENT}. Broker {placed[0]} has a host: start it without "
+            "broker.host first."
         )
 
 

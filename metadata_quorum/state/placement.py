@@ -1,10 +1,11 @@
-"""Where replicas go: partition i's replica j on broker (i + j) mod n over racks, from a seeded start."""
+"""Where replicas go: partition i's replica j on broker (i + j) mod n over racks and hosts, from a seeded start."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 
 from ...protocol.errors import ErrorCode, KafkaError
 
@@ -15,14 +16,23 @@ def start_of(seed: int, name: str, brokers: int) -> int:
     return int.from_bytes(digest, "big") % brokers
 
 
-def rack_alternating(broker_ids: Iterable[int], racks: Mapping[int, str | None]) -> list[int]:
-    """The brokers such that neighbours are on different racks as far as possible."""
-    by_rack: dict[str, deque[int]] = {}
+def alternating(
+    broker_ids: Iterable[int], racks: Mapping[int, str | None], hosts: Mapping[int, str]
+) -> list[int]:
+    """The brokers such that neighbours are on different racks, and in a rack on different hosts, as far as possible."""
+    by_host: dict[int | str, deque[int]] = {}
     for broker_id in sorted(broker_ids):
+        by_host.setdefault(hosts.get(broker_id, broker_id), deque()).append(broker_id)
+    by_rack: dict[str, deque[int]] = {}
+    for broker_id in _in_turns(by_host.values()):
         by_rack.setdefault(racks[broker_id] or "", deque()).append(broker_id)
+    return _in_turns([by_rack[rack] for rack in sorted(by_rack)])
+
+
+def _in_turns(groups: Collection[deque[int]]) -> list[int]:
     order: list[int] = []
-    while any(by_rack.values()):
-        order += [by_rack[rack].popleft() for rack in sorted(by_rack) if by_rack[rack]]
+    while any(groups):
+        order += [group.popleft() for group in groups if group]
     return order
 
 
@@ -46,16 +56,23 @@ def check_replicas(brokers: Collection[int], replicas: Sequence[int]) -> None:
 class Placement:
     """Places the partitions of one topic. At least one broker has to be usable.
 
-    The preferred leader is a usable broker. Racks repeat only once each has a replica; within that, brokers
-    that are not usable come last, as they cannot join an ISR now.
+    The preferred leader is a usable broker. Hosts repeat only once each has a replica, and so do racks, as a host is in
+    one rack; within that, brokers that are not usable come last, as they cannot join an ISR now. A broker without a
+    host in `hosts` is on a host of its own.
     """
 
     def __init__(
-        self, racks: Mapping[int, str | None], usable: Collection[int], seed: int, topic: str
+        self,
+        racks: Mapping[int, str | None],
+        usable: Collection[int],
+        seed: int,
+        topic: str,
+        hosts: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         self._racks = racks
-        self._usable = rack_alternating(usable, racks)
-        self._others = rack_alternating(racks.keys() - set(usable), racks)
+        self._hosts = hosts
+        self._usable = alternating(usable, racks, hosts)
+        self._others = alternating(racks.keys() - set(usable), racks, hosts)
         self._start = start_of(seed, topic, len(self._usable))
 
     def replicas(self, partitions: Iterable[int], replication_factor: int) -> list[list[int]]:
@@ -65,13 +82,18 @@ class Placement:
     def _place(self, start: int, replication_factor: int) -> list[int]:
         left = _rotated(self._usable, start) + _rotated(self._others, start)
         chosen: list[int] = []
-        used: dict[str | None, int] = {}
+        on_host: Counter[int | str] = Counter()
+        in_rack: Counter[str | None] = Counter()
         while len(chosen) < replication_factor:
-            best = min(left, key=lambda broker_id: used.get(self._racks[broker_id], 0))
+            best = min(left, key=lambda one: (on_host[self._host(one)], in_rack[self._racks[one]]))
             left.remove(best)
             chosen.append(best)
-            used[self._racks[best]] = used.get(self._racks[best], 0) + 1
+            on_host[self._host(best)] += 1
+            in_rack[self._racks[best]] += 1
         return chosen
+
+    def _host(self, broker_id: int) -> int | str:
+        return self._hosts.get(broker_id, broker_id)
 
 
 def _rotated(order: list[int], start: int) -> list[int]:

@@ -240,7 +240,8 @@ def _placed(work: Workspace, name: str, partitions: range, factor: int, seed: in
             f"Unable to replicate the partition {factor} time(s): {reason}",
         )
     racks = {broker_id: broker.rack for broker_id, broker in work.image.brokers.items()}
-    return Placement(racks, work.usable, seed, name).replicas(partitions, factor)
+    hosts = {one.broker_id: one.host for one in work.image.brokers.values() if one.host is not None}
+    return Placement(racks, work.usable, seed, name, hosts).replicas(partitions, factor)
 
 
 def _topic_id(work: Workspace, seed: int, name: str) -> bytes:

@@ -35,6 +35,9 @@ class RegisterBroker(Command[RegisterBrokerResult]):
         tag=0,
         about="What its program knows; programs before these features tell nothing.",
     )
+    host: str | None = string(
+        "0+", tag=1, nullable="0+", default=None, about="broker.host; null for a broker on a host of its own."
+    )
 
 
 @data()

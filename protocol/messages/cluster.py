@@ -14,6 +14,13 @@ class DescribeClusterBroker(Message):
     port: int = int32(about="TCP port.")
     rack: str | None = string(nullable="0+", default=None, about="Rack of the broker; null without one.")
     is_fenced: bool = boolean("2+", about="Whether the broker is fenced.")
+    machine: str | None = string(
+        "0+",
+        tag=10000,
+        nullable="0+",
+        default=None,
+        about="Not in Kafka: broker.host; null for a broker on a machine of its own.",
+    )
 
 
 @response(60, "0-2", flexible="0+")

@@ -71,6 +71,9 @@ class BrokerRecord(Message):
         tag=0,
         about="What its program knows; programs before these features tell nothing.",
     )
+    host: str | None = string(
+        "0+", tag=1, nullable="0+", default=None, about="broker.host; null for a broker on a host of its own."
+    )
 
 
 @data()

@@ -52,9 +52,26 @@ TWO_WAYS = {
 def test_a_plan_is_balanced_and_keeps_what_there_is(
     given_: tuple[Placement, dict[int, str | None], set[int], dict[Key, int]],
 ) -> None:
-    placement, racks, leaving, sizes = given_
+    check_plan(*given_, hosts={})
+
+
+@settings(max_examples=100)
+@given(clusters())
+def test_so_is_a_plan_that_goes_by_hosts(
+    given_: tuple[Placement, dict[int, str | None], set[int], dict[Key, int]],
+) -> None:
+    check_plan(*given_, hosts={broker: f"h{broker // 2}" for broker in given_[1]})
+
+
+def check_plan(
+    placement: Placement,
+    racks: dict[int, str | None],
+    leaving: set[int],
+    sizes: dict[Key, int],
+    hosts: dict[int, str],
+) -> None:
     staying = racks.keys() - leaving
-    found = plan(placement, racks, leaving=leaving, sizes=sizes)
+    found = plan(placement, racks, leaving=leaving, sizes=sizes, hosts=hosts)
     placed = after(placement, found)
     for key, now in placed.items():
         assert len(now) == len(set(now)) == len(placement[key])
@@ -64,7 +81,8 @@ def test_a_plan_is_balanced_and_keeps_what_there_is(
     for key, planned in found.moves.items():
         assert planned.before == placement[key] != planned.after
         assert planned.bytes_moved == len(planned.added) * sizes[key]
-    assert not plan(placed, racks, leaving=leaving, sizes=sizes).moves  # what is balanced stays
+    # What is balanced stays.
+    assert not plan(placed, racks, leaving=leaving, sizes=sizes, hosts=hosts).moves
 
 
 @settings(max_examples=100)
@@ -98,6 +116,22 @@ def test_racks_stay_apart_while_there_are_enough() -> None:
     placement[("t", 12)] = (1, 4, 2)
     placed = after(placement, plan(placement, racks))
     assert all(len({racks[broker] for broker in now}) == 3 for now in placed.values())
+
+
+def test_hosts_stay_apart_while_there_are_enough() -> None:
+    brokers: dict[int, str | None] = dict.fromkeys(range(1, 7))
+    hosts = {broker: "abc"[(broker - 1) // 2] for broker in brokers}
+    placement = {("t", index): (1, 2, 3) for index in range(12)}
+    placed = after(placement, plan(placement, brokers, hosts=hosts))
+    assert all(len({hosts[broker] for broker in now}) == 3 for now in placed.values())
+    assert spread(Counter(broker for now in placed.values() for broker in now), set(brokers)) <= 1
+
+
+def test_a_broker_that_leaves_is_replaced_on_another_host_before_another_rack() -> None:
+    racks: dict[int, str | None] = {1: "x", 2: "x", 3: "y", 4: "x"}
+    hosts = {1: "a", 4: "b", 2: "a"}
+    found = plan({("t", 0): (3, 1)}, racks, leaving={3}, hosts=hosts, balance=False)
+    assert found.moves["t", 0].after == (4, 1)
 
 
 def test_the_smaller_partition_is_moved() -> None:

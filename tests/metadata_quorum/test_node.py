@@ -14,12 +14,16 @@ from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.server import AddressInUse
+from ottla.protocol.features import OURS
 from ottla.protocol.handshake import LinkSecurity
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.quorum_commands import encode_command
 from ottla.protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, InitTransactionalId
 from ottla.protocol.node_secrets import Secrets
 from ottla.protocol.transaction_table import Phase
+
+FORMED = 1 + len(OURS)
+"""Records of a cluster that was formed: its id, and the levels of features."""
 
 
 def config(
@@ -52,7 +56,7 @@ def test_the_first_leader_forms_the_cluster_and_a_restart_remembers_it(tmp_path:
             node = QuorumNode(config(tmp_path))
             await node.start()
             await until(lambda: node.is_leader and node.controller.image.cluster_id == "c")  # noqa: B023
-            assert node.controller.image.offset == node.feed.end_offset == 3
+            assert node.controller.image.offset == node.feed.end_offset == FORMED
             await node.stop()
 
     uvloop.run(scenario())

@@ -9,7 +9,7 @@ import uvloop
 
 from ottla.metadata_quorum.link import Link, dial
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.protocol.features import MIRROR, MIRROR_WITH_CUTS, SECURITY
+from ottla.protocol.features import FEATURES, OURS
 from ottla.protocol.handshake import Identity, Role
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
@@ -33,7 +33,7 @@ from ottla.protocol.messages.quorum_session import (
     encode_session_message,
 )
 
-from .test_node import config, until
+from .test_node import FORMED, config, until
 
 INCARNATION = os.urandom(16)
 
@@ -88,7 +88,7 @@ def with_node(tmp_path: Path, scenario: Callable[[QuorumNode], object]) -> None:
         node = QuorumNode(config(tmp_path))
         await node.start()
         try:
-            await until(lambda: node.is_leader and node.feed.end_offset == 3)
+            await until(lambda: node.is_leader and node.feed.end_offset == FORMED)
             async with asyncio.timeout(20):
                 await scenario(node)  # type: ignore[misc]
         finally:
@@ -101,7 +101,7 @@ async def register(broker: RawBroker) -> int:
     command = RegisterBroker(
         broker_id=broker.broker_id,
         incarnation=INCARNATION,
-        features=[BrokerFeature(name=SECURITY, most=2), BrokerFeature(name=MIRROR, most=MIRROR_WITH_CUTS)],
+        features=[BrokerFeature(name=name, most=FEATURES[name].most) for name in OURS],
     )
     reply = await broker.ask(0, encode_command(None, command))
     result = decode_result(command, reply.result)
@@ -120,7 +120,7 @@ def test_a_session_opens_with_who_leads_and_subscribing_brings_the_records(tmp_p
         await until(lambda: broker.of(FeedRecords))
         (push,) = broker.of(FeedRecords)
         assert isinstance(push, FeedRecords)
-        assert (push.first_offset, push.end_offset, len(push.records)) == (0, 3, 3)
+        assert (push.first_offset, push.end_offset, len(push.records)) == (0, FORMED, FORMED)
         await register(broker)
         await until(lambda: len(broker.of(FeedRecords)) == 2)
 

@@ -42,6 +42,7 @@ BROKER_STATES = st.builds(
         st.builds(BrokerListener, name=st.text(max_size=5), port=st.integers(0, 65535)), max_size=2
     ).map(tuple),
     rack=st.none() | st.text(max_size=3),
+    host=st.none() | st.text(max_size=3),
     fenced=st.booleans(),
     shutting_down=st.booleans(),
     log_dirs=st.lists(st.binary(min_size=16, max_size=16), max_size=2).map(tuple),

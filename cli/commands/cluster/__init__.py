@@ -101,7 +101,7 @@ def _moves(actions: Actions) -> None:
     rebalance = actions.add(
         "rebalance",
         "rebalance:rebalance",
-        "Spread replicas and leaders evenly over the brokers and racks, moving as little as possible.",
+        "Spread replicas and leaders evenly over the brokers, racks and hosts, moving as little as possible.",
         "  ottla cluster rebalance --dry-run\n"
         "  ottla cluster rebalance --throttle 50MB\n"
         "  ottla cluster rebalance --dry-run -o json > plan.json     for 'ottla cluster reassign'",

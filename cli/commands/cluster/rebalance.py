@@ -63,7 +63,7 @@ async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[
     costs: dict[tuple[str, int], int] = {(one.topic, one.partition): size for one, size in sizes.items()}
     gone = [] if leaving is None else [leaving]
     try:
-        found = plan(replicas, live, leaving=gone, sizes=costs, balance=leaving is None)
+        found = plan(replicas, live, leaving=gone, sizes=costs, hosts=cluster.hosts, balance=leaving is None)
     except NoPlan as error:
         raise CommandFailed(str(error)) from None
     moves = {

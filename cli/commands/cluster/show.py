@@ -96,6 +96,7 @@ async def _report(connection: Mapping[str, Any]) -> dict[str, Any]:
                 "id": broker.id,
                 "address": f"{broker.host}:{broker.port}",
                 "rack": broker.rack,
+                "host": cluster.hosts.get(broker.id),
                 "leads": led.count(broker.id),
                 "replicas": held.count(broker.id),
             }
@@ -121,9 +122,9 @@ async def _report(connection: Mapping[str, Any]) -> dict[str, Any]:
 def _print(report: dict[str, Any]) -> None:
     say(f"cluster {report['cluster_id']}: {report['topics']} topics, {report['partitions']} partitions")
     print_table(
-        ("BROKER", "ADDRESS", "RACK", "LEADS", "REPLICAS"),
+        ("BROKER", "ADDRESS", "RACK", "HOST", "LEADS", "REPLICAS"),
         [
-            (one["id"], one["address"], one["rack"] or "", one["leads"], one["replicas"])
+            (one["id"], one["address"], one["rack"] or "", one["host"] or "", one["leads"], one["replicas"])
             for one in report["brokers"]
         ],
     )

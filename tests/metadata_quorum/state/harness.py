@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ottla.metadata_quorum.state.controller import Applied, Controller
+from ottla.protocol.features import FEATURES
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import (
     FenceBroker,
@@ -12,7 +13,9 @@ from ottla.protocol.messages.broker_commands import (
     RegisterBrokerResult,
     UnfenceBroker,
 )
+from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command, PlainResult
+from ottla.protocol.messages.metadata_records import BrokerFeature
 from ottla.protocol.messages.partition_commands import ReplicaLogEnd
 from ottla.protocol.messages.topic_commands import (
     CreatedTopic,
@@ -28,11 +31,22 @@ R = TypeVar("R", bound=Message)
 
 
 class ControllerWithBrokers:
-    """A machine with as many unfenced brokers, 1, 2, ..., as are asked for, on the given racks."""
+    """A machine with as many unfenced brokers, 1, 2, ..., as are asked for, on the given racks and hosts."""
 
-    def __init__(self, brokers: int = 3, racks: dict[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        brokers: int = 3,
+        racks: dict[int, str] | None = None,
+        hosts: dict[int, str] | None = None,
+        levels: dict[str, int] | None = None,
+    ) -> None:
+        """`levels`: of features that all brokers know."""
         self.machine: Controller = Controller()
-        self._racks = racks or {}
+        self._racks, self._hosts = racks or {}, hosts or {}
+        self._levels = levels or {}
+        if self._levels:
+            features = [InitialFeature(feature=name, level=level) for name, level in self._levels.items()]
+            self.do(FormCluster(cluster_id="c", features=features), PlainResult)
         self._incarnations = 0
         for broker_id in range(1, brokers + 1):
             self.start(broker_id)
@@ -58,7 +72,9 @@ class ControllerWithBrokers:
                 incarnation=self._incarnations.to_bytes(16, "big"),
                 previous_broker_epoch=self.epoch(broker_id) if clean else -1,
                 rack=self._racks.get(broker_id),
+                host=self._hosts.get(broker_id),
                 log_dirs=folders or [],
+                features=[BrokerFeature(name=name, most=FEATURES[name].most) for name in self._levels],
             ),
             RegisterBrokerResult,
         )

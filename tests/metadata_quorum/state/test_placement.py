@@ -1,4 +1,4 @@
-"""Placement: racks, spread, and the ring."""
+"""Placement: racks, hosts, spread, and the ring."""
 
 from __future__ import annotations
 
@@ -68,3 +68,41 @@ def test_partitions_added_later_continue_the_ring() -> None:
     racks: dict[int, str | None] = dict.fromkeys(range(5))
     whole = Placement(racks, racks, 3, "t").replicas(range(10), 2)
     assert Placement(racks, racks, 3, "t").replicas(range(4, 10), 2) == whole[4:]
+
+
+@given(st.dictionaries(st.integers(0, 50), st.sampled_from("abcdef"), min_size=1, max_size=12), st.data())
+def test_no_two_replicas_share_a_host_or_a_rack_while_there_are_enough(
+    hosts: dict[int, str], data: st.DataObject
+) -> None:
+    rack_of = data.draw(st.fixed_dictionaries(dict.fromkeys("abcdef", st.sampled_from(["x", "y", None]))))
+    racks = {broker: rack_of[host] for broker, host in hosts.items()}
+    usable = data.draw(st.sets(st.sampled_from(sorted(hosts)), min_size=1))
+    factor = data.draw(st.integers(1, len(hosts)))
+    for replicas in Placement(racks, usable, 5, "t", hosts).replicas(range(7), factor):
+        assert len(set(replicas)) == factor
+        assert replicas[0] in usable
+        assert len({hosts[broker] for broker in replicas}) == min(factor, len(set(hosts.values())))
+        assert len({racks[broker] for broker in replicas}) == min(factor, len(set(racks.values())))
+
+
+def test_hosts_come_before_an_even_use_of_racks() -> None:
+    racks: dict[int, str | None] = {1: "x", 2: "x", 3: "y", 4: "y", 5: "y"}
+    hosts = {1: "a", 2: "a", 3: "b", 4: "c", 5: "d"}
+    for replicas in Placement(racks, racks, 7, "t", hosts).replicas(range(10), 4):
+        assert {hosts[broker] for broker in replicas} == {"a", "b", "c", "d"}
+
+
+def test_all_processes_of_all_hosts_hold_and_lead_the_same() -> None:
+    brokers = range(1, 13)
+    racks: dict[int, str | None] = dict.fromkeys(brokers)
+    hosts = {broker: f"host-{(broker - 1) // 4}" for broker in brokers}
+    placed = Placement(racks, racks, 7, "t", hosts).replicas(range(120), 3)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
+    assert set(Counter(broker for replicas in placed for broker in replicas).values()) == {30}
+
+
+def test_a_broker_without_a_host_is_on_one_of_its_own() -> None:
+    racks: dict[int, str | None] = dict.fromkeys(range(1, 6))
+    hosts = {1: "a", 2: "a"}
+    for replicas in Placement(racks, racks, 7, "t", hosts).replicas(range(10), 4):
+        assert {3, 4, 5} < set(replicas)
