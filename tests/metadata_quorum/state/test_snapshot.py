@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +22,7 @@ from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.quorum_session import CommandStatus
 from ottla.protocol.messages.topic_commands import CreateTopics, NewTopic
+from tests.counted_calls import counted_calls
 
 from .harness import ControllerWithBrokers, topic
 
@@ -76,18 +75,18 @@ def test_a_large_state_is_handed_out_in_slices() -> None:
     cluster = ControllerWithBrokers(3)
     for number in range(3):
         cluster.create(topic(f"t{number}", 10_000, 3))
-    sizes, slowest = [], 0.0
+    sizes, most = [], 0
     chunks = cluster.machine.snapshot()
     while True:
-        start = time.process_time()
-        chunk = next(chunks, None)
-        slowest = max(slowest, time.process_time() - start)
+        with counted_calls() as calls:
+            chunk = next(chunks, None)
+        most = max(most, calls.count)
         if chunk is None:
             break
         sizes.append(len(chunk))
     assert sum(sizes) > 1_500_000
     assert set(sizes[:-1]) == {MAX_CHUNK_BYTES}
-    assert slowest < 0.5
+    assert most < 200_000
 
 
 def test_results_that_were_acknowledged_are_forgotten() -> None:
@@ -130,13 +129,12 @@ def test_a_new_registration_ends_the_session_of_the_one_before() -> None:
     assert cluster.apply(ask, q.Session(1, old, 1)).status is CommandStatus.STALE_SESSION
 
 
-def test_fencing_a_broker_of_ten_thousand_partitions_is_quick() -> None:
+def test_fencing_a_broker_looks_at_each_of_its_partitions_a_few_times() -> None:
     cluster = ControllerWithBrokers(9)
     for number in range(10):
         cluster.create(topic(f"t{number}", 1000, 3))
-    start = time.process_time()
-    cluster.fence(1)
-    taken = time.process_time() - start
+    with counted_calls() as calls:
+        cluster.fence(1)
     states = [state for one in cluster.machine.image.topics.values() for state in one.partitions.values()]
     assert not any(1 in state.isr for state in states)
-    assert taken < 0.5
+    assert calls.count < 300_000
