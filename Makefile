@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
-PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration cli
+PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console cli
 
 LINTS := lint-types lint-style lint-public lint-imports
-TESTED := protocol metadata_quorum dataplane client spark_integration cli testing
+TESTED := protocol metadata_quorum dataplane client spark_integration console cli testing
 
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE

@@ -36,6 +36,7 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   mirror     copy topics of another cluster offset by offset, watch and promote them
   audit      compare what producers and consumers have counted; find what is missing
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
+  console    pages for a browser: what the cluster does now, and what may be changed
 
 pipelines
   spark      run a pipeline in Spark, exactly once, as a YAML file describes it
@@ -75,6 +76,7 @@ COMMANDS = {
     "mirror": "commands.mirror",
     "audit": "commands.audit",
     "cluster": "commands.cluster",
+    "console": "commands.console",
     "spark": "commands.spark",
     "profile": "commands.profile",
     "log": "commands.log",

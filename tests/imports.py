@@ -18,6 +18,7 @@ FOLDERS = (
     "dataplane",
     "client",
     "spark_integration",
+    "console",
     "cli",
     "ottla",
 )

@@ -18,6 +18,7 @@ FLOORS = (
     "dataplane",
     "client",
     "spark_integration",
+    "console",
     "cli",
     "ottla",
 )

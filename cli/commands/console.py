@@ -1,0 +1,108 @@
+"""`ottla console`: pages for a browser about a cluster, served from this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..arguments.options import CommandParser, add_connection, command_parser
+from ..asking import run_client
+from ..connection.precedence import connection_of
+from ..failures import CommandFailed, UsageError
+from ..nodes import logs
+from ..terminal.text import note, say
+
+LISTEN = "127.0.0.1:9280"
+EXTRA = ("starlette", "uvicorn", "jinja2", "markupsafe", "anyio", "h11")
+
+
+def parser(name: str) -> CommandParser:
+    """Arguments of `ottla console`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Serve pages about a cluster, of Ottla or of Apache Kafka, until Control-C.",
+        "  ottla console -b localhost:9092\n"
+        "  ottla console --profile production --listen 127.0.0.1:8000\n"
+        "  ottla console --allow-changes --metrics http://127.0.0.1:9644/metrics\n"
+        "  ottla console --listen 0.0.0.0:9280 --public https://console.example.com --token-file token",
+    )
+    add_connection(options)
+    options.add_argument(
+        "--listen",
+        default=LISTEN,
+        metavar="HOST:PORT",
+        help=f"where browsers reach it ({LISTEN}); port 0: any",
+    )
+    options.add_argument(
+        "--public",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="another address under which browsers reach it, as that of a proxy; may be repeated",
+    )
+    options.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="the token that lets browsers in; without it a random one is printed",
+    )
+    options.add_argument("--allow-changes", action="store_true", help="let people change the cluster, too")
+    options.add_argument(
+        "--open", action="store_true", help="open the address in the browser of this machine"
+    )
+    options.add_argument(
+        "--metrics",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a broker's metrics endpoint, for rates of bytes; repeated for each broker",
+    )
+    options.add_argument(
+        "--metrics-token-file", type=Path, metavar="FILE", help="the bearer token of these endpoints"
+    )
+    return options
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop. Raises CommandFailed without the extra, UsageError for options that do not fit."""
+    try:
+        from ...console.security import listen_address
+        from ...console.serving import ConsoleSettings, serve
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        raise CommandFailed(
+            f"{error.name} is missing; the console needs: pip install 'ottla[console]'"
+        ) from None
+    for address in arguments.metrics:
+        if not address.startswith(("http://", "https://")):
+            raise UsageError(f"--metrics takes http://HOST:PORT/metrics or https://..., not {address!r}")
+    try:
+        settings = ConsoleSettings(
+            connection=connection_of(arguments),
+            listen=listen_address(arguments.listen),
+            public=arguments.public,
+            token=_secret(arguments.token_file),
+            may_change=arguments.allow_changes,
+            metrics=arguments.metrics,
+            metrics_token=_secret(arguments.metrics_token_file),
+        )
+    except ValueError as error:
+        raise UsageError(f"console: {error}") from None
+    logs.configure("warning")
+
+    def tell(address: str) -> None:
+        say(address, flush=True)
+        note("the console runs; Control-C stops it")
+        if arguments.open:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    run_client(serve(settings, tell))
+    return 0
+
+
+def _secret(file: Path | None) -> str | None:
+    """The first line of a file. Raises OSError."""
+    return None if file is None else file.read_text().strip().partition("\n")[0].strip()

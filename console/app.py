@@ -1,0 +1,77 @@
+"""Puts the console together: what each part gets stands here, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from ..client.admin import Admin
+from .area import Area
+from .failing import Failure
+from .guard import STATIC_PATH, Guard
+from .live.feeds import Feeds
+from .live.sampler import Sampler
+from .mounting import Mounting, Parts
+from .notices import Notices
+from .offers import Offers
+from .rendering import STATIC, Templates
+from .security import Door
+
+HOME = "/overview"
+
+
+def build(
+    *,
+    admin: Admin,
+    sampler: Sampler,
+    connection: Mapping[str, Any],
+    door: Door,
+    areas: Sequence[Area],
+    may_change: bool,
+    stopping: asyncio.Event,
+) -> ASGIApp:
+    """The application. `stopping` ends event streams."""
+    parts = Parts(
+        admin=admin,
+        sampler=sampler,
+        connection=connection,
+        may_change=may_change,
+        door=door,
+        templates=Templates(),
+        offers=Offers(areas, admin),
+        feeds=Feeds(),
+        notices=Notices(),
+        stopping=stopping,
+    )
+    mounting = Mounting(parts)
+
+    async def home(request: Request) -> Response:
+        return RedirectResponse(HOME, status_code=303)
+
+    async def no_page(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        reason = f"the console has no page {request.url.path}"
+        return await mounting.refused(request, Failure(error.status_code, "There is no such page", reason))
+
+    async def fault(request: Request, error: Exception) -> Response:
+        reason = f"{type(error).__name__}; the console's log has more"
+        return await mounting.refused(request, Failure(500, "The console failed", reason))
+
+    app = Starlette(
+        routes=[
+            Route("/", home),
+            Mount(STATIC_PATH.rstrip("/"), StaticFiles(directory=STATIC)),
+            *mounting.routes(areas),
+        ],
+        exception_handlers={HTTPException: no_page, Exception: fault},
+    )
+    return Guard(app, door)

@@ -1,0 +1,197 @@
+"""What an area of the console is written with.
+
+A module in `pages/` has a constant AREA. The console finds it, gives it addresses and a place in the navigation. Its
+views are functions `async (Visit) -> Rendered`: they ask `visit.admin`, and a pure function makes of the answers what
+the template shows. Its actions are three functions: the form, the preview of what changes, and the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ..client.admin import Admin
+from .bounds import ROWS_MAX
+from .formats import link
+from .live.sampler import Sampler
+
+T = TypeVar("T")
+
+
+class BadQuestion(ValueError):
+    """The address or the form asks for something that there cannot be. The message says what is allowed."""
+
+
+class NotThere(Exception):
+    """What the address names does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paged(Generic[T]):
+    """One page of a long table. `address` makes the address of another page."""
+
+    rows: Sequence[T]
+    number: int
+    pages: int
+    total: int
+    address: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One request, and whom to ask for an answer."""
+
+    admin: Admin
+    sampler: Sampler
+    connection: Mapping[str, Any]
+    """Keyword arguments for a Consumer or a Producer of this cluster."""
+    may_change: bool
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+    """The fields of a form that was sent; the last one of a name counts."""
+
+    @property
+    def address(self) -> str:
+        """Where this is: path and query."""
+        return link(self.path, **self.query)
+
+    def text(self, name: str, default: str = "") -> str:
+        """A value of the form, or else of the address, without spaces around it."""
+        return self.form.get(name, self.query.get(name, default)).strip()
+
+    def required(self, name: str) -> str:
+        """The same for one that must be there. Raises BadQuestion."""
+        if not (value := self.text(name)):
+            raise BadQuestion(f"{name!r} is missing")
+        return value
+
+    def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int:
+        """A whole number of the form or the address. Raises BadQuestion."""
+        value = self.text(name)
+        if not value and default is not None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            raise BadQuestion(f"{name!r} is a whole number, not {value[:40]!r}") from None
+        if not least <= number <= most:
+            raise BadQuestion(f"{name!r} is {least} to {most}, not {number}")
+        return number
+
+    def paged(self, items: Sequence[T], *, parameter: str = "page", rows_max: int = ROWS_MAX) -> Paged[T]:
+        """The part of a table that the address asks for; the last one if it asks for more."""
+        pages = max(1, -(-len(items) // rows_max))
+        number = min(self.number(parameter, 1, least=1), pages)
+        others = {name: value for name, value in self.query.items() if name != parameter}
+        return Paged(
+            items[(number - 1) * rows_max : number * rows_max],
+            number,
+            pages,
+            len(items),
+            lambda wanted: link(self.path, **others, **{parameter: wanted}),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A page: a template in `templates/` that shows `model`."""
+
+    title: str
+    template: str
+    model: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Bytes for a file of the user's. A browser never shows them."""
+
+    content: bytes | AsyncIterator[bytes]
+    filename: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A page of an area. With `refresh_s` its fragments are made anew so often while somebody looks at it."""
+
+    path: str
+    show: Callable[[Visit], Awaitable[Rendered | Download]]
+    refresh_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field of a form. `kind` is text, number, lines, choice or check."""
+
+    name: str
+    label: str
+    kind: str = "text"
+    value: str = ""
+    hint: str = ""
+    choices: Sequence[str] = ()
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an action asks its user for."""
+
+    title: str
+    fields: Sequence[Field]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A line of a preview. None: there was nothing before, or will be nothing after."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What an action will do. `command` does the same on the command line, `warning` names what cannot be undone."""
+
+    title: str
+    differences: Sequence[Difference]
+    command: str = ""
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an action did, and the address where its effect is seen."""
+
+    notice: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A change. `plan` asks the cluster whether it would work, and changes nothing. `carry_out` gets the same form.
+
+    All raise BadQuestion for what the form must not have, and KafkaError with what the cluster says.
+    """
+
+    path: str
+    form: Callable[[Visit], Awaitable[Form]]
+    plan: Callable[[Visit], Awaitable[Change]]
+    carry_out: Callable[[Visit], Awaitable[Done]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """A part of the console, with one entry in the navigation: its first view.
+
+    All its paths are `/name` or begin with `/name/`. `place` orders the navigation. `probe` asks the cluster for what
+    only some clusters offer: where that is not supported, the area is hidden.
+    """
+
+    name: str
+    title: str
+    place: int
+    parts: Sequence[View | Action]
+    probe: Callable[[Admin], Awaitable[object]] | None = None

@@ -1,0 +1,64 @@
+"""What a page says instead, when it cannot show what was asked for: a status, and plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..client.failures import (
+    AuthenticationFailed,
+    ConnectionLost,
+    NoBrokerReachable,
+    RequestTimedOut,
+    VersionUnsupported,
+)
+from ..protocol.errors import ErrorCode, KafkaError
+from .area import BadQuestion, NotThere
+from .bounds import QUESTION_S
+
+EXPECTED = (KafkaError, BadQuestion, NotThere, TimeoutError)
+"""What pages may raise. All else is a fault of the console."""
+_MISSING = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Status of the answer, a heading, and why."""
+
+    status: int
+    heading: str
+    reason: str
+
+
+def failure_of(error: Exception) -> Failure:
+    """What a person is told of an exception that is one of EXPECTED."""
+    match error:
+        case BadQuestion():
+            return Failure(400, "This was not understood", str(error))
+        case NotThere():
+            return Failure(404, "There is no such thing", str(error))
+        case NoBrokerReachable() | ConnectionLost():
+            return Failure(503, "The cluster does not answer", error.message)
+        case AuthenticationFailed():
+            return Failure(503, "The cluster does not let the console in", error.message)
+        case VersionUnsupported():
+            return Failure(501, "This cluster does not offer that", error.message)
+        case RequestTimedOut():
+            return Failure(504, "The cluster took too long", error.message)
+        case KafkaError():
+            return _refusal(error)
+        case _:
+            reason = f"there was no answer within {QUESTION_S:.0f} s"
+            return Failure(504, "The cluster took too long", reason)
+
+
+def _refusal(error: KafkaError) -> Failure:
+    reason = f"{error.message} ({error.code.name})"
+    if error.code in _MISSING:
+        return Failure(404, "There is no such thing", reason)
+    if error.code.name.endswith("AUTHORIZATION_FAILED"):
+        return Failure(403, "The console's user may not do that", reason)
+    return Failure(502, "The cluster refused", reason)

@@ -1,0 +1,78 @@
+"""Numbers, times and names as pages show them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+
+UNKNOWN: Final = "\u2013"
+"""What stands where nobody told."""
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]"
+)
+
+
+def shown(value: object) -> object:
+    """What a template puts in: characters without a shape, and those that turn text around, become escapes."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return "" if value is None else value
+    return _CONTROLS.sub(_escape, value)
+
+
+def size(count: float | None) -> str:
+    """Bytes: `1.5 MiB`; a dash where nobody told."""
+    if count is None or count < 0:
+        return UNKNOWN
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} {_UNITS[unit]}" if unit == 0 or amount >= 100 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def count(number: float | None) -> str:
+    """`12,345`; a dash where nobody told."""
+    return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def rate(number: float | None) -> str:
+    """Something per second: `1,234/s`, with a decimal where it is small."""
+    if number is None:
+        return UNKNOWN
+    return f"{number:,.1f}/s" if 0 < number < 10 else f"{number:,.0f}/s"
+
+
+def duration(seconds: float | None) -> str:
+    """`3 s`, `5 min`, `2 h`, `4 d`: the largest unit alone."""
+    if seconds is None:
+        return UNKNOWN
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def moment(seconds: float | None) -> str:
+    """A time since 1970 in UTC: `2026-01-31 12:00:05`."""
+    return UNKNOWN if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def numbers(values: Iterable[int]) -> str:
+    """`1, 2, 3`; a dash for none."""
+    return ", ".join(map(str, values)) or UNKNOWN
+
+
+def link(path: str, **query: object) -> str:
+    """An address of the console. What is None is left out; names may have any characters."""
+    given = {name: str(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

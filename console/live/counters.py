@@ -1,0 +1,88 @@
+"""What is counted in the cluster, and the rates between two readings. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+
+class Counted(StrEnum):
+    """Things that are counted for each topic."""
+
+    RECORDS_IN = "records in"
+    BYTES_IN = "bytes in"
+    BYTES_OUT = "bytes out"
+
+
+METRICS: Final = {
+    "kafka_server_brokertopicmetrics_messagesinpersec": Counted.RECORDS_IN,
+    "kafka_server_brokertopicmetrics_bytesinpersec": Counted.BYTES_IN,
+    "kafka_server_brokertopicmetrics_bytesoutpersec": Counted.BYTES_OUT,
+}
+"""Names at the metrics endpoint of brokers."""
+_LINE = re.compile(r'(\w+)\{([^}]*topic="((?:[^"\\]|\\.)*)"[^}]*)\} (\S+)')
+
+Key = tuple[str, Counted, str]
+"""Who counts, what, and of which topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterReading:
+    """All counters at one moment."""
+
+    at_s: float
+    counters: Mapping[Key, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Per second, of the whole cluster and by topic. What nobody counts is missing."""
+
+    totals: Mapping[Counted, float] = field(default_factory=dict)
+    topics: Mapping[Counted, Mapping[str, float]] = field(default_factory=dict)
+
+    def of_topic(self, topic: str, what: Counted) -> float | None:
+        """None where nobody counts it."""
+        return self.topics[what].get(topic, 0.0) if what in self.topics else None
+
+
+def counters_of(source: str, exposition: str) -> dict[Key, float]:
+    """What an endpoint in Prometheus' text format says of topics."""
+    found: dict[Key, float] = {}
+    for name, topic, value in _readings(exposition):
+        try:
+            found[source, METRICS[name], topic] = float(value)
+        except ValueError:
+            continue
+    return found
+
+
+def rates_between(before: CounterReading, after: CounterReading) -> Rates:
+    """A counter that fell was begun anew by a broker that restarted, and counts from 0. So does one that is new, where
+    its source is not."""
+    seconds = after.at_s - before.at_s
+    if seconds <= 0:
+        return Rates()
+    sources = {(source, what) for source, what, _ in before.counters}
+    totals: dict[Counted, float] = defaultdict(float)
+    topics: dict[Counted, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for key, value in after.counters.items():
+        source, what, topic = key
+        if (source, what) not in sources:
+            continue
+        old = before.counters.get(key, 0.0)
+        per_second = (value - old if value >= old else value) / seconds
+        totals[what] += per_second
+        topics[what][topic] += per_second
+    return Rates(dict(totals), {what: dict(some) for what, some in topics.items()})
+
+
+def _readings(exposition: str) -> Iterator[tuple[str, str, str]]:
+    for line in exposition.splitlines():
+        name = line.partition("{")[0]
+        if name in METRICS and (found := _LINE.match(line)) is not None:
+            yield name, re.sub(r"\\(.)", r"\1", found[3]), found[4]

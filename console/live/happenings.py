@@ -1,0 +1,92 @@
+"""What happened between two snapshots: leaders, in-sync sets, brokers and the quorum. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ...client.connections.metadata import NO_LEADER, PartitionInfo
+from ...client.records import TopicPartition
+from .snapshots import ClusterSnapshot
+
+TOLD_MAX: Final = 8
+"""Partitions of one kind of change that are named; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A line of the time line. `kind` is "bad", "good" or "news"."""
+
+    at_s: float
+    kind: str
+    text: str
+
+
+def happenings_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Happening]:
+    """In the order in which people look for causes: quorum, brokers, leaders, in-sync sets, moves."""
+    found = [
+        *_of_quorum(before, after),
+        *_of_brokers(before, after),
+        *_of_partitions(dict(before.partitions()), after),
+        *_of_moves(before, after),
+    ]
+    return [Happening(after.at_s, kind, text) for kind, text in found]
+
+
+def _of_quorum(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+    old, new = before.quorum, after.quorum
+    if old is None or new is None or (old.leader_id, old.term) == (new.leader_id, new.term):
+        return
+    if new.leader_id is None:
+        yield "bad", f"the quorum has no leader; node {old.leader_id} led it in term {old.term}"
+    else:
+        yield "news", f"node {new.leader_id} leads the quorum in term {new.term}"
+
+
+def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+    old = {one.id for one in before.cluster.brokers}
+    new = {one.id for one in after.cluster.brokers}
+    for gone in sorted(old - new):
+        yield "bad", f"broker {gone} takes no part any more"
+    for come in sorted(new - old):
+        yield "good", f"broker {come} takes part"
+
+
+def _of_partitions(
+    old: dict[TopicPartition, PartitionInfo], after: ClusterSnapshot
+) -> Iterator[tuple[str, str]]:
+    told: Counter[str] = Counter()
+    for name, new in after.partitions():
+        known = old.get(name)
+        if known is None:
+            continue
+        for group, kind, text in _of_partition(f"{name.topic}-{name.partition}", known, new):
+            told[group] += 1
+            if told[group] <= TOLD_MAX:
+                yield kind, text
+    for group, number in told.items():
+        if number > TOLD_MAX:
+            yield "news", f"{group} in {number - TOLD_MAX} more partitions"
+
+
+def _of_partition(name: str, old: PartitionInfo, new: PartitionInfo) -> Iterator[tuple[str, str, str]]:
+    if new.leader != old.leader:
+        if new.leader == NO_LEADER:
+            yield "nobody leads", "bad", f"{name}: nobody leads; broker {old.leader} did"
+        else:
+            epoch = f", leader epoch {new.leader_epoch}" if new.leader_epoch >= 0 else ""
+            yield "another broker leads", "news", f"{name}: broker {new.leader} leads{epoch}"
+    for broker in sorted(set(old.isr) - set(new.isr)):
+        yield "the ISR shrank", "bad", f"{name}: broker {broker} left the ISR"
+    for broker in sorted(set(new.isr) - set(old.isr)):
+        yield "the ISR grew", "good", f"{name}: broker {broker} joined the ISR"
+
+
+def _of_moves(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+    begun, ended = after.moving.keys() - before.moving.keys(), before.moving.keys() - after.moving.keys()
+    if begun:
+        yield "news", f"{len(begun)} partitions began to move"
+    if ended:
+        yield "good", f"{len(ended)} partitions no longer move"

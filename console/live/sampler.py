@@ -1,0 +1,137 @@
+"""Asks the cluster again and again, once for all pages, and remembers a bounded history.
+
+While somebody looks it samples each WATCHED_S. Otherwise it only keeps the history going, each IDLE_S, without end
+offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ...protocol.errors import KafkaError
+from ..bounds import HAPPENINGS_MAX, SAMPLES_MAX
+from ..charts import Series
+from .counters import Counted, CounterReading, Rates, rates_between
+from .happenings import Happening, happenings_between
+from .reading import CounterSource
+from .snapshots import ClusterSnapshot
+
+logger = logging.getLogger(__name__)
+
+WATCHED_S: Final = 2.0
+IDLE_S: Final = 15.0
+LOOKS_FOR_S: Final = 30.0
+"""How long after the last question somebody counts as looking."""
+UNDER_REPLICATED: Final = "under-replicated"
+LEADERLESS: Final = "without a leader"
+
+
+class Sampler:
+    """The newest snapshot of the cluster, its rates, and what came before."""
+
+    def __init__(
+        self,
+        ask: Callable[[float], Awaitable[ClusterSnapshot]],
+        source: CounterSource,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`ask` takes a snapshot, given the time; `source` tells counters."""
+        self._ask, self._source, self._now = ask, source, now
+        self._latest: ClusterSnapshot | None = None
+        self._asking: asyncio.Task[ClusterSnapshot] | None = None
+        self._reading: CounterReading | None = None
+        self._looked_s = 0.0
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._series: dict[str, deque[tuple[float, float | None]]] = {}
+        self.rates = Rates()
+        """Between the two newest readings."""
+        self.happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
+        """The newest last."""
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._task = asyncio.create_task(self._run(), name="sampler of the console")
+
+    async def stop(self) -> None:
+        """End it."""
+        for task in (self._task, self._asking):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def snapshot(self, *, age_max_s: float = WATCHED_S) -> ClusterSnapshot:
+        """One that is no older than that. All who ask at a time get the same. Raises KafkaError."""
+        self._looked_s = self._now()
+        self._wake.set()
+        if self._latest is not None and self._now() - self._latest.at_s <= age_max_s:
+            return self._latest
+        return await self._renewed()
+
+    def series(self, name: str) -> Series:
+        """What was sampled under that name: one of `Counted`, UNDER_REPLICATED, LEADERLESS."""
+        return Series(name, tuple(self._series.get(name, ())))
+
+    async def sample(self) -> None:
+        """Take one sample. A cluster that does not answer leaves a gap."""
+        is_watched = self._now() - self._looked_s < LOOKS_FOR_S
+        try:
+            snapshot = await self._renewed()
+            self._note(UNDER_REPLICATED, len(snapshot.under_replicated))
+            self._note(LEADERLESS, len(snapshot.leaderless))
+            counters = await self._source.read(snapshot) if is_watched else {}
+        except (KafkaError, OSError, TimeoutError) as error:
+            logger.debug("no sample: %s", error)
+            self._reading = None
+            for name in (UNDER_REPLICATED, LEADERLESS, *Counted):
+                self._note(name, None)
+            return
+        self._keep(CounterReading(self._now(), counters) if counters else None)
+
+    def _keep(self, reading: CounterReading | None) -> None:
+        before, self._reading = self._reading, reading
+        self.rates = Rates() if before is None or reading is None else rates_between(before, reading)
+        for what in Counted:
+            self._note(what, self.rates.totals.get(what))
+
+    def _note(self, name: str, value: float | None) -> None:
+        self._series.setdefault(name, deque(maxlen=SAMPLES_MAX)).append((self._now(), value))
+
+    async def _renewed(self) -> ClusterSnapshot:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._renew(), name="snapshot of the console")
+            self._asking.add_done_callback(_retrieve)
+        return await asyncio.shield(self._asking)
+
+    async def _renew(self) -> ClusterSnapshot:
+        new = await self._ask(self._now())
+        if self._latest is not None:
+            self.happenings.extend(happenings_between(self._latest, new))
+        self._latest = new
+        return new
+
+    async def _run(self) -> None:
+        while True:
+            await self.sample()
+            is_watched = self._now() - self._looked_s < LOOKS_FOR_S
+            self._wake.clear()
+            if is_watched:
+                await asyncio.sleep(WATCHED_S)
+                continue
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+
+def _retrieve(task: asyncio.Task[ClusterSnapshot]) -> None:
+    """A snapshot that failed and that nobody waits for any more is no news."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,72 @@
+"""The cluster as its metadata shows it at one moment, and the questions that make such a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ...client.admin import Admin, ClusterDescription, OngoingReassignment, QuorumDescription
+from ...client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
+from ...client.records import TopicPartition
+from ...protocol.errors import KafkaError
+
+AnswerT = TypeVar("AnswerT")
+QUORUM_TIMEOUT_MS: Final = 3_000
+"""A quorum without a leader lets brokers wait, and the page would wait with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Brokers, topics, the quorum and what moves. Where the quorum does not answer, `quorum` is None and
+    `quorum_trouble` says why."""
+
+    at_s: float
+    cluster: ClusterDescription
+    topics: tuple[TopicInfo, ...]
+    quorum: QuorumDescription | None
+    quorum_trouble: str
+    moving: Mapping[TopicPartition, OngoingReassignment]
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
+        """All partitions."""
+        for topic in self.topics:
+            for partition in topic.partitions.values():
+                yield TopicPartition(topic.name, partition.index), partition
+
+    @property
+    def under_replicated(self) -> list[tuple[TopicPartition, PartitionInfo]]:
+        """Partitions whose ISR lacks replicas."""
+        return [(name, one) for name, one in self.partitions() if len(one.isr) < len(one.replicas)]
+
+    @property
+    def leaderless(self) -> list[tuple[TopicPartition, PartitionInfo]]:
+        """Partitions that nobody leads."""
+        return [(name, one) for name, one in self.partitions() if one.leader == NO_LEADER]
+
+
+async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
+    """Ask the cluster. Raises KafkaError where it tells nothing of its brokers and topics."""
+    cluster, topics, quorum, moving = await asyncio.gather(
+        admin.describe_cluster(),
+        admin.describe_topics(),
+        _or_trouble(admin.describe_quorum(timeout_ms=QUORUM_TIMEOUT_MS)),
+        _or_trouble(admin.list_partition_reassignments()),
+    )
+    return ClusterSnapshot(
+        at_s,
+        cluster,
+        tuple(topics),
+        None if isinstance(quorum, KafkaError) else quorum,
+        quorum.message if isinstance(quorum, KafkaError) else "",
+        {} if isinstance(moving, KafkaError) else moving,
+    )
+
+
+async def _or_trouble(question: Coroutine[object, object, AnswerT]) -> AnswerT | KafkaError:
+    """What may be refused to this user, or not be offered by this cluster, while the rest is answered."""
+    try:
+        return await question
+    except KafkaError as error:
+        return error

@@ -1,0 +1,72 @@
+"""Sends the news of a feed to one browser as server-sent events, and drops a browser that does not read them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+from starlette.types import Receive, Scope, Send
+
+from ..bounds import SEND_S, SILENCE_S
+from .feeds import Reader
+
+logger = logging.getLogger(__name__)
+
+
+class EventStream:
+    """An answer that goes on until the browser leaves, is dropped, or the console stops.
+
+    `fragment` has a fragment's id and markup, `trouble` why there is no news; it is empty when there is again.
+    """
+
+    def __init__(self, reader: Reader, stopping: asyncio.Event, *, send_s: float = SEND_S) -> None:
+        self._reader, self._stopping, self._send_s = reader, stopping, send_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tasks = [
+            asyncio.create_task(self._speak(send)),
+            asyncio.create_task(_until_gone(receive)),
+            asyncio.create_task(self._stopping.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0] in done and isinstance(tasks[0].exception(), TimeoutError):
+                logger.info("a browser did not read its events for %.0f s, and was dropped", self._send_s)
+            elif tasks[2] in done:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._reader.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _speak(self, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while True:
+            text = await self._next()
+            # `send` waits for the browser once the buffers on the way are full.
+            async with asyncio.timeout(self._send_s):
+                await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+    async def _next(self) -> str:
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                fragments, trouble = await self._reader.news()
+        except TimeoutError:
+            return ": still here\n\n"
+        events = [_event("fragment", {"id": name, "html": html}) for name, html in fragments.items()]
+        if trouble is not None:
+            events.append(_event("trouble", {"text": trouble}))
+        return "".join(events)
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(name: str, data: dict[str, str]) -> str:
+    """JSON has no line breaks, which would end the event."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

@@ -1,0 +1,270 @@
+"""Makes addresses of areas: asks views and actions within bounds, and renders what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from ..client.admin import Admin
+from ..protocol.errors import KafkaError
+from .area import Action, Area, BadQuestion, Download, Form, Rendered, View, Visit
+from .bounds import FIELDS_MAX, FORM_BYTES_MAX, QUESTION_S
+from .failing import EXPECTED, Failure, failure_of
+from .formats import link
+from .live.feeds import Feeds, TooManyStreams
+from .live.sampler import Sampler
+from .live.streams import EventStream
+from .notices import Notices
+from .offers import Offers
+from .rendering import Templates
+from .security import Door
+
+logger = logging.getLogger(__name__)
+changes = logging.getLogger(f"{__name__}.changes")
+
+EVENTS: Final = "/events"
+"""In front of the path of a page: its event stream."""
+APPLY: Final = "apply"
+"""The field `step` of a form whose preview was seen."""
+FORM_VALUE: Final = "form_value"
+_READ_ONLY = Failure(
+    403, "This console only reads", "start it with --allow-changes to create, alter, trim and delete"
+)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What all pages need."""
+
+    admin: Admin
+    sampler: Sampler
+    connection: Mapping[str, Any]
+    may_change: bool
+    door: Door
+    templates: Templates
+    offers: Offers
+    feeds: Feeds
+    notices: Notices
+    stopping: asyncio.Event
+
+
+class Mounting:
+    """Answers requests for the parts of areas."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def routes(self, areas: Sequence[Area]) -> list[BaseRoute]:
+        """All addresses of these areas."""
+        routes: list[BaseRoute] = []
+        for area in areas:
+            for part in area.parts:
+                if part.path != f"/{area.name}" and not part.path.startswith(f"/{area.name}/"):
+                    raise ValueError(f"{part.path} does not belong to area {area.name!r}")
+                if isinstance(part, View):
+                    routes.append(Route(part.path, self._view(area, part)))
+                    if part.refresh_s is not None:
+                        routes.append(Route(EVENTS + part.path, self._events(area, part, part.refresh_s)))
+                else:
+                    routes.append(Route(part.path, self._form(area, part)))
+                    routes.append(Route(part.path, self._change(area, part), methods=["POST"]))
+        return routes
+
+    async def refused(self, request: Request, failure: Failure, area: Area | None = None) -> Response:
+        """A page that says why there is no other."""
+        visit = self._visit(request, request.url.path)
+        rendered = Rendered(failure.heading, "failure.html", failure)
+        return await self._page(request, area, visit, rendered, status=failure.status)
+
+    # ------------------------------------------------------------ views
+
+    def _view(self, area: Area, view: View) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            visit = self._visit(request, view.path)
+            try:
+                shown = await _bounded(view.show(visit))
+            except EXPECTED as error:
+                return await self.refused(request, failure_of(error), area)
+            if isinstance(shown, Download):
+                return _download(shown)
+            return await self._page(request, area, visit, shown, is_live=view.refresh_s is not None)
+
+        return answer
+
+    def _events(self, area: Area, view: View, refresh_s: float) -> Callable[[Request], Awaitable[Any]]:
+        async def answer(request: Request) -> Any:
+            visit = self._visit(request, view.path)
+
+            async def produce() -> Mapping[str, str]:
+                shown = await _bounded(view.show(visit))
+                assert isinstance(shown, Rendered)
+                return self._parts.templates.fragments(shown.template, self._context(area, visit, shown))
+
+            try:
+                reader = self._parts.feeds.open(visit.address, _understood(produce), refresh_s)
+            except TooManyStreams as error:
+                return PlainTextResponse(f"{error}\n", status_code=503)
+            return EventStream(reader, self._parts.stopping)
+
+        return answer
+
+    # ------------------------------------------------------------ changes
+
+    def _form(self, area: Area, action: Action) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            if not self._parts.may_change:
+                return await self.refused(request, _READ_ONLY, area)
+            return await self._asked(request, area, action, self._visit(request, action.path))
+
+        return answer
+
+    def _change(self, area: Area, action: Action) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            if not self._parts.may_change:
+                return await self.refused(request, _READ_ONLY, area)
+            try:
+                fields = await _bounded(_fields(request))
+            except (*EXPECTED, ClientDisconnect) as error:
+                failure = Failure(400, "The form did not arrive whole", str(error) or type(error).__name__)
+                return await self.refused(request, failure, area)
+            if not self._parts.door.is_own_form(fields.pop(FORM_VALUE, "")):
+                failure = Failure(403, "This form is not the console's", "open the page anew, and try again")
+                return await self.refused(request, failure, area)
+            step = fields.pop("step", "")
+            visit = self._visit(request, action.path, fields)
+            try:
+                if step == APPLY:
+                    return await self._carried_out(request, action, visit)
+                if step == "again":
+                    return await self._asked(request, area, action, visit)
+                change = await _bounded(action.plan(visit))
+            except (*EXPECTED, ValueError) as error:
+                failure = failure_of(BadQuestion(str(error)) if isinstance(error, ValueError) else error)
+                return await self._asked(request, area, action, visit, problem=failure)
+            rendered = Rendered(change.title, "preview.html", change)
+            return await self._page(request, area, visit, rendered)
+
+        return answer
+
+    async def _asked(
+        self, request: Request, area: Area, action: Action, visit: Visit, problem: Failure | None = None
+    ) -> Response:
+        try:
+            form: Form = await _bounded(action.form(visit))
+        except EXPECTED as error:
+            return await self.refused(request, failure_of(error), area)
+        rendered = Rendered(form.title, "form.html", form)
+        status = 200 if problem is None else problem.status
+        return await self._page(request, area, visit, rendered, status=status, problem=problem)
+
+    async def _carried_out(self, request: Request, action: Action, visit: Visit) -> Response:
+        """Every change leaves a line in the log, also one that was refused."""
+        event = {
+            "event": "change",
+            "who": request.client.host if request.client else "",
+            "user": visit.connection.get("sasl_plain_username") or "",
+            "action": action.path,
+            "what": dict(visit.query) | {name: text[:1000] for name, text in visit.form.items()},
+        }
+        try:
+            done = await _bounded(action.carry_out(visit))
+        except Exception as error:
+            changes.warning(json.dumps(event | {"result": f"{type(error).__name__}: {error}"}))
+            raise
+        changes.warning(json.dumps(event | {"result": done.notice}))
+        joined = "&" if "?" in done.address else "?"
+        address = f"{done.address}{joined}done={self._parts.notices.keep(done.notice)}"
+        return RedirectResponse(address, status_code=303)
+
+    # ------------------------------------------------------------ pages
+
+    def _visit(self, request: Request, path: str, form: Mapping[str, str] | None = None) -> Visit:
+        parts = self._parts
+        query = {name: value for name, value in request.query_params.items() if name != "done"}
+        return Visit(
+            admin=parts.admin,
+            sampler=parts.sampler,
+            connection=parts.connection,
+            may_change=parts.may_change,
+            path=path,
+            query=query,
+            form=form or {},
+        )
+
+    def _context(self, area: Area | None, visit: Visit, rendered: Rendered) -> dict[str, object]:
+        return {"area": area, "visit": visit, "title": rendered.title, "model": rendered.model}
+
+    async def _page(
+        self,
+        request: Request,
+        area: Area | None,
+        visit: Visit,
+        rendered: Rendered,
+        *,
+        status: int = 200,
+        is_live: bool = False,
+        problem: Failure | None = None,
+    ) -> Response:
+        context = self._context(area, visit, rendered) | {
+            "areas": await self._parts.offers.areas(),
+            "cluster": self._parts.connection.get("bootstrap_servers", ""),
+            "events": link(EVENTS + visit.path, **visit.query) if is_live else "",
+            "form_value": self._parts.door.form_value,
+            "notice": self._parts.notices.text(request.query_params.get("done", "")),
+            "problem": problem,
+        }
+        return HTMLResponse(self._parts.templates.page(rendered.template, context), status_code=status)
+
+
+async def _bounded(question: Awaitable[T]) -> T:
+    async with asyncio.timeout(QUESTION_S):
+        return await question
+
+
+def _understood(
+    produce: Callable[[], Awaitable[Mapping[str, str]]],
+) -> Callable[[], Awaitable[Mapping[str, str]]]:
+    """What a live page says of a question that has become wrong, say of a topic that was deleted meanwhile."""
+
+    async def made() -> Mapping[str, str]:
+        try:
+            return await produce()
+        except (KafkaError, TimeoutError):
+            raise
+        except EXPECTED as error:
+            raise TimeoutError(failure_of(error).reason) from error
+
+    return made
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises BadQuestion for what is none."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > FORM_BYTES_MAX:
+            raise BadQuestion(f"a form has {FORM_BYTES_MAX} bytes at most")
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
+    except ValueError as error:
+        raise BadQuestion(f"this is no form: {error}") from None
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}
+
+
+def _download(download: Download) -> Response:
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in download.filename)
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    kind = "application/octet-stream"
+    if isinstance(download.content, bytes):
+        return Response(download.content, media_type=kind, headers=headers)
+    return StreamingResponse(download.content, media_type=kind, headers=headers)

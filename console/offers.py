@@ -1,0 +1,55 @@
+"""What this cluster offers: areas of which it knows nothing are hidden."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..client.admin import Admin
+from ..client.failures import VersionUnsupported
+from ..protocol.errors import ErrorCode, KafkaError
+from .area import Area
+
+logger = logging.getLogger(__name__)
+
+PROBE_S: Final = 3.0
+KNOWN_FOR_S: Final = 60.0
+"""Brokers may be upgraded while the console runs."""
+
+
+class Offers:
+    """Asks the probes of areas, and remembers what they found."""
+
+    def __init__(
+        self, areas: Sequence[Area], admin: Admin, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._areas = sorted(areas, key=lambda one: (one.place, one.name))
+        self._admin, self._now = admin, now
+        self._offered: dict[str, bool] = {}
+        self._asked_s: float | None = None
+
+    async def areas(self) -> list[Area]:
+        """Those that the navigation shows, in order."""
+        if self._asked_s is None or self._now() - self._asked_s > KNOWN_FOR_S:
+            self._asked_s = self._now()
+            await asyncio.gather(*(self._ask(one) for one in self._areas))
+        return [one for one in self._areas if self._offered.get(one.name, True)]
+
+    async def _ask(self, area: Area) -> None:
+        """An area is hidden only where the cluster says that it does not know such a thing."""
+        if area.probe is None:
+            return
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await area.probe(self._admin)
+        except VersionUnsupported:
+            self._offered[area.name] = False
+        except KafkaError as error:
+            self._offered[area.name] = error.code != ErrorCode.UNSUPPORTED_VERSION
+        except TimeoutError:
+            logger.debug("whether there is %s is not known: no answer", area.name)
+        else:
+            self._offered[area.name] = True

@@ -1,0 +1,225 @@
+"""The overview: whether the cluster is well, what flows through it, and what happened last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from markupsafe import Markup
+
+from ...client.connections.metadata import NO_LEADER, PartitionInfo
+from ...client.records import TopicPartition
+from ..area import Area, Rendered, View, Visit
+from ..bounds import ROWS_MAX
+from ..charts import Series, legend, line_chart
+from ..formats import UNKNOWN, count, numbers, rate, size
+from ..live.counters import Counted, Rates
+from ..live.happenings import Happening
+from ..live.sampler import LEADERLESS, UNDER_REPLICATED, Sampler
+from ..live.snapshots import ClusterSnapshot
+
+CHART_S: Final = 600.0
+HAPPENINGS_SHOWN: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker that takes part."""
+
+    id: int
+    address: str
+    rack: str
+    is_controller: bool
+    leads: int
+    replicas: int
+    in_sync: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterRow:
+    """A node of the quorum."""
+
+    id: int
+    address: str
+    state: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeedyPartition:
+    """A partition that lacks replicas, or a leader."""
+
+    topic: str
+    name: str
+    state: str
+    leader: str
+    replicas: str
+    isr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing under a title."""
+
+    title: str
+    svg: Markup
+    legend: Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What the template shows."""
+
+    brokers: Sequence[BrokerRow]
+    fenced: Sequence[int]
+    topics: int
+    partitions: int
+    under_replicated_total: int
+    leaderless_total: int
+    moving: int
+    needy: Sequence[NeedyPartition]
+    voters: Sequence[VoterRow]
+    quorum_trouble: str
+    rates: Rates
+    charts: Sequence[Chart]
+    happenings: Sequence[Happening]
+
+    @property
+    def fenced_text(self) -> str:
+        """Behind the number of brokers."""
+        return f"{len(self.fenced)} fenced" if self.fenced else ""
+
+    @property
+    def needy_hidden(self) -> int:
+        """How many partitions in need are not in the table. One may lack both, a leader and replicas."""
+        return max(0, self.under_replicated_total - len(self.needy))
+
+    @property
+    def records_in(self) -> float | None:
+        """Per second; None where nobody counts."""
+        return self.rates.totals.get(Counted.RECORDS_IN)
+
+    @property
+    def bytes_in(self) -> str:
+        """Per second."""
+        return byte_rate(self.rates.totals.get(Counted.BYTES_IN))
+
+    @property
+    def bytes_out(self) -> str:
+        """Per second."""
+        return byte_rate(self.rates.totals.get(Counted.BYTES_OUT))
+
+
+def overview(
+    snapshot: ClusterSnapshot, rates: Rates, charts: Sequence[Chart], happenings: Iterable[Happening]
+) -> Overview:
+    """The cluster at a glance. `happenings` come with the newest first."""
+    needy = dict(snapshot.leaderless) | dict(snapshot.under_replicated)
+    return Overview(
+        brokers=broker_rows(snapshot),
+        fenced=sorted(snapshot.cluster.fenced),
+        topics=len(snapshot.topics),
+        partitions=sum(len(topic.partitions) for topic in snapshot.topics),
+        under_replicated_total=len(snapshot.under_replicated),
+        leaderless_total=len(snapshot.leaderless),
+        moving=len(snapshot.moving),
+        needy=[_needy(*one) for one in islice(sorted(needy.items(), key=lambda one: one[0]), ROWS_MAX)],
+        voters=voter_rows(snapshot),
+        quorum_trouble=snapshot.quorum_trouble,
+        rates=rates,
+        charts=charts,
+        happenings=list(islice(happenings, HAPPENINGS_SHOWN)),
+    )
+
+
+def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
+    """The brokers that take part, with what they hold."""
+    leads: Counter[int] = Counter()
+    held: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    for _, partition in snapshot.partitions():
+        leads[partition.leader] += 1
+        held.update(partition.replicas)
+        in_sync.update(partition.isr)
+    return [
+        BrokerRow(
+            one.id,
+            f"{one.host}:{one.port}",
+            one.rack or "",
+            one.id == snapshot.cluster.controller_id,
+            leads[one.id],
+            held[one.id],
+            in_sync[one.id],
+        )
+        for one in sorted(snapshot.cluster.brokers, key=lambda one: one.id)
+    ]
+
+
+def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
+    """The nodes of the quorum; none where the cluster tells nothing of it."""
+    quorum = snapshot.quorum
+    if quorum is None:
+        return []
+    return [
+        VoterRow(
+            node,
+            "" if place is None else f"{place[0]}:{place[1]}",
+            "leader"
+            if node == quorum.leader_id
+            else "catching up, does not vote"
+            if node in quorum.abstaining
+            else "voter",
+            quorum.term,
+        )
+        for node, place in sorted(quorum.voters.items())
+    ]
+
+
+def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
+    """Records and bytes per second, and partitions in need. What was never counted has no chart."""
+    drawn = []
+    for title, names, say in (
+        ("records per second", (Counted.RECORDS_IN,), rate),
+        ("bytes per second", (Counted.BYTES_IN, Counted.BYTES_OUT), byte_rate),
+        ("partitions in need", (UNDER_REPLICATED, LEADERLESS), count),
+    ):
+        lines = [series(name) for name in names]
+        if not any(value is not None for line in lines for _, value in line.points):
+            continue
+        svg = line_chart(title, lines, now_s=now_s, span_s=CHART_S, say=say)
+        drawn.append(Chart(title, svg, legend(lines, say)))
+    return drawn
+
+
+def byte_rate(value: float | None) -> str:
+    """Bytes per second."""
+    return UNKNOWN if value is None else f"{size(value)}/s"
+
+
+def _needy(name: TopicPartition, partition: PartitionInfo) -> NeedyPartition:
+    has_leader = partition.leader != NO_LEADER
+    return NeedyPartition(
+        name.topic,
+        f"{name.topic}-{name.partition}",
+        "under-replicated" if has_leader else "without a leader",
+        str(partition.leader) if has_leader else UNKNOWN,
+        numbers(partition.replicas),
+        numbers(partition.isr),
+    )
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page."""
+    sampler: Sampler = visit.sampler
+    snapshot = await sampler.snapshot()
+    charts = charts_of(sampler.series, snapshot.at_s)
+    model = overview(snapshot, sampler.rates, charts, reversed(sampler.happenings))
+    return Rendered("Overview", "overview.html", model)
+
+
+AREA = Area(
+    name="overview", title="Overview", place=10, parts=(View(path="/overview", show=show, refresh_s=2.0),)
+)

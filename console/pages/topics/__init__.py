@@ -1,0 +1,41 @@
+"""Topics: the list of them, one topic with its partitions and settings, and what may be changed."""
+
+from __future__ import annotations
+
+from ...area import Action, Area, View
+from . import changes, listing, topic
+
+AREA = Area(
+    name="topics",
+    title="Topics",
+    place=20,
+    parts=(
+        View(path="/topics", show=listing.show, refresh_s=4.0),
+        View(path="/topics/topic", show=topic.show, refresh_s=3.0),
+        Action(
+            path="/topics/create",
+            form=changes.creation_form,
+            plan=changes.plan_creation,
+            carry_out=changes.create,
+        ),
+        Action(
+            path="/topics/alter",
+            form=changes.settings_form,
+            plan=changes.plan_settings,
+            carry_out=changes.alter_settings,
+        ),
+        Action(
+            path="/topics/partitions",
+            form=changes.partitions_form,
+            plan=changes.plan_partitions,
+            carry_out=changes.add_partitions,
+        ),
+        Action(path="/topics/trim", form=changes.trim_form, plan=changes.plan_trim, carry_out=changes.trim),
+        Action(
+            path="/topics/delete",
+            form=changes.deletion_form,
+            plan=changes.plan_deletion,
+            carry_out=changes.delete,
+        ),
+    ),
+)

@@ -1,0 +1,95 @@
+"""The list of topics, with a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ....client.connections.metadata import NO_LEADER, TopicInfo
+from ....client.records import TopicPartition
+from ....protocol.errors import KafkaError
+from ...area import Paged, Rendered, Visit
+from ...live.counters import Counted, Rates
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic in the list. `size` is that of its largest replicas, None where no broker tells."""
+
+    name: str
+    is_internal: bool
+    partitions: int
+    replicas: str
+    state: str
+    is_well: bool
+    size: int | None
+    records_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicList:
+    """What the template shows."""
+
+    paged: Paged[TopicInfo]
+    rows: Sequence[TopicRow]
+    search: str
+    shows_internal: bool
+    total: int
+
+
+def matching(topics: Sequence[TopicInfo], search: str, *, shows_internal: bool) -> list[TopicInfo]:
+    """The topics whose names have all words of the search in them, in order of their names."""
+    words = search.lower().split()
+    return [
+        one
+        for one in sorted(topics, key=lambda one: one.name)
+        if (shows_internal or not one.is_internal) and all(word in one.name.lower() for word in words)
+    ]
+
+
+def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rates) -> TopicRow:
+    """A topic as the list shows it."""
+    state = state_of(topic)
+    known = [sizes[key] for index in topic.partitions if (key := TopicPartition(topic.name, index)) in sizes]
+    return TopicRow(
+        topic.name,
+        topic.is_internal,
+        len(topic.partitions),
+        replication_of(topic),
+        state,
+        state == "",
+        sum(known) if known else None,
+        rates.of_topic(topic.name, Counted.RECORDS_IN),
+    )
+
+
+def state_of(topic: TopicInfo) -> str:
+    """What is wrong with it; empty when all is well."""
+    partitions = topic.partitions.values()
+    leaderless = sum(1 for one in partitions if one.leader == NO_LEADER)
+    behind = sum(1 for one in partitions if len(one.isr) < len(one.replicas))
+    said = [f"{leaderless} without a leader"] if leaderless else []
+    if behind:
+        said.append(f"{behind} under-replicated")
+    return ", ".join(said)
+
+
+def replication_of(topic: TopicInfo) -> str:
+    """The number of replicas, `1 to 3` where partitions differ."""
+    numbers = sorted({len(one.replicas) for one in topic.partitions.values()})
+    return " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1])))) if numbers else ""
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. Sizes are asked for the rows of this page alone."""
+    snapshot = await visit.sampler.snapshot()
+    search, shows_internal = visit.text("q"), visit.text("internal") == "yes"
+    paged = visit.paged(matching(snapshot.topics, search, shows_internal=shows_internal))
+    partitions = [TopicPartition(one.name, index) for one in paged.rows for index in one.partitions]
+    try:
+        sizes = await visit.admin.partition_sizes(partitions) if partitions else {}
+    except KafkaError:  # the list is worth more than the sizes
+        sizes = {}
+    rows = [topic_row(one, sizes, visit.sampler.rates) for one in paged.rows]
+    model = TopicList(paged, rows, search, shows_internal, len(snapshot.topics))
+    return Rendered("Topics", "topics.html", model)

@@ -1,0 +1,165 @@
+"""One topic: its partitions with leaders, in-sync sets, offsets and sizes; its settings and where they come from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ....client.admin import TOPIC_RESOURCE, ConfigEntry
+from ....client.admin.records import EARLIEST, LATEST
+from ....client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
+from ....client.records import TopicPartition
+from ....protocol.errors import KafkaError
+from ...area import NotThere, Paged, Rendered, Visit
+from ...formats import UNKNOWN, numbers
+from ...live.counters import Counted
+from .listing import replication_of, state_of
+
+Offsets = Mapping[TopicPartition, int | KafkaError]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition in the table. Offsets and size are None where nobody told."""
+
+    index: int
+    leader: str
+    epoch: str
+    is_preferred: bool
+    replicas: str
+    isr: str
+    missing: str
+    start: int | None
+    end: int | None
+    size: int | None
+
+    @property
+    def records(self) -> int | None:
+        """Offsets between start and end: at most so many records."""
+        return None if self.start is None or self.end is None else self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting. `hidden_values` are those that would apply without this one."""
+
+    name: str
+    value: str
+    source: str
+    is_default: bool
+    hidden_values: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """What the template shows."""
+
+    name: str
+    is_internal: bool
+    replicas: str
+    state: str
+    paged: Paged[PartitionInfo]
+    partitions: Sequence[PartitionRow]
+    settings: Sequence[SettingRow]
+    settings_trouble: str
+    shows_all: bool
+    records_in: float | None
+
+
+def partition_row(
+    topic: str,
+    partition: PartitionInfo,
+    starts: Offsets,
+    ends: Offsets,
+    sizes: Mapping[TopicPartition, int],
+) -> PartitionRow:
+    """A partition as the table shows it."""
+    name = TopicPartition(topic, partition.index)
+    return PartitionRow(
+        partition.index,
+        "" if partition.leader == NO_LEADER else str(partition.leader),
+        str(partition.leader_epoch) if partition.leader_epoch >= 0 else UNKNOWN,
+        partition.replicas[:1] == (partition.leader,),
+        numbers(partition.replicas),
+        numbers(partition.isr),
+        ", ".join(str(one) for one in partition.replicas if one not in partition.isr),
+        known(starts.get(name)),
+        known(ends.get(name)),
+        sizes.get(name),
+    )
+
+
+def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[SettingRow]:
+    """Settings in order; those that are no defaults alone unless `shows_all`. Secrets have no value here."""
+    return [
+        SettingRow(
+            one.name,
+            "(secret)" if one.is_sensitive else one.value or "",
+            one.source,
+            one.is_default,
+            "; ".join(f"{source}: {value or ''}" for _, value, source in one.synonyms[1:])
+            if not one.is_sensitive
+            else "",
+        )
+        for one in sorted(entries, key=lambda one: one.name)
+        if shows_all or not one.is_default
+    ]
+
+
+def known(offset: int | KafkaError | None) -> int | None:
+    """An offset, if the leader told it."""
+    return offset if isinstance(offset, int) and offset >= 0 else None
+
+
+async def topic_named(visit: Visit) -> TopicInfo:
+    """The topic that the address names. Raises NotThere, and KafkaError."""
+    name = visit.required("name")
+    snapshot = await visit.sampler.snapshot()
+    found = next((one for one in snapshot.topics if one.name == name), None)
+    if found is None:  # it may be younger than the snapshot
+        snapshot = await visit.sampler.snapshot(age_max_s=0)
+        found = next((one for one in snapshot.topics if one.name == name), None)
+    if found is None:
+        raise NotThere(f"there is no topic {name!r}")
+    return found
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. Offsets and sizes are asked for the partitions on this page alone."""
+    topic = await topic_named(visit)
+    paged = visit.paged(sorted(topic.partitions.values(), key=lambda one: one.index))
+    names = [TopicPartition(topic.name, one.index) for one in paged.rows]
+    starts, ends, sizes, settings = await asyncio.gather(
+        visit.admin.list_offsets(dict.fromkeys(names, EARLIEST)),
+        visit.admin.list_offsets(dict.fromkeys(names, LATEST)),
+        visit.admin.partition_sizes(names),
+        visit.admin.describe_configs(TOPIC_RESOURCE, topic.name),
+        return_exceptions=True,
+    )
+    for answer in (starts, ends, sizes, settings):
+        if isinstance(answer, BaseException) and not isinstance(answer, KafkaError):
+            raise answer
+    shows_all = visit.text("all") == "yes"
+    model = TopicPage(
+        topic.name,
+        topic.is_internal,
+        replication_of(topic),
+        state_of(topic),
+        paged,
+        [
+            partition_row(
+                topic.name,
+                one,
+                {} if isinstance(starts, BaseException) else starts,
+                {} if isinstance(ends, BaseException) else ends,
+                {} if isinstance(sizes, BaseException) else sizes,
+            )
+            for one in paged.rows
+        ],
+        [] if isinstance(settings, BaseException) else setting_rows(settings, shows_all=shows_all),
+        str(settings) if isinstance(settings, BaseException) else "",
+        shows_all,
+        visit.sampler.rates.of_topic(topic.name, Counted.RECORDS_IN),
+    )
+    return Rendered(topic.name, "topic.html", model)

@@ -1,0 +1,68 @@
+"""Templates: what a page looks like. Everything that is put in is escaped, and what stands in `parts.html` is known
+to all.
+
+A block whose name begins with `live_` is a fragment. It holds one element of the same id, which news of the page
+replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from . import charts, formats
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+LIVE: Final = "live_"
+_PARTS: Final = "parts.html"
+
+
+class Templates:
+    """Renders pages, and the fragments of pages."""
+
+    def __init__(self, folder: Path = HERE / "templates") -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(folder),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            finalize=formats.shown,
+        )
+        for filter_ in (
+            formats.size,
+            formats.count,
+            formats.rate,
+            formats.duration,
+            formats.moment,
+            formats.numbers,
+        ):
+            self._environment.filters[filter_.__name__] = filter_
+        self._environment.globals |= {
+            "link": formats.link,
+            "line_chart": charts.line_chart,
+            "legend": charts.legend,
+        }
+        shared = self._environment.get_template(_PARTS).module
+        self._environment.globals |= {
+            name: part for name, part in vars(shared).items() if not name.startswith("_")
+        }
+
+    def page(self, template: str, context: Mapping[str, object]) -> str:
+        """A whole page."""
+        return self._environment.get_template(template).render(context)
+
+    def fragments(self, template: str, context: Mapping[str, object]) -> dict[str, str]:
+        """What changes while the page is open: markup by id."""
+        found = self._environment.get_template(template)
+        return {
+            name: Markup("").join(map(Markup, block(found.new_context(dict(context))))).strip()
+            for name, block in found.blocks.items()
+            if name.startswith(LIVE)
+        }

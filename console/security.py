@@ -1,0 +1,153 @@
+"""Who is let in. Pure: headers come in, and a verdict goes out.
+
+A console on loopback is reached by every page that a browser on this machine shows. So three things are checked:
+
+- The Host header names an address at which the console is known. A stranger's name that resolves to this machine (DNS
+  rebinding) does not.
+- A cookie carries what only the address that the console printed could give.
+- A change comes from a page of the console: by its Origin, and by a value that only such pages have in their forms.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+TOKEN_LENGTH_MIN: Final = 16
+HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of every answer."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where the console listens; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """How browsers name it."""
+        if self.is_loopback:
+            hosts = {self.host, "localhost"}
+        elif self.host in ("0.0.0.0", "::"):
+            return ()
+        else:
+            hosts = {self.host}
+        return tuple(sorted(origin_of(f"http://{_in_address(host)}:{self.port}") for host in hosts))
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a request must show. `origins`: the addresses of the console, as `http://127.0.0.1:9280`."""
+
+    origins: frozenset[str]
+    token: str
+    cookie: str
+
+    def knows_host(self, host: str) -> bool:
+        """Whether a Host header names the console."""
+        return any(host.lower() == urlsplit(one).netloc for one in self.origins)
+
+    def is_own_page(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request comes from a page of the console that has the same address as the request."""
+        origin = headers.get("origin", "").lower()
+        if origin not in self.origins or urlsplit(origin).netloc != headers.get("host", "").lower():
+            return False
+        return headers.get("sec-fetch-site", "same-origin") == "same-origin"
+
+    def opens_with(self, token: str) -> bool:
+        """Whether this is the token of the printed address."""
+        return _same(token, self.token)
+
+    def has_entered(self, cookies: Mapping[str, str]) -> bool:
+        """Whether the browser has shown the token before."""
+        return _same(cookies.get(self.cookie, ""), self._derived("cookie"))
+
+    @property
+    def form_value(self) -> str:
+        """What every form of the console has in it."""
+        return self._derived("form")
+
+    def is_own_form(self, value: str) -> bool:
+        """Whether a form came from the console."""
+        return _same(value, self.form_value)
+
+    def set_cookie(self, host: str) -> str:
+        """The header that lets a browser in until it is closed."""
+        secure = "; Secure" if f"https://{host.lower()}" in self.origins else ""
+        return f"{self.cookie}={self._derived('cookie')}; Path=/; HttpOnly; SameSite=Strict{secure}"
+
+    def _derived(self, purpose: str) -> str:
+        return hmac.new(self.token.encode(), purpose.encode(), "sha256").hexdigest()
+
+
+def door_of(listen: ListenAddress, public: Iterable[str] = (), token: str | None = None) -> Door:
+    """The door of a console that listens there. `public`: other addresses under which browsers reach it.
+
+    Raises ValueError when strangers could reach it, and nobody has said by which name, or by which token.
+    """
+    if token is not None and len(token) < TOKEN_LENGTH_MIN:
+        raise ValueError(f"the token has {len(token)} characters; {TOKEN_LENGTH_MIN} is the least")
+    if token is None and not listen.is_loopback:
+        raise ValueError(
+            f"--listen {listen.host}:{listen.port} is not loopback: others reach it, so it needs --token-file FILE "
+            f"with a token of {TOKEN_LENGTH_MIN} characters or more"
+        )
+    origins = frozenset((*listen.origins, *map(origin_of, public)))
+    if not origins:
+        raise ValueError(
+            f"--listen {listen.host} has no name of its own: say with --public http://HOST:PORT how browsers reach it"
+        )
+    return Door(origins, token or secrets.token_urlsafe(24), f"ottla_console_{listen.port}")
+
+
+def listen_address(text: str) -> ListenAddress:
+    """`HOST:PORT`, `[::1]:PORT` or a port alone. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    host = (host or "127.0.0.1").removeprefix("[").removesuffix("]")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"an address to listen at is HOST:PORT with a port up to 65535, not {text!r}")
+    return ListenAddress(host, int(port))
+
+
+def origin_of(address: str) -> str:
+    """`scheme://host[:port]` as browsers send it. Raises ValueError."""
+    parts = urlsplit(address)
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        raise ValueError(f"a public address is http://HOST[:PORT] or https://HOST[:PORT], not {address!r}")
+    host = _in_address(parts.hostname)
+    port = parts.port
+    return f"{parts.scheme}://{host}" + ("" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}")
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

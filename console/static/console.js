@@ -1,0 +1,98 @@
+// Keeps an open page up to date: the server sends fragments, and each takes the place of the element with its id.
+// Without this script the pages are whole; they are as new as their last load.
+"use strict";
+
+(() => {
+  const address = document.body.dataset.events;
+  const status = document.getElementById("status");
+  const RETRY_MS = 5000;
+  let source = null;
+  let retry = 0;
+
+  function say(text) {
+    if (status.textContent !== text) status.textContent = text;
+  }
+
+  // Where the keyboard was: an id, or the place among the links and buttons of the fragment.
+  function focusIn(element) {
+    const focused = document.activeElement;
+    if (!focused || !element.contains(focused)) return null;
+    const all = [...element.querySelectorAll("a, button, input, select, textarea, summary, [tabindex]")];
+    return { id: focused.id, href: focused.getAttribute("href"), place: all.indexOf(focused) };
+  }
+
+  function restoreFocus(element, was) {
+    if (!was) return;
+    const all = [...element.querySelectorAll("a, button, input, select, textarea, summary, [tabindex]")];
+    const same =
+      (was.id && all.find((one) => one.id === was.id)) ||
+      (was.href && all.find((one) => one.getAttribute("href") === was.href)) ||
+      all[was.place];
+    if (same) same.focus({ preventScroll: true });
+  }
+
+  // What people opened stays open, and a table that was scrolled stays where it was.
+  function restoreState(before, after) {
+    const opened = [...before.querySelectorAll("details[id][open]")].map((one) => one.id);
+    for (const one of after.querySelectorAll("details[id]")) {
+      if (opened.includes(one.id)) one.open = true;
+    }
+    const scrolled = [...before.querySelectorAll(".wide")].map((one) => one.scrollLeft);
+    [...after.querySelectorAll(".wide")].forEach((one, place) => {
+      if (scrolled[place]) one.scrollLeft = scrolled[place];
+    });
+  }
+
+  // Text that somebody is marking must not go away under the mouse.
+  function isBeingRead(element) {
+    const marked = document.getSelection();
+    return Boolean(marked && !marked.isCollapsed && element.contains(marked.anchorNode));
+  }
+
+  function replace(id, html) {
+    const element = document.getElementById(id);
+    if (!element || isBeingRead(element)) return;
+    const parsed = new DOMParser().parseFromString(html, "text/html").getElementById(id);
+    if (!parsed) return;
+    const fresh = document.importNode(parsed, true);
+    const was = focusIn(element);
+    element.replaceWith(fresh);
+    restoreState(element, fresh);
+    restoreFocus(fresh, was);
+  }
+
+  function open() {
+    if (source || document.hidden) return;
+    source = new EventSource(address);
+    source.addEventListener("open", () => say("live"));
+    source.addEventListener("fragment", (event) => {
+      const { id, html } = JSON.parse(event.data);
+      replace(id, html);
+    });
+    source.addEventListener("trouble", (event) => {
+      const { text } = JSON.parse(event.data);
+      say(text ? `not up to date: ${text}` : "live");
+    });
+    source.addEventListener("error", () => {
+      say("not up to date: the console does not answer");
+      if (source && source.readyState === EventSource.CLOSED) {
+        close();
+        retry = window.setTimeout(open, RETRY_MS);
+      }
+    });
+  }
+
+  function close() {
+    window.clearTimeout(retry);
+    if (source) source.close();
+    source = null;
+  }
+
+  if (!address) return;
+  // A page that nobody sees asks for nothing. Browsers also open only six connections to one address.
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  // A page that comes back by the back button is as old as when it was left.
+  window.addEventListener("pageshow", open);
+  window.addEventListener("pagehide", close);
+  open();
+})();

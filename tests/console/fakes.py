@@ -1,0 +1,181 @@
+"""A console without a cluster: an admin client that answers from memory, and a browser that has entered."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from starlette.testclient import TestClient
+
+from ottla.client.admin import Admin, ClusterDescription, ConfigEntry, NewTopic, QuorumDescription
+from ottla.client.admin.records import EARLIEST, TO_THE_END
+from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
+from ottla.client.records import TopicPartition
+from ottla.console.app import build
+from ottla.console.area import Area
+from ottla.console.live.reading import EndOffsets
+from ottla.console.live.sampler import Sampler
+from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
+from ottla.console.pages import all_areas
+from ottla.console.security import ListenAddress, door_of
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+TOKEN = "a-token-of-tests-1234"
+HOST = "127.0.0.1:9280"
+ORIGIN = f"http://{HOST}"
+HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def topic(name: str, *partitions: PartitionInfo, is_internal: bool = False) -> TopicInfo:
+    return TopicInfo(name, b"\0" * 16, is_internal, partitions={one.index: one for one in partitions})
+
+
+def partition(index: int = 0, leader: int = 1, isr: Sequence[int] = (1, 2, 3)) -> PartitionInfo:
+    return PartitionInfo(index, leader, 5, (1, 2, 3), tuple(isr))
+
+
+def snapshot_of(*topics: TopicInfo, at_s: float = 1000.0, **changes: Any) -> ClusterSnapshot:
+    brokers = tuple(BrokerAddress(number, "host", 9091 + number, None) for number in (1, 2, 3))
+    given: dict[str, Any] = {
+        "at_s": at_s,
+        "cluster": ClusterDescription("cluster-1", 2, brokers),
+        "topics": topics,
+        "quorum": QuorumDescription(101, 7, {101: ("host", 9200), 102: None}),
+        "quorum_trouble": "",
+        "moving": {},
+    }
+    return ClusterSnapshot(**(given | changes))
+
+
+class FakeAdmin:
+    """What the pages of topics and of the overview ask, answered from memory."""
+
+    def __init__(self, *topics: TopicInfo) -> None:
+        self.topics = {one.name: one for one in topics}
+        self.ends: dict[TopicPartition, int] = {}
+        self.starts: dict[TopicPartition, int] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+        self.calls: list[tuple[str, Any]] = []
+        self.failure: Exception | None = None
+
+    async def describe_cluster(self) -> ClusterDescription:
+        if self.failure is not None:
+            raise self.failure
+        return snapshot_of().cluster
+
+    async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
+        return [self.topics[name] for name in sorted(self.topics)]
+
+    async def describe_quorum(self, **_: Any) -> QuorumDescription:
+        quorum = snapshot_of().quorum
+        assert quorum is not None
+        return quorum
+
+    async def list_partition_reassignments(self) -> dict[TopicPartition, Any]:
+        return {}
+
+    async def partition_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 2048)
+
+    async def list_offsets(
+        self, asked: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        return {
+            name: (self.starts if timestamp == EARLIEST else self.ends).get(name, 0)
+            for name, timestamp in asked.items()
+        }
+
+    async def describe_configs(self, kind: int, name: str) -> list[ConfigEntry]:
+        own = self.settings.get(name, {})
+        default = ("retention.ms", "604800000", "default")
+        entries = [
+            ConfigEntry(key, value, "topic", False, False, False, ((key, value, "topic"), default))
+            for key, value in own.items()
+        ]
+        if "retention.ms" not in own:
+            entries.append(ConfigEntry(*default, True, False, False))
+        entries.append(ConfigEntry("password", None, "broker", False, True, False))
+        return entries
+
+    async def alter_configs(
+        self, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        self.calls.append(("alter", (name, dict(changes), validate_only)))
+        if "no.such.setting" in changes:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "there is no setting 'no.such.setting'")
+        if not validate_only:
+            own = {**self.settings.get(name, {}), **changes}
+            self.settings[name] = {key: value for key, value in own.items() if value is not None}
+
+    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        for one in topics:
+            self.calls.append(("create", (one.name, validate_only)))
+            if one.name in self.topics:
+                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {one.name!r} already")
+            if not validate_only:
+                self.topics[one.name] = topic(one.name, partition())
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        self.calls.append(("partitions", (name, total, validate_only)))
+        if not validate_only:
+            self.topics[name] = topic(name, *(partition(index) for index in range(total)))
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self.calls.append(("trim", dict(before)))
+        assert TO_THE_END not in before.values()
+        self.starts |= before
+        return dict(before)
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.calls.append(("delete", name))
+            del self.topics[name]
+
+    def changes(self) -> list[str]:
+        """What was changed, not only checked."""
+        return [what for what, given in self.calls if not (isinstance(given, tuple) and given[-1] is True)]
+
+
+class Browser:
+    """A client of the console that has entered, and that sends forms as browsers do."""
+
+    def __init__(
+        self, admin: FakeAdmin, *, may_change: bool = False, areas: Sequence[Area] | None = None
+    ) -> None:
+        given = cast(Admin, admin)
+        self.door = door_of(ListenAddress("127.0.0.1", 9280), token=TOKEN)
+        app = build(
+            admin=given,
+            sampler=Sampler(lambda at_s: take_snapshot(given, at_s), EndOffsets(given)),
+            connection={"bootstrap_servers": "host:9092"},
+            door=self.door,
+            areas=all_areas() if areas is None else areas,
+            may_change=may_change,
+            stopping=asyncio.Event(),
+        )
+        self.client = TestClient(app, base_url=ORIGIN, follow_redirects=False, raise_server_exceptions=False)
+
+    def enter(self) -> Browser:
+        assert self.client.get("/", params={"token": TOKEN}).status_code == 303
+        return self
+
+    def read(self, address: str, status: int = 200) -> str:
+        """The page as text."""
+        answer = self.client.get(address)
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+    def send(self, address: str, status: int = 200, **fields: str) -> str:
+        """Send a form from a page of the console: the page that comes back, or where it leads."""
+        given = {"form_value": self.door.form_value, **fields}
+        answer = self.client.post(address, data=given, headers={"origin": ORIGIN})
+        assert answer.status_code == status, answer.text
+        return answer.headers.get("location", answer.text)
+
+
+def seen(page: str) -> str:
+    """The text of a page, as people see it."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())

@@ -1,0 +1,279 @@
+"""What is live: samples, feeds that all readers share, streams that drop who does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from ottla.client.failures import NoBrokerReachable
+from ottla.console.bounds import SAMPLES_MAX, STREAMS_MAX
+from ottla.console.live.counters import Counted, Key
+from ottla.console.live.feeds import Feeds, Reader, TooManyStreams
+from ottla.console.live.sampler import LEADERLESS, Sampler
+from ottla.console.live.snapshots import ClusterSnapshot
+from ottla.console.live.streams import EventStream
+from ottla.console.rendering import HERE
+from tests.console.fakes import Browser, FakeAdmin, partition, snapshot_of, topic
+
+PATIENCE_S = 60.0
+
+
+class Cluster:
+    """Answers samplers, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.asked = 0
+        self.counter = 0.0
+        self.failure: Exception | None = None
+
+    async def ask(self, at_s: float) -> ClusterSnapshot:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        return snapshot_of(topic("t", partition()), at_s=at_s)
+
+    async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
+        return {("a", Counted.RECORDS_IN, "t"): self.counter}
+
+    def sampler(self) -> Sampler:
+        return Sampler(self.ask, self, now=lambda: self.now_s)
+
+
+async def test_all_who_ask_at_a_time_get_one_snapshot() -> None:
+    cluster = Cluster()
+    sampler = cluster.sampler()
+    found = await asyncio.gather(*(sampler.snapshot() for _ in range(20)))
+    assert cluster.asked == 1
+    assert len({id(one) for one in found}) == 1
+    cluster.now_s += 1
+    await sampler.snapshot()
+    assert cluster.asked == 1
+    cluster.now_s += 5
+    await sampler.snapshot()
+    assert cluster.asked == 2
+
+
+async def test_one_who_leaves_does_not_take_the_answer_from_others() -> None:
+    sampler = Cluster().sampler()
+    leaving, staying = (asyncio.create_task(sampler.snapshot()) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert (await staying).topics
+
+
+async def test_samples_make_rates_and_a_bounded_history() -> None:
+    cluster = Cluster()
+    sampler = cluster.sampler()
+    for _ in range(SAMPLES_MAX + 10):
+        await sampler.snapshot()
+        await sampler.sample()
+        cluster.now_s += 2
+        cluster.counter += 20
+    series = sampler.series(Counted.RECORDS_IN)
+    assert len(series.points) == SAMPLES_MAX
+    assert series.last == 10
+    assert sampler.rates.totals == {Counted.RECORDS_IN: 10}
+
+
+async def test_counters_are_read_only_while_somebody_looks() -> None:
+    cluster = Cluster()
+    sampler = cluster.sampler()
+    for _ in range(3):
+        await sampler.sample()
+        cluster.now_s += 15
+    assert sampler.series(Counted.RECORDS_IN).last is None
+    assert sampler.series(LEADERLESS).last == 0
+
+
+async def test_a_cluster_that_does_not_answer_leaves_a_gap() -> None:
+    cluster = Cluster()
+    sampler = cluster.sampler()
+    await sampler.snapshot()
+    for failure in (None, NoBrokerReachable("away"), None):
+        cluster.failure = failure
+        cluster.now_s += 10
+        await sampler.sample()
+    assert [value for _, value in sampler.series(LEADERLESS).points] == [0, None, 0]
+
+
+# ------------------------------------------------------------ feeds
+
+
+class Producer:
+    """Makes fragments that a test changes."""
+
+    def __init__(self) -> None:
+        self.fragments = {"live_a": "1", "live_b": "1"}
+        self.failure: Exception | None = None
+        self.made = 0
+
+    async def __call__(self) -> Mapping[str, str]:
+        self.made += 1
+        if self.failure is not None:
+            raise self.failure
+        return dict(self.fragments)
+
+
+@pytest.fixture
+async def feeds() -> AsyncIterator[Feeds]:
+    found = Feeds()
+    yield found
+    found.end()
+
+
+async def news(reader: Reader) -> tuple[dict[str, str], str | None]:
+    async with asyncio.timeout(PATIENCE_S):
+        return await reader.news()
+
+
+async def test_a_reader_gets_everything_and_then_what_changed(feeds: Feeds) -> None:
+    producer = Producer()
+    reader = feeds.open("/a", producer, 0.001)
+    assert await news(reader) == ({"live_a": "1", "live_b": "1"}, None)
+    producer.fragments["live_b"] = "2"
+    assert await news(reader) == ({"live_b": "2"}, None)
+    late = feeds.open("/a", producer, 0.001)
+    assert await news(late) == ({"live_a": "1", "live_b": "2"}, None)
+
+
+async def test_a_reader_that_slept_gets_the_newest_alone(feeds: Feeds) -> None:
+    producer = Producer()
+    slow, quick = feeds.open("/a", producer, 0.001), feeds.open("/a", producer, 0.001)
+    await news(slow)
+    await news(quick)
+    for number in range(2, 50):
+        producer.fragments["live_a"] = str(number)
+        assert await news(quick) == ({"live_a": str(number)}, None)
+    assert await news(slow) == ({"live_a": "49"}, None)
+
+
+async def test_trouble_is_told_once_and_so_is_its_end(feeds: Feeds) -> None:
+    producer = Producer()
+    reader = feeds.open("/a", producer, 0.001)
+    await news(reader)
+    producer.failure = NoBrokerReachable("no broker answers")
+    assert await news(reader) == ({}, "no broker answers")
+    producer.failure = None
+    assert await news(reader) == ({}, "")
+    producer.failure = ZeroDivisionError("a fault")
+    _, trouble = await news(reader)
+    assert trouble is not None
+    assert "log" in trouble
+
+
+async def test_a_feed_without_readers_ends(feeds: Feeds) -> None:
+    producer = Producer()
+    readers = [feeds.open("/a", producer, 0.001) for _ in range(2)]
+    for reader in readers:
+        await news(reader)
+        reader.close()
+    assert feeds.readers == 0
+    made = producer.made
+    for _ in range(20):
+        await asyncio.sleep(0.002)
+    assert producer.made == made
+
+
+async def test_only_so_many_readers(feeds: Feeds) -> None:
+    readers = [feeds.open(f"/{number}", Producer(), 60) for number in range(STREAMS_MAX)]
+    with pytest.raises(TooManyStreams):
+        feeds.open("/one", Producer(), 60)
+    readers[0].close()
+    feeds.open("/one", Producer(), 60)
+
+
+# ------------------------------------------------------------ streams
+
+
+class Connection:
+    """A browser at the other end of a stream. While it `reads`, nothing that is sent has to wait."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.gone = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        await self.reads.wait()
+        self.sent.append(message)
+
+    @property
+    def text(self) -> str:
+        return b"".join(one.get("body", b"") for one in self.sent).decode()
+
+    async def serve(self, stream: EventStream) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await stream({"type": "http"}, self.receive, self.send)
+
+    async def until(self, text: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while text not in self.text:
+                await asyncio.sleep(0.001)
+
+
+async def test_a_stream_brings_fragments_until_the_browser_leaves(feeds: Feeds) -> None:
+    producer, connection = Producer(), Connection()
+    producer.fragments = {"live_a": "<p id='live_a'>one\n\ntwo</p>"}
+    stream = EventStream(feeds.open("/a", producer, 0.001), asyncio.Event())
+    serving = asyncio.create_task(connection.serve(stream))
+    await connection.until("two")
+    event, data, empty, *_ = connection.text.split("\n")
+    assert event == "event: fragment"
+    assert json.loads(data.removeprefix("data: "))["html"] == "<p id='live_a'>one\n\ntwo</p>"
+    assert empty == ""
+    connection.gone.set()
+    await serving
+    assert feeds.readers == 0
+
+
+async def test_a_browser_that_does_not_read_is_dropped(feeds: Feeds) -> None:
+    producer, connection = Producer(), Connection()
+    stream = EventStream(feeds.open("/a", producer, 0.001), asyncio.Event(), send_s=0.05)
+    serving = asyncio.create_task(connection.serve(stream))
+    await connection.until("live_b")
+    connection.reads.clear()
+    producer.fragments["live_a"] = "2"
+    await serving
+    assert feeds.readers == 0
+    assert not any(one.get("more_body") is False for one in connection.sent)  # so its connection is closed
+
+
+async def test_streams_end_with_the_console(feeds: Feeds) -> None:
+    stopping, connection = asyncio.Event(), Connection()
+    stream = EventStream(feeds.open("/a", Producer(), 0.001), stopping)
+    serving = asyncio.create_task(connection.serve(stream))
+    await connection.until("live_b")
+    stopping.set()
+    await serving
+    assert connection.sent[-1]["more_body"] is False
+
+
+@pytest.mark.parametrize("address", ["/overview", "/topics", "/topics/topic?name=orders"])
+def test_every_fragment_is_an_element_of_the_same_id(address: str) -> None:
+    page = Browser(FakeAdmin(topic("orders", partition()))).enter().read(address)
+    names = re.findall(r'id="(live_\w+)"', page)
+    assert names
+    assert len(names) == len(set(names))
+    assert f'data-events="/events{address}"' in page
+
+
+@pytest.mark.parametrize("template", sorted(one.name for one in (HERE / "templates").glob("*.html")))
+def test_a_block_that_is_live_holds_one_element_of_its_name(template: str) -> None:
+    text = (HERE / "templates" / template).read_text()
+    for name, body in re.findall(r"{% block (live_\w+) %}\s*(.*?){% endblock %}", text, re.DOTALL):
+        first = re.match(r"<(\w+)[^>]*>", body)
+        assert first is not None
+        assert f'id="{name}"' in first[0]
+        assert body.rstrip().endswith(f"</{first[1]}>")
