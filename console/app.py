@@ -20,7 +20,7 @@ from .failing import Failure
 from .guard import STATIC_PATH, Guard
 from .live.feeds import Feeds
 from .live.sampler import Sampler
-from .mounting import Mounting, Parts
+from .mounting import ConsoleParts, Mounting
 from .notices import Notices
 from .offers import Offers
 from .rendering import STATIC, Templates
@@ -40,7 +40,7 @@ def build(
     stopping: asyncio.Event,
 ) -> ASGIApp:
     """The application. `stopping` ends event streams."""
-    parts = Parts(
+    parts = ConsoleParts(
         admin=admin,
         sampler=sampler,
         connection=connection,

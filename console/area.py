@@ -121,7 +121,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class FormField:
     """A field of a form. `kind` is text, number, lines, choice or check."""
 
     name: str
@@ -138,7 +138,7 @@ class Form:
     """What an action asks its user for."""
 
     title: str
-    fields: Sequence[Field]
+    fields: Sequence[FormField]
     text: str = ""
 
 

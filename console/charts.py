@@ -16,6 +16,8 @@ from .formats import count as plain
 
 COLOURS = 6
 """Lines that the style sheet tells apart."""
+LEAST = 1e-9
+"""What is smaller is drawn as 0."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 10, 22
 
 
@@ -84,7 +86,7 @@ def legend(series: Sequence[Series], say: Callable[[float], str] = plain) -> Mar
 
 def ceiling(value: float) -> float:
     """The least of 1, 2, 5, 10, 20, ... that is not below the value; fractions are taken as well."""
-    if value <= 0 or not math.isfinite(value):
+    if value <= LEAST or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next((step * power for step in (1, 2, 5) if step * power >= value), 10 * power)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -18,6 +16,7 @@ from ..client.admin import Admin
 from ..protocol.errors import KafkaError
 from .area import Action, Area, BadQuestion, Download, Form, Rendered, View, Visit
 from .bounds import FIELDS_MAX, FORM_BYTES_MAX, QUESTION_S
+from .change_log import ChangeLog
 from .failing import EXPECTED, Failure, failure_of
 from .formats import link
 from .live.feeds import Feeds, TooManyStreams
@@ -27,9 +26,6 @@ from .notices import Notices
 from .offers import Offers
 from .rendering import Templates
 from .security import Door
-
-logger = logging.getLogger(__name__)
-changes = logging.getLogger(f"{__name__}.changes")
 
 EVENTS: Final = "/events"
 """In front of the path of a page: its event stream."""
@@ -43,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ConsoleParts:
     """What all pages need."""
 
     admin: Admin
@@ -61,7 +57,7 @@ class Parts:
 class Mounting:
     """Answers requests for the parts of areas."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ConsoleParts) -> None:
         self._parts = parts
 
     def routes(self, areas: Sequence[Area]) -> list[BaseRoute]:
@@ -169,19 +165,13 @@ class Mounting:
 
     async def _carried_out(self, request: Request, action: Action, visit: Visit) -> Response:
         """Every change leaves a line in the log, also one that was refused."""
-        event = {
-            "event": "change",
-            "who": request.client.host if request.client else "",
-            "user": visit.connection.get("sasl_plain_username") or "",
-            "action": action.path,
-            "what": dict(visit.query) | {name: text[:1000] for name, text in visit.form.items()},
-        }
+        log = ChangeLog(request, action.path, visit)
         try:
             done = await _bounded(action.carry_out(visit))
         except Exception as error:
-            changes.warning(json.dumps(event | {"result": f"{type(error).__name__}: {error}"}))
+            log.tell(f"{type(error).__name__}: {error}")
             raise
-        changes.warning(json.dumps(event | {"result": done.notice}))
+        log.tell(done.notice)
         joined = "&" if "?" in done.address else "?"
         address = f"{done.address}{joined}done={self._parts.notices.keep(done.notice)}"
         return RedirectResponse(address, status_code=303)

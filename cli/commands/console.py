@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ...console.requirements import require_extra
 from ..arguments.options import CommandParser, add_connection, command_parser
 from ..asking import run_client
 from ..connection.precedence import connection_of
@@ -13,7 +14,6 @@ from ..nodes import logs
 from ..terminal.text import note, say
 
 LISTEN = "127.0.0.1:9280"
-EXTRA = ("starlette", "uvicorn", "jinja2", "markupsafe", "anyio", "h11")
 
 
 def parser(name: str) -> CommandParser:
@@ -66,14 +66,12 @@ def parser(name: str) -> CommandParser:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop. Raises CommandFailed without the extra, UsageError for options that do not fit."""
     try:
-        from ...console.security import listen_address
-        from ...console.serving import ConsoleSettings, serve
+        require_extra()
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
-            raise
-        raise CommandFailed(
-            f"{error.name} is missing; the console needs: pip install 'ottla[console]'"
-        ) from None
+        raise CommandFailed(str(error)) from None
+    from ...console.security import listen_address
+    from ...console.serving import ConsoleSettings, serve
+
     for address in arguments.metrics:
         if not address.startswith(("http://", "https://")):
             raise UsageError(f"--metrics takes http://HOST:PORT/metrics or https://..., not {address!r}")

@@ -84,7 +84,7 @@ class Supervisor:
 
     def start(self, members: Iterable[Member]) -> None:
         """Start all `members` at once."""
-        die_with_parent = _die_with_parent()
+        dies_too = die_with_parent()
         for member in members:
             with self._layout.log_file(member).open("ab") as log:
                 process = subprocess.Popen(
@@ -95,7 +95,7 @@ class Supervisor:
                     stdout=log,
                     stderr=log,
                     process_group=0,
-                    preexec_fn=die_with_parent,
+                    preexec_fn=dies_too,
                 )
             child = Child(member, process, os.pidfd_open(process.pid))
             self._children.append(child)
@@ -188,7 +188,7 @@ def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
             continue
 
 
-def _die_with_parent() -> Any:
+def die_with_parent() -> Any:
     """What a child runs before exec so that the kernel ends it should this process be killed outright."""
     if not sys.platform.startswith("linux"):
         raise CommandFailed("ottla up needs Linux")

@@ -21,6 +21,7 @@ from ..nodes.config_providers import resolve
 from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
 from ..terminal.text import note, say
+from .console import CHANGES, READS, LocalConsole
 from .layout import (
     OWN_KEYS,
     PORTS_FROM_BASE,
@@ -56,6 +57,7 @@ examples
   ottla up --quorum 1 --brokers 1 --combined    everything in one process
   ottla up --data /tmp/c --base-port 9092 --set log.segment.bytes=1048576
   ottla up --secure                             TLS, passwords and ACLs, with all that clients need in DIR/client
+  ottla up --console                            with pages for a browser; --console=changes lets them change the cluster
   ottla up --data /tmp/c --until-exit $$ --temporary    as long as this shell, and then without a trace
 """
 
@@ -100,6 +102,13 @@ def parser(name: str) -> argparse.ArgumentParser:
         "--until-exit", type=int, metavar="PID", help="stop when this process ends, however it ends"
     )
     options.add_argument("--temporary", action="store_true", help="then remove the cluster from DIR, too")
+    options.add_argument(
+        "--console",
+        nargs="?",
+        const=READS,
+        choices=(READS, CHANGES),
+        help="serve pages for a browser, too, and print their address: they only read, or change as well",
+    )
     return options
 
 
@@ -131,9 +140,14 @@ def run(arguments: argparse.Namespace) -> int:
             until_exit(arguments.until_exit, layout, temporary=arguments.temporary),
         ):
             first_users = layout.security.first_users() if layout.security and not layout.is_formed else []
-            if arguments.combined:
-                return _run_combined(layout, arguments, first_users)
-            return _run_processes(layout, first_users)
+            console = None if arguments.console is None else LocalConsole(layout, arguments.console)
+            try:
+                if arguments.combined:
+                    return _run_combined(layout, arguments, first_users, console)
+                return _run_processes(layout, first_users, console)
+            finally:
+                if console is not None:
+                    console.stop()
 
 
 def publish(
@@ -183,7 +197,9 @@ def _tell_newcomers(security: ClusterSecurity, bootstrap: str) -> None:
     note("\n".join(security.told(bootstrap)))
 
 
-def _run_combined(layout: ClusterLayout, arguments: argparse.Namespace, first_users: list[str]) -> int:
+def _run_combined(
+    layout: ClusterLayout, arguments: argparse.Namespace, first_users: list[str], console: LocalConsole | None
+) -> int:
     """Everything in this process. An entry's argv starts both nodes again: they are one process."""
     from .combined import run_combined
 
@@ -204,11 +220,13 @@ def _run_combined(layout: ClusterLayout, arguments: argparse.Namespace, first_us
             lambda member: (pid, again),
             lambda member: layout.brokers[0],
         )
+        if console is not None:
+            console.start(supervisor.environment, supervisor.directory)
 
     return run_combined(layout, first_users, announce)
 
 
-def _run_processes(layout: ClusterLayout, first_users: list[str]) -> int:
+def _run_processes(layout: ClusterLayout, first_users: list[str], console: LocalConsole | None) -> int:
     supervisor = Supervisor(layout, first_users)
     supervisor.watch_signals()
     try:
@@ -219,6 +237,8 @@ def _run_processes(layout: ClusterLayout, first_users: list[str]) -> int:
             _say(
                 f"{len(layout.brokers)} brokers, {len(layout.quorum)} quorum nodes run; Control-C stops them"
             )
+            if console is not None:
+                console.start(supervisor.environment, supervisor.directory)
         while not supervisor.stopping:
             for child in supervisor.wait(None):
                 if not supervisor.stopping:

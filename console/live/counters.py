@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Counted(StrEnum):
+class TopicTraffic(StrEnum):
     """Things that are counted for each topic."""
 
     RECORDS_IN = "records in"
@@ -19,14 +19,14 @@ class Counted(StrEnum):
 
 
 METRICS: Final = {
-    "kafka_server_brokertopicmetrics_messagesinpersec": Counted.RECORDS_IN,
-    "kafka_server_brokertopicmetrics_bytesinpersec": Counted.BYTES_IN,
-    "kafka_server_brokertopicmetrics_bytesoutpersec": Counted.BYTES_OUT,
+    "kafka_server_brokertopicmetrics_messagesinpersec": TopicTraffic.RECORDS_IN,
+    "kafka_server_brokertopicmetrics_bytesinpersec": TopicTraffic.BYTES_IN,
+    "kafka_server_brokertopicmetrics_bytesoutpersec": TopicTraffic.BYTES_OUT,
 }
 """Names at the metrics endpoint of brokers."""
 _LINE = re.compile(r'(\w+)\{([^}]*topic="((?:[^"\\]|\\.)*)"[^}]*)\} (\S+)')
 
-Key = tuple[str, Counted, str]
+Key = tuple[str, TopicTraffic, str]
 """Who counts, what, and of which topic."""
 
 
@@ -42,10 +42,10 @@ class CounterReading:
 class Rates:
     """Per second, of the whole cluster and by topic. What nobody counts is missing."""
 
-    totals: Mapping[Counted, float] = field(default_factory=dict)
-    topics: Mapping[Counted, Mapping[str, float]] = field(default_factory=dict)
+    totals: Mapping[TopicTraffic, float] = field(default_factory=dict)
+    topics: Mapping[TopicTraffic, Mapping[str, float]] = field(default_factory=dict)
 
-    def of_topic(self, topic: str, what: Counted) -> float | None:
+    def of_topic(self, topic: str, what: TopicTraffic) -> float | None:
         """None where nobody counts it."""
         return self.topics[what].get(topic, 0.0) if what in self.topics else None
 
@@ -68,8 +68,8 @@ def rates_between(before: CounterReading, after: CounterReading) -> Rates:
     if seconds <= 0:
         return Rates()
     sources = {(source, what) for source, what, _ in before.counters}
-    totals: dict[Counted, float] = defaultdict(float)
-    topics: dict[Counted, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    totals: dict[TopicTraffic, float] = defaultdict(float)
+    topics: dict[TopicTraffic, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for key, value in after.counters.items():
         source, what, topic = key
         if (source, what) not in sources:

@@ -77,7 +77,7 @@ class Feed:
         return None if known is None else known[1]
 
 
-class Reader:
+class FeedReader:
     """One browser that looks at a feed."""
 
     def __init__(self, feed: Feed, close: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class Feeds:
         """How many browsers look."""
         return sum(feed.readers for feed in self._feeds.values())
 
-    def open(self, address: str, produce: Produce, refresh_s: float) -> Reader:
+    def open(self, address: str, produce: Produce, refresh_s: float) -> FeedReader:
         """Look at an address until `Reader.close`. Raises TooManyStreams."""
         if self.readers >= STREAMS_MAX:
             raise TooManyStreams(f"{STREAMS_MAX} pages are kept up to date already; close some")
@@ -109,7 +109,7 @@ class Feeds:
         if feed is None:
             feed = self._feeds[address] = Feed(produce, refresh_s)
         feed.readers += 1
-        return Reader(feed, lambda: self._leave(address, feed))
+        return FeedReader(feed, lambda: self._leave(address, feed))
 
     def end(self) -> None:
         """End all feeds."""

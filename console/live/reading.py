@@ -13,7 +13,7 @@ from ...client.admin import Admin
 from ...client.admin.records import LATEST
 from ...protocol.errors import KafkaError
 from ..bounds import EXPOSITION_BYTES_MAX, PARTITIONS_SAMPLED_MAX
-from .counters import Counted, Key, counters_of
+from .counters import Key, TopicTraffic, counters_of
 from .snapshots import ClusterSnapshot
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,6 @@ class EndOffsets:
         ends = await self._admin.list_offsets(dict.fromkeys(led, LATEST))
         for name, end in ends.items():
             if not isinstance(end, KafkaError):
-                key = (str(name.partition), Counted.RECORDS_IN, name.topic)
+                key = (str(name.partition), TopicTraffic.RECORDS_IN, name.topic)
                 found[key] = float(end)
         return found

@@ -16,7 +16,7 @@ from typing import Final
 from ...protocol.errors import KafkaError
 from ..bounds import HAPPENINGS_MAX, SAMPLES_MAX
 from ..charts import Series
-from .counters import Counted, CounterReading, Rates, rates_between
+from .counters import CounterReading, Rates, TopicTraffic, rates_between
 from .happenings import Happening, happenings_between
 from .reading import CounterSource
 from .snapshots import ClusterSnapshot
@@ -75,7 +75,7 @@ class Sampler:
         return await self._renewed()
 
     def series(self, name: str) -> Series:
-        """What was sampled under that name: one of `Counted`, UNDER_REPLICATED, LEADERLESS."""
+        """What was sampled under that name: one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS."""
         return Series(name, tuple(self._series.get(name, ())))
 
     async def sample(self) -> None:
@@ -89,7 +89,7 @@ class Sampler:
         except (KafkaError, OSError, TimeoutError) as error:
             logger.debug("no sample: %s", error)
             self._reading = None
-            for name in (UNDER_REPLICATED, LEADERLESS, *Counted):
+            for name in (UNDER_REPLICATED, LEADERLESS, *TopicTraffic):
                 self._note(name, None)
             return
         self._keep(CounterReading(self._now(), counters) if counters else None)
@@ -97,7 +97,7 @@ class Sampler:
     def _keep(self, reading: CounterReading | None) -> None:
         before, self._reading = self._reading, reading
         self.rates = Rates() if before is None or reading is None else rates_between(before, reading)
-        for what in Counted:
+        for what in TopicTraffic:
             self._note(what, self.rates.totals.get(what))
 
     def _note(self, name: str, value: float | None) -> None:

@@ -9,7 +9,7 @@ import logging
 from starlette.types import Receive, Scope, Send
 
 from ..bounds import SEND_S, SILENCE_S
-from .feeds import Reader
+from .feeds import FeedReader
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ class EventStream:
     `fragment` has a fragment's id and markup, `trouble` why there is no news; it is empty when there is again.
     """
 
-    def __init__(self, reader: Reader, stopping: asyncio.Event, *, send_s: float = SEND_S) -> None:
+    def __init__(self, reader: FeedReader, stopping: asyncio.Event, *, send_s: float = SEND_S) -> None:
         self._reader, self._stopping, self._send_s = reader, stopping, send_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

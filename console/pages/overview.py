@@ -16,7 +16,7 @@ from ..area import Area, Rendered, View, Visit
 from ..bounds import ROWS_MAX
 from ..charts import Series, legend, line_chart
 from ..formats import UNKNOWN, count, numbers, rate, size
-from ..live.counters import Counted, Rates
+from ..live.counters import Rates, TopicTraffic
 from ..live.happenings import Happening
 from ..live.sampler import LEADERLESS, UNDER_REPLICATED, Sampler
 from ..live.snapshots import ClusterSnapshot
@@ -100,17 +100,17 @@ class Overview:
     @property
     def records_in(self) -> float | None:
         """Per second; None where nobody counts."""
-        return self.rates.totals.get(Counted.RECORDS_IN)
+        return self.rates.totals.get(TopicTraffic.RECORDS_IN)
 
     @property
     def bytes_in(self) -> str:
         """Per second."""
-        return byte_rate(self.rates.totals.get(Counted.BYTES_IN))
+        return byte_rate(self.rates.totals.get(TopicTraffic.BYTES_IN))
 
     @property
     def bytes_out(self) -> str:
         """Per second."""
-        return byte_rate(self.rates.totals.get(Counted.BYTES_OUT))
+        return byte_rate(self.rates.totals.get(TopicTraffic.BYTES_OUT))
 
 
 def overview(
@@ -182,8 +182,8 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
     """Records and bytes per second, and partitions in need. What was never counted has no chart."""
     drawn = []
     for title, names, say in (
-        ("records per second", (Counted.RECORDS_IN,), rate),
-        ("bytes per second", (Counted.BYTES_IN, Counted.BYTES_OUT), byte_rate),
+        ("records per second", (TopicTraffic.RECORDS_IN,), rate),
+        ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
         ("partitions in need", (UNDER_REPLICATED, LEADERLESS), count),
     ):
         lines = [series(name) for name in names]

@@ -12,8 +12,8 @@ import pytest
 
 from ottla.client.failures import NoBrokerReachable
 from ottla.console.bounds import SAMPLES_MAX, STREAMS_MAX
-from ottla.console.live.counters import Counted, Key
-from ottla.console.live.feeds import Feeds, Reader, TooManyStreams
+from ottla.console.live.counters import Key, TopicTraffic
+from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
 from ottla.console.live.sampler import LEADERLESS, Sampler
 from ottla.console.live.snapshots import ClusterSnapshot
 from ottla.console.live.streams import EventStream
@@ -40,7 +40,7 @@ class Cluster:
         return snapshot_of(topic("t", partition()), at_s=at_s)
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        return {("a", Counted.RECORDS_IN, "t"): self.counter}
+        return {("a", TopicTraffic.RECORDS_IN, "t"): self.counter}
 
     def sampler(self) -> Sampler:
         return Sampler(self.ask, self, now=lambda: self.now_s)
@@ -76,10 +76,10 @@ async def test_samples_make_rates_and_a_bounded_history() -> None:
         await sampler.sample()
         cluster.now_s += 2
         cluster.counter += 20
-    series = sampler.series(Counted.RECORDS_IN)
+    series = sampler.series(TopicTraffic.RECORDS_IN)
     assert len(series.points) == SAMPLES_MAX
     assert series.last == 10
-    assert sampler.rates.totals == {Counted.RECORDS_IN: 10}
+    assert sampler.rates.totals == {TopicTraffic.RECORDS_IN: 10}
 
 
 async def test_counters_are_read_only_while_somebody_looks() -> None:
@@ -88,7 +88,7 @@ async def test_counters_are_read_only_while_somebody_looks() -> None:
     for _ in range(3):
         await sampler.sample()
         cluster.now_s += 15
-    assert sampler.series(Counted.RECORDS_IN).last is None
+    assert sampler.series(TopicTraffic.RECORDS_IN).last is None
     assert sampler.series(LEADERLESS).last == 0
 
 
@@ -128,7 +128,7 @@ async def feeds() -> AsyncIterator[Feeds]:
     found.end()
 
 
-async def news(reader: Reader) -> tuple[dict[str, str], str | None]:
+async def news(reader: FeedReader) -> tuple[dict[str, str], str | None]:
     async with asyncio.timeout(PATIENCE_S):
         return await reader.news()
 

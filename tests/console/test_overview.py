@@ -8,7 +8,7 @@ from ottla.client.admin import ClusterDescription, OngoingReassignment, QuorumDe
 from ottla.client.failures import NoBrokerReachable
 from ottla.client.records import TopicPartition
 from ottla.console.charts import Series
-from ottla.console.live.counters import Counted, CounterReading, Rates, counters_of, rates_between
+from ottla.console.live.counters import CounterReading, Rates, TopicTraffic, counters_of, rates_between
 from ottla.console.live.happenings import happenings_between
 from ottla.console.pages.overview import charts_of, overview
 from tests.console.fakes import Browser, FakeAdmin, partition, seen, snapshot_of, topic
@@ -55,7 +55,7 @@ def test_the_quorum_and_what_there_is_without_one() -> None:
 
 
 def test_only_what_is_counted_has_a_chart() -> None:
-    counted = {Counted.RECORDS_IN: Series("records in", [(1.0, 5.0)])}
+    counted = {TopicTraffic.RECORDS_IN: Series("records in", [(1.0, 5.0)])}
     charts = charts_of(lambda name: counted.get(name, Series(name, [(1.0, None)])), 1.0)
     assert [one.title for one in charts] == ["records per second"]
     assert "5.0/s" in charts[0].legend
@@ -65,26 +65,30 @@ def test_only_what_is_counted_has_a_chart() -> None:
 
 
 def test_rates_are_sums_of_what_each_source_counted() -> None:
-    before = CounterReading(10, {("a", Counted.BYTES_IN, "t"): 100, ("b", Counted.BYTES_IN, "t"): 0})
-    after = CounterReading(12, {("a", Counted.BYTES_IN, "t"): 300, ("b", Counted.BYTES_IN, "t"): 50})
+    before = CounterReading(
+        10, {("a", TopicTraffic.BYTES_IN, "t"): 100, ("b", TopicTraffic.BYTES_IN, "t"): 0}
+    )
+    after = CounterReading(
+        12, {("a", TopicTraffic.BYTES_IN, "t"): 300, ("b", TopicTraffic.BYTES_IN, "t"): 50}
+    )
     rates = rates_between(before, after)
-    assert rates.totals == {Counted.BYTES_IN: 125}
-    assert rates.of_topic("t", Counted.BYTES_IN) == 125
-    assert rates.of_topic("other", Counted.BYTES_IN) == 0
-    assert rates.of_topic("t", Counted.BYTES_OUT) is None
+    assert rates.totals == {TopicTraffic.BYTES_IN: 125}
+    assert rates.of_topic("t", TopicTraffic.BYTES_IN) == 125
+    assert rates.of_topic("other", TopicTraffic.BYTES_IN) == 0
+    assert rates.of_topic("t", TopicTraffic.BYTES_OUT) is None
 
 
 def test_a_restarted_broker_and_a_new_one_make_no_jump() -> None:
-    before = CounterReading(0, {("a", Counted.RECORDS_IN, "t"): 1_000_000})
+    before = CounterReading(0, {("a", TopicTraffic.RECORDS_IN, "t"): 1_000_000})
     after = CounterReading(
         1,
         {
-            ("a", Counted.RECORDS_IN, "t"): 10,  # began anew
-            ("a", Counted.RECORDS_IN, "young"): 5,  # a topic of a known broker
-            ("b", Counted.RECORDS_IN, "t"): 2_000_000,  # a broker that did not answer before
+            ("a", TopicTraffic.RECORDS_IN, "t"): 10,  # began anew
+            ("a", TopicTraffic.RECORDS_IN, "young"): 5,  # a topic of a known broker
+            ("b", TopicTraffic.RECORDS_IN, "t"): 2_000_000,  # a broker that did not answer before
         },
     )
-    assert rates_between(before, after).totals == {Counted.RECORDS_IN: 15}
+    assert rates_between(before, after).totals == {TopicTraffic.RECORDS_IN: 15}
     assert rates_between(after, after) == Rates()
 
 
@@ -97,7 +101,10 @@ def test_what_endpoints_say() -> None:
         "kafka_server_brokertopicmetrics_bytesoutpersec 5\n"
         'kafka_brokers{topic="a"} 3\n'
     )
-    assert counters_of("s", text) == {("s", Counted.RECORDS_IN, "a"): 5, ("s", Counted.BYTES_IN, 'b"c'): 7.5}
+    assert counters_of("s", text) == {
+        ("s", TopicTraffic.RECORDS_IN, "a"): 5,
+        ("s", TopicTraffic.BYTES_IN, 'b"c'): 7.5,
+    }
 
 
 # ------------------------------------------------------------ what happened

@@ -11,7 +11,7 @@ from ottla.client.admin import ConfigEntry
 from ottla.client.admin.records import TO_THE_END
 from ottla.client.records import TopicPartition
 from ottla.console.area import BadQuestion
-from ottla.console.live.counters import Counted, Rates
+from ottla.console.live.counters import Rates, TopicTraffic
 from ottla.console.pages.topics.changes import altered, setting_differences, settings_of, trim_plan
 from ottla.console.pages.topics.listing import matching, replication_of, topic_row
 from ottla.console.pages.topics.topic import setting_rows
@@ -53,7 +53,7 @@ def test_a_row_says_what_is_wrong() -> None:
     row = topic_row(ill, {TopicPartition("orders", 0): 10, TopicPartition("orders", 2): 5}, Rates())
     assert (row.state, row.is_well) == ("1 without a leader, 2 under-replicated", False)
     assert (row.size, row.replicas, row.records_in) == (15, "3", None)
-    rates = Rates({}, {Counted.RECORDS_IN: {"other": 1.0}})
+    rates = Rates({}, {TopicTraffic.RECORDS_IN: {"other": 1.0}})
     assert topic_row(ill, {}, rates).records_in == 0
     assert topic_row(ill, {}, rates).size is None
     assert replication_of(topic("empty")) == ""

@@ -9,7 +9,7 @@ from ....client.admin import TOPIC_RESOURCE, ConfigEntry, NewTopic
 from ....client.admin.records import EARLIEST, LATEST, TO_THE_END
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
-from ...area import BadQuestion, Change, Difference, Done, Field, Form, Visit
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
 from ...formats import link
 from .topic import known, topic_named
 
@@ -25,10 +25,12 @@ async def creation_form(visit: Visit) -> Form:
     return Form(
         "Create a topic",
         (
-            Field(name="topic", label="name", is_required=True),
-            Field(name="partitions", label="partitions", kind="number", hint="empty: the cluster's default"),
-            Field(name="replicas", label="replicas", kind="number", hint="empty: the cluster's default"),
-            Field(name="settings", label="settings", kind="lines", hint=SETTINGS_HINT),
+            FormField(name="topic", label="name", is_required=True),
+            FormField(
+                name="partitions", label="partitions", kind="number", hint="empty: the cluster's default"
+            ),
+            FormField(name="replicas", label="replicas", kind="number", hint="empty: the cluster's default"),
+            FormField(name="settings", label="settings", kind="lines", hint=SETTINGS_HINT),
         ),
     )
 
@@ -74,12 +76,12 @@ async def create(visit: Visit) -> Done:
 
 async def settings_form(visit: Visit) -> Form:
     """The settings that the topic has of its own, as text."""
-    topic = await topic_named(visit)
+    topic = await topic_named(visit, age_max_s=0)
     own = own_settings(await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name))
     return Form(
         f"Settings of {topic.name}",
         (
-            Field(
+            FormField(
                 name="settings",
                 label="settings of this topic",
                 kind="lines",
@@ -119,7 +121,7 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 async def _altered(visit: Visit) -> tuple[str, Sequence[ConfigEntry], dict[str, str | None]]:
-    topic = await topic_named(visit)
+    topic = await topic_named(visit, age_max_s=0)
     entries = await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name)
     changes = altered(own_settings(entries), settings_of(visit.form.get("settings", "")))
     if not changes:
@@ -170,11 +172,11 @@ async def alter_settings(visit: Visit) -> Done:
 
 async def partitions_form(visit: Visit) -> Form:
     """How many there shall be."""
-    topic = await topic_named(visit)
+    topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"More partitions for {topic.name}",
         (
-            Field(
+            FormField(
                 name="total",
                 label="partitions in the end",
                 kind="number",
@@ -188,7 +190,7 @@ async def partitions_form(visit: Visit) -> Form:
 
 async def plan_partitions(visit: Visit) -> Change:
     """The cluster checks it."""
-    topic, total = await topic_named(visit), visit.number("total", least=1, most=PARTITIONS_MAX)
+    topic, total = await topic_named(visit, age_max_s=0), visit.number("total", least=1, most=PARTITIONS_MAX)
     await visit.admin.create_partitions(topic.name, total, validate_only=True)
     return Change(
         title=f"More partitions for {topic.name}",
@@ -200,7 +202,7 @@ async def plan_partitions(visit: Visit) -> Change:
 
 async def add_partitions(visit: Visit) -> Done:
     """Add them."""
-    topic, total = await topic_named(visit), visit.number("total", least=1, most=PARTITIONS_MAX)
+    topic, total = await topic_named(visit, age_max_s=0), visit.number("total", least=1, most=PARTITIONS_MAX)
     await visit.admin.create_partitions(topic.name, total)
     return Done(f"{topic.name} has {total} partitions", _address(topic.name))
 
@@ -210,12 +212,12 @@ async def add_partitions(visit: Visit) -> Done:
 
 async def trim_form(visit: Visit) -> Form:
     """Where the records shall begin."""
-    topic = await topic_named(visit)
+    topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"Trim {topic.name}",
         (
-            Field(name="offset", label="delete below offset", is_required=True, hint="a number, or: end"),
-            Field(name="partition", label="partition", kind="number", hint="empty: all partitions"),
+            FormField(name="offset", label="delete below offset", is_required=True, hint="a number, or: end"),
+            FormField(name="partition", label="partition", kind="number", hint="empty: all partitions"),
         ),
         "Deletes the oldest records.",
     )
@@ -223,7 +225,7 @@ async def trim_form(visit: Visit) -> Form:
 
 async def _trimmed(visit: Visit) -> tuple[str, dict[TopicPartition, int], list[Difference]]:
     """The topic, the offset for each partition, and what that changes."""
-    topic = await topic_named(visit)
+    topic = await topic_named(visit, age_max_s=0)
     indexes = sorted(topic.partitions)
     if visit.text("partition"):
         indexes = [visit.number("partition", most=indexes[-1] if indexes else 0)]
@@ -291,17 +293,17 @@ async def trim(visit: Visit) -> Done:
 
 async def deletion_form(visit: Visit) -> Form:
     """Its name once more."""
-    topic = await topic_named(visit)
+    topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"Delete {topic.name}",
-        (Field(name="again", label="the topic's name once more", is_required=True),),
+        (FormField(name="again", label="the topic's name once more", is_required=True),),
         f"Deletes {topic.name} with all its records.",
     )
 
 
 async def plan_deletion(visit: Visit) -> Change:
     """What goes."""
-    topic = await topic_named(visit)
+    topic = await topic_named(visit, age_max_s=0)
     if visit.required("again") != topic.name:
         raise BadQuestion(f"the name is {topic.name}, and {visit.text('again')!r} stands there")
     return Change(

@@ -9,7 +9,7 @@ from ....client.connections.metadata import NO_LEADER, TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
-from ...live.counters import Counted, Rates
+from ...live.counters import Rates, TopicTraffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicList:
+class TopicsPage:
     """What the template shows."""
 
     paged: Paged[TopicInfo]
@@ -59,7 +59,7 @@ def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rate
         state,
         state == "",
         sum(known) if known else None,
-        rates.of_topic(topic.name, Counted.RECORDS_IN),
+        rates.of_topic(topic.name, TopicTraffic.RECORDS_IN),
     )
 
 
@@ -91,5 +91,5 @@ async def show(visit: Visit) -> Rendered:
     except KafkaError:  # the list is worth more than the sizes
         sizes = {}
     rows = [topic_row(one, sizes, visit.sampler.rates) for one in paged.rows]
-    model = TopicList(paged, rows, search, shows_internal, len(snapshot.topics))
+    model = TopicsPage(paged, rows, search, shows_internal, len(snapshot.topics))
     return Rendered("Topics", "topics.html", model)

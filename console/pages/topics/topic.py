@@ -13,7 +13,8 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import NotThere, Paged, Rendered, Visit
 from ...formats import UNKNOWN, numbers
-from ...live.counters import Counted
+from ...live.counters import TopicTraffic
+from ...live.sampler import WATCHED_S
 from .listing import replication_of, state_of
 
 Offsets = Mapping[TopicPartition, int | KafkaError]
@@ -112,10 +113,10 @@ def known(offset: int | KafkaError | None) -> int | None:
     return offset if isinstance(offset, int) and offset >= 0 else None
 
 
-async def topic_named(visit: Visit) -> TopicInfo:
-    """The topic that the address names. Raises NotThere, and KafkaError."""
+async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInfo:
+    """The topic that the address names, as it was at most so long ago. Raises NotThere, and KafkaError."""
     name = visit.required("name")
-    snapshot = await visit.sampler.snapshot()
+    snapshot = await visit.sampler.snapshot(age_max_s=age_max_s)
     found = next((one for one in snapshot.topics if one.name == name), None)
     if found is None:  # it may be younger than the snapshot
         snapshot = await visit.sampler.snapshot(age_max_s=0)
@@ -160,6 +161,6 @@ async def show(visit: Visit) -> Rendered:
         [] if isinstance(settings, BaseException) else setting_rows(settings, shows_all=shows_all),
         str(settings) if isinstance(settings, BaseException) else "",
         shows_all,
-        visit.sampler.rates.of_topic(topic.name, Counted.RECORDS_IN),
+        visit.sampler.rates.of_topic(topic.name, TopicTraffic.RECORDS_IN),
     )
     return Rendered(topic.name, "topic.html", model)

@@ -1,0 +1,65 @@
+"""The console beside a local cluster: a process of its own that ends with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from ...console.requirements import require_extra
+from ..failures import CommandFailed
+from .layout import ClusterLayout
+from .ports import HOST
+from .supervisor import STOP_GRACE_S, die_with_parent
+
+READS, CHANGES = "reads", "changes"
+_OF_OTHER_CLUSTERS: Final = ("OTTLA_BOOTSTRAP", "OTTLA_PROFILE", "OTTLA_COMMAND_CONFIG")
+
+
+class LocalConsole:
+    """Serves on a free port, and prints its address."""
+
+    def __init__(self, layout: ClusterLayout, mode: str) -> None:
+        """`mode` is READS or CHANGES. Raises CommandFailed where the console is not installed."""
+        try:
+            require_extra()
+        except ModuleNotFoundError as error:
+            raise CommandFailed(str(error)) from None
+        self._layout, self._mode = layout, mode
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def argv(self) -> list[str]:
+        """Its command."""
+        words = [sys.executable, "-m", "ottla", "console", "-b", self._layout.bootstrap]
+        words += ["--listen", f"{HOST}:0"]
+        for broker in self._layout.brokers:
+            words += ["--metrics", f"http://{HOST}:{broker.metrics_port}/metrics"]
+        return words + (["--allow-changes"] if self._mode == CHANGES else [])
+
+    def start(self, environment: Mapping[str, str], directory: str) -> None:
+        """Start it. Its log is `console.log` in the folder of the cluster."""
+        mine = {name: value for name, value in environment.items() if name not in _OF_OTHER_CLUSTERS}
+        mine["OTTLA_CONFIG_DIR"] = str(self._layout.directory / "client")  # a profile there if it is secured
+        with (self._layout.directory / "console.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.argv,
+                cwd=directory,
+                env=mine,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                process_group=0,
+                preexec_fn=die_with_parent(),
+            )
+
+    def stop(self) -> None:
+        """End it, if it was started."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
