@@ -15,7 +15,17 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 OTHER_PAGES = [ROOT / "benchmarks/README.md", ROOT / "examples/replicated_database/README.md"]
 PAGES = [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md")), *OTHER_PAGES]
-PACKAGES = ("benchmarks", "cli", "client", "console", "dataplane", "deploy", "docs", "metadata_quorum", "ottla")
+PACKAGES = (
+    "benchmarks",
+    "cli",
+    "client",
+    "console",
+    "dataplane",
+    "deploy",
+    "docs",
+    "metadata_quorum",
+    "ottla",
+)
 PACKAGES += ("examples", "network", "protocol", "spark_integration", "tests", ".ci", ".typing")
 SOURCES = (".py", ".pyi", ".c", ".h")
 
