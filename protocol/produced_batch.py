@@ -16,19 +16,19 @@ from .pure_python import PURE_PYTHON
 from .record_batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE, BatchHeader
 
 if TYPE_CHECKING:
-    from .record_validation import RecordValidator
-    from .record_validation import sole_batch as _sole_batch
+    from . import record_validation as _validation
 else:
     try:
         if PURE_PYTHON:
             raise ImportError("the validation in C is turned down")
-        from ._record_validation import RecordValidator
-        from ._record_validation import sole_batch as _sole_batch
-    except ImportError:  # or not built, or built for another Python or of an older version
-        from .record_validation import RecordValidator
-        from .record_validation import sole_batch as _sole_batch
+        from . import _record_validation as _validation
 
-VALIDATION: Final = "python" if RecordValidator.__module__.endswith(".record_validation") else "C"
+        if not hasattr(_validation, "sole_batch"):
+            raise ImportError("the validation in C is of an older version")
+    except ImportError:  # or not built, or built for another Python
+        from . import record_validation as _validation
+
+VALIDATION: Final = "python" if _validation.__name__.endswith(".record_validation") else "C"
 """Which validation of records is in use."""
 EXPANDED_BYTES_MAX: Final = (1 << 31) - 1
 """Bound of what one produced batch may expand to. Memory does not depend on it: it bounds the time."""
@@ -61,7 +61,7 @@ def sole_batch(
     and `walk_records` say nothing, and the largest timestamp of its records: None where they are compressed, and so
     still to be walked over. None for everything else, which those two have to look at.
     """
-    return _sole_batch(data, crc32c(data[ATTRIBUTES_AT:]), earliest_ms, latest_ms, keyed)
+    return _validation.sole_batch(data, crc32c(data[ATTRIBUTES_AT:]), earliest_ms, latest_ms, keyed)
 
 
 def walk_records(
@@ -82,7 +82,9 @@ def walk_records(
     could not read them; UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they expand to more than
     `expanded_bytes_max` bytes.
     """
-    validator = RecordValidator(header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed)
+    validator = _validation.RecordValidator(
+        header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed
+    )
     body = batch[HEADER_SIZE : header.size]
     codec = header.attributes & COMPRESSION_MASK
     if not codec:
