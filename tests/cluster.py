@@ -33,7 +33,7 @@ from ottla.testing.nodes import Node
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 45.0
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 T = TypeVar("T")
 

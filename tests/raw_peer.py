@@ -9,7 +9,7 @@ from typing import Any
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.schema import Message, Request
 
-ANSWER_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 60.0
 
 
 class Peer:
@@ -17,7 +17,7 @@ class Peer:
 
     def __init__(self, port: int, client_id: str = "test", source: str = "127.0.0.1") -> None:
         self._client_id = client_id
-        self._socket = socket.create_connection(("127.0.0.1", port), 5, (source, 0))
+        self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S, (source, 0))
 
     def close(self) -> None:
         self._socket.close()

@@ -149,8 +149,8 @@ async def test_the_timeout_bounds_all_attempts_together(resolves: Callable[..., 
     with black_hole("127.0.0.2", port), black_hole("127.0.0.3", port):
         began = time.monotonic()
         with pytest.raises(RequestTimedOut, match="did not accept a connection in time"):
-            await connect(BrokerAddress(-1, NAME, port), timeout_ms=600)
-        assert 0.5 < time.monotonic() - began < 2
+            await connect(BrokerAddress(-1, NAME, port), timeout_ms=3_000)
+        assert 2.9 < time.monotonic() - began < 6, "each of the two would have taken as long"
 
 
 @pytest.mark.parametrize("name", ["x" * 64, "a..b"])

@@ -32,7 +32,7 @@ async def port() -> AsyncIterator[int]:
 async def ask(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(25):
         answer = await reader.read()
     writer.close()
     return answer

@@ -116,6 +116,6 @@ def member(**options: Any) -> Consumer:
 
 
 async def assigned(consumer: Consumer) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while PLACE not in consumer.assignment():
             await asyncio.sleep(0.001)

@@ -44,7 +44,7 @@ def impatient(coordinator: Coordinator, **options: Any) -> Consumer:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -93,7 +93,7 @@ async def test_a_static_member_keeps_its_place_until_the_session_ends(coordinato
 
 
 async def test_who_stops_without_coming_back_waits_for_nothing(coordinator: Coordinator) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(25):
         async with impatient(coordinator, enable_auto_commit=True, auto_commit_interval_ms=1):
             await until(lambda: "lost" in coordinator.asked)
     assert story(coordinator) == ["JoinGroup", "LeaveGroup", "lost"]
@@ -110,7 +110,7 @@ async def test_a_program_that_comes_back_while_the_group_is_being_left_joins_aga
         return coordinator.usual(message)
 
     coordinator.answers[LeaveGroupRequest] = leave_slowly
-    async with asyncio.timeout(10), impatient(coordinator) as consumer:
+    async with asyncio.timeout(25), impatient(coordinator) as consumer:
         await leaving.wait()
         reading = asyncio.ensure_future(consumer.getmany(timeout_ms=None))
         await asyncio.sleep(0)
@@ -129,7 +129,7 @@ async def test_a_rebalance_waits_for_no_program_that_waits_for_a_commit(coordina
         return coordinator.usual(message)
 
     coordinator.answers[OffsetCommitRequest] = commit_slowly
-    async with asyncio.timeout(10), member() as consumer:
+    async with asyncio.timeout(25), member() as consumer:
         await assigned(consumer)
         commit = asyncio.ensure_future(consumer.commit({PLACE: 8}))
         await committing.wait()

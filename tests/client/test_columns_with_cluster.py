@@ -45,7 +45,7 @@ def reader(cluster: RunningCluster, *topics: str, **options: Any) -> Consumer:
 async def read_all(consumer: Consumer, count: int, **options: Any) -> pa.Table:
     """At least `count` rows, in the order in which they came."""
     found = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while sum(one.num_rows for one in found) < count:
             found.append(await consumer.fetch_arrow(timeout_ms=5_000, **options))
             found[-1].validate(full=True)
@@ -209,7 +209,7 @@ async def test_partitions_take_turns(cluster: RunningCluster) -> None:
         for partition in range(2):
             await (await producer.send_arrow("turns", pa.table({"value": ["v"] * 10}), partition=partition))
     async with reader(cluster, "turns") as consumer:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (
                 not all(state.buffer for state in consumer._fetcher.assigned.values())
                 or not consumer.assignment()
@@ -231,7 +231,7 @@ async def test_what_stands_before_damage_comes_first(cluster: RunningCluster) ->
     here = TopicPartition("damaged", 0)
     async with reader(cluster) as consumer:
         consumer.assign([here])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not consumer._fetcher.assigned[here].buffer:
                 await asyncio.sleep(0.01)
         chunk = consumer._fetcher.assigned[here].buffer[0]

@@ -63,7 +63,7 @@ class Broker:
     async def beaten(self, condition: Callable[[ConsumerGroupHeartbeatRequest], bool]) -> None:
         """Wait for a heartbeat that is so, from now on."""
         seen = len(self.beats)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while not any(condition(one) for one in self.beats[seen:]):
                 await asyncio.sleep(0.001)
 

@@ -30,9 +30,9 @@ async def test_a_delivery_is_awaited_like_a_future() -> None:
         assert asyncio.isfuture(first)
         placed = await asyncio.gather(first, second)
         assert [one.offset for one in placed] == [0, 1]
-        done, pending = await asyncio.wait({first, third}, timeout=5)  # type: ignore[type-var]
+        done, pending = await asyncio.wait({first, third}, timeout=25)  # type: ignore[type-var]
         assert (done, pending) == ({first, third}, set())
-        assert (await asyncio.wait_for(fourth, 5)).offset == 3
+        assert (await asyncio.wait_for(fourth, 25)).offset == 3
         assert await fourth == await asyncio.shield(fourth) == fourth.result()
         assert (fourth.exception(), fourth.cancelled(), fourth.done()) == (None, False, True)
         late = await producer.send("t", b"late")

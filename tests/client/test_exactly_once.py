@@ -282,7 +282,7 @@ async def test_the_group_waits_for_the_end_of_a_batch(
 
     async def other_joins() -> None:
         await other.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while not one._source.releasing:
                 await asyncio.sleep(0.01)
         assert not other._consumer.assignment()
@@ -383,7 +383,7 @@ async def test_a_block_that_raises_or_is_left_counts_as_its_end_says(
                 break
         assert batch.committed
         assert len(batch.offsets) == 1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for batch in one:
                 async with batch:
                     with pytest.raises(OutOfTurn, match="finish"):
@@ -473,7 +473,7 @@ async def test_a_producer_that_was_too_slow_is_replaced_once_and_an_id_that_was_
         copier(cluster, topics, transactional_id="taken", idle_timeout_ms=1_000) as successor,
     ):
         with pytest.raises(ProducerFenced):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await one.run(copying(topics))
         await one.stop()
         await successor.run(copying(topics))

@@ -81,7 +81,7 @@ async def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_succ
     fetcher.assigned[PLACE].seek(22)
     fetcher.start()
     try:
-        assert await asyncio.wait_for(cluster.asked.get(), 10) == (2, 5)
+        assert await asyncio.wait_for(cluster.asked.get(), 25) == (2, 5)
         assert cluster.asked.empty()
     finally:
         await fetcher.stop()
@@ -127,7 +127,7 @@ async def test_a_near_replica_that_fails_is_left_for_the_leader_where_reading_go
     fetcher.assigned[PLACE].seek(22)
     fetcher.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while len(cluster.asked) < 6:
                 await asyncio.sleep(0.001)
         assert cluster.asked[:6] == [(1, "r"), (2, "r"), (2, "r"), (2, "r"), (1, ""), (1, "")]
@@ -174,7 +174,7 @@ async def test_what_lies_out_of_range_is_not_asked_for_again_before_the_buffer_w
     fetcher.assigned[PLACE].seek(0)
     fetcher.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while cluster.offsets != [0, 1]:
                 await asyncio.sleep(0)
         for _ in range(200):
@@ -182,7 +182,7 @@ async def test_what_lies_out_of_range_is_not_asked_for_again_before_the_buffer_w
         assert cluster.offsets == [0, 1]
         assert [one.value for one in inbox.take(set(), 9)[PLACE]] == [b"the only one"]
         inbox.take(set(), 9)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while fetcher.assigned[PLACE].reset_to != EARLIEST:
                 await asyncio.sleep(0)
     finally:
@@ -206,7 +206,7 @@ async def test_a_fetcher_that_fails_as_it_is_stopped_does_not_begin_anew() -> No
     cluster.fetcher.assign([PLACE])
     cluster.fetcher.assigned[PLACE].look_up(EARLIEST)
     cluster.fetcher.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while cluster.stopping is None:
             await asyncio.sleep(0)
         await cluster.stopping

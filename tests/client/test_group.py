@@ -40,11 +40,11 @@ async def test_a_member_commits_in_the_generation_in_which_it_was_given_its_part
         await assigned(consumer)
         coordinator.answers[SyncGroupRequest] = sync_slowly
         coordinator.generation += 1  # Somebody joins: this member has to join again, too.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             await syncing.wait()
         await consumer.commit({PLACE: 3})
         go_on.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while coordinator.commits[-1].generation_id_or_member_epoch == 1:
                 await asyncio.sleep(0.001)
                 await consumer.commit({PLACE: 4})
@@ -66,7 +66,7 @@ async def test_who_was_thrown_out_commits_nothing(coordinator: Coordinator) -> N
     async with member() as consumer:
         await assigned(consumer)
         coordinator.answers = {HeartbeatRequest: throw_out, JoinGroupRequest: join_never}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             await out.wait()
         with pytest.raises(KafkaError) as refused:
             await consumer.commit({PLACE: 3})
@@ -90,7 +90,7 @@ async def test_a_member_that_cannot_learn_where_to_begin_asks_again(coordinator:
         await assigned(consumer)
         with pytest.raises(KafkaError, match="offset fetch"):
             await consumer.getmany(timeout_ms=10_000)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while True:
                 try:
                     assert await consumer.position(PLACE) == COMMITTED
@@ -115,7 +115,7 @@ async def test_who_reads_what_is_committed_begins_behind_no_open_transaction(
         return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[told])])
 
     coordinator.answers[OffsetFetchRequest] = unstable
-    async with asyncio.timeout(10), member(isolation_level="read_committed") as consumer:
+    async with asyncio.timeout(25), member(isolation_level="read_committed") as consumer:
         await assigned(consumer)
         assert await consumer.position(PLACE) == COMMITTED
     assert asked == [True] * 4
@@ -131,7 +131,7 @@ async def test_nobody_waits_for_the_position_of_a_partition_that_is_somebody_els
         return SyncGroupResponse(assignment=encode_assignment({}))
 
     coordinator.answers[OffsetFetchRequest] = refuse
-    async with asyncio.timeout(10), member() as consumer:
+    async with asyncio.timeout(25), member() as consumer:
         await assigned(consumer)
         waiting = asyncio.create_task(consumer.position(PLACE))
         coordinator.answers[SyncGroupRequest] = nothing

@@ -53,7 +53,7 @@ def member(listener: NotedListener, *strategies: str, reset: Any = "earliest", *
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while not condition():
             await asyncio.sleep(0.001)
 

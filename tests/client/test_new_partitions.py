@@ -51,7 +51,7 @@ async def test_a_partition_that_is_named_is_looked_for(how: Send) -> None:
     ):
         await producer.send_and_wait("t", b"known")
         add_partition(cluster)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(25):
             await how(producer)
         assert len(cluster.logs[1].values) in (1, 3)
 
@@ -68,7 +68,7 @@ async def test_one_that_comes_later_is_waited_for(how: Send) -> None:
         assert not done
         await producer.send_and_wait("t", b"others go on")
         add_partition(cluster)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(25):
             await sending
         assert len(cluster.logs[1].values) in (1, 3)
 
@@ -81,7 +81,7 @@ async def test_one_that_does_not_come_is_named_with_those_there_are(how: Send) -
             bootstrap_servers=cluster.bootstrap, large_message_segment_size=1_000, max_block_ms=100
         ) as producer,
     ):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(25):
             with pytest.raises(
                 KafkaError, match="'t' has 1 partitions, there is none numbered 1, "
             ) as caught:
@@ -102,7 +102,7 @@ async def test_a_transaction_takes_it_in(version: int) -> None:
             await producer.send("t", b"known")
             cluster.fates.append([])
             add_partition(cluster)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(25):
                 await producer.send_and_wait("t", b"new", partition=1)
         assert cluster.committed(1) == [b"new"]
 
@@ -114,7 +114,7 @@ async def test_keys_and_records_without_key_go_there_within_the_age_of_metadata(
     ):
         await producer.send_and_wait("t", b"known")
         add_partition(cluster)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while b"keyed" not in cluster.logs[1].values or b"keyless" not in cluster.logs[1].values:
                 await producer.send_and_wait(
                     "t", b"keyed", key=b"d"

@@ -65,7 +65,7 @@ async def committed(cluster: RunningCluster, topic: str) -> int | None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -88,7 +88,7 @@ async def test_nothing_passes_over_a_record_that_cannot_be_deserialised(
 ) -> None:
     await write(cluster, topic, *GOOD_BAD_GOOD)
     here = TopicPartition(topic, 0)
-    async with asyncio.timeout(20), reader(cluster, topic, value_deserializer=json.loads) as consumer:
+    async with asyncio.timeout(60), reader(cluster, topic, value_deserializer=json.loads) as consumer:
         assert [(await consumer.getone()).value for _ in range(2)] == [1, 2]
         for _ in range(3):
             with pytest.raises(SerializationFailed) as failed:
@@ -109,7 +109,7 @@ async def test_nothing_passes_over_a_record_that_cannot_be_deserialised(
 async def test_getmany_and_iteration_give_what_is_good_before(cluster: RunningCluster, topic: str) -> None:
     await write(cluster, topic, *GOOD_BAD_GOOD)
     here = TopicPartition(topic, 0)
-    async with asyncio.timeout(20), reader(cluster, topic, value_deserializer=json.loads) as consumer:
+    async with asyncio.timeout(60), reader(cluster, topic, value_deserializer=json.loads) as consumer:
         read = await consumer.getmany(timeout_ms=None)
         assert [one.value for one in read[here]] == [1, 2]
         consumer.seek_to_beginning()
@@ -125,7 +125,7 @@ async def test_other_partitions_are_read_on_beside_one_that_fails(
 ) -> None:
     await write(cluster, topic, b"{", *(b"%d" % number for number in range(1, 20)), partitions=2)
     read, failures = [], 0
-    async with asyncio.timeout(20), reader(cluster, topic, value_deserializer=json.loads) as consumer:
+    async with asyncio.timeout(60), reader(cluster, topic, value_deserializer=json.loads) as consumer:
         while len(read) < 10 or not failures:
             try:
                 read.append((await consumer.getone()).value)
@@ -160,7 +160,7 @@ async def test_whole_transactions_are_deserialised(cluster: RunningCluster, topi
                     break
         return found
 
-    async with asyncio.timeout(20), reader(cluster, topic, value_deserializer=json.loads) as consumer:
+    async with asyncio.timeout(60), reader(cluster, topic, value_deserializer=json.loads) as consumer:
         assert await values(consumer, 1, None) == [1]
         for _ in range(2):
             with pytest.raises(SerializationFailed, match="in the transaction with commit index") as failed:
@@ -192,7 +192,7 @@ def test_blocking_reads_do_the_same(cluster: RunningCluster, topic: str) -> None
 async def test_a_batch_goes_on_where_single_records_ended(cluster: RunningCluster, topic: str) -> None:
     await write(cluster, topic, *[b"x"] * 6)
     here = TopicPartition(topic, 0)
-    async with asyncio.timeout(20), reader(cluster, topic) as consumer:
+    async with asyncio.timeout(60), reader(cluster, topic) as consumer:
         assert (await consumer.getone()).offset == 0
         assert [one.offset for one in (await consumer.getmany(timeout_ms=None, max_records=2))[here]] == [
             1,
@@ -237,7 +237,7 @@ async def test_what_a_program_fails_with_is_read_again(
     with pytest.raises(CrashedError):
         async with reader(cluster, topic, **options) as consumer:
             await read(consumer)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await consumer.committed(TopicPartition(topic, 0)) != 2:  # the third is in hand
                     await asyncio.sleep(0.01)
             raise CrashedError
@@ -293,7 +293,7 @@ async def test_what_is_in_hand_when_a_partition_is_revoked_is_read_by_the_next_o
     first = reader(cluster, topic, **options)
     await first.start()
     in_hand: dict[TopicPartition, list[ConsumerRecord]] = {}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not in_hand:
             in_hand = await first.getmany(timeout_ms=50)
         second = reader(cluster, topic, **options)
@@ -342,7 +342,7 @@ async def test_who_does_not_come_back_leaves_the_group_and_joins_again_with_the_
     here, told = TopicPartition(topic, 0), KeptEvents()
     away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
     away.subscribe([topic], listener=told)
-    async with asyncio.timeout(20), away:
+    async with asyncio.timeout(40), away:
         with caplog.at_level(logging.WARNING, "ottla"):
             assert (await away.getone()).offset == 0
             await until(lambda: told.all("lost") == {here.partition})
@@ -366,7 +366,7 @@ async def test_offsets_of_who_left_do_not_count_in_its_transaction(
     away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
     away.subscribe([topic], listener=told)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(40),
         away,
         Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer,
     ):
@@ -392,7 +392,7 @@ async def test_who_waits_in_a_read_is_not_away(cluster: RunningCluster, topic: s
         assert consumer.assignment()
         async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             await producer.send_and_wait(topic, b"late")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert len((await reading)[TopicPartition(topic, 0)]) == 1
 
 

@@ -158,7 +158,7 @@ async def test_parts_have_no_more_time_than_the_batch_had() -> None:
         cluster.batch_bytes_max = 5_000
         cluster.fault = lambda: Fault.NONE if not cluster.refused_sizes else Fault.NOT_ENOUGH_REPLICAS
         deliveries = [await producer.send("t", bytes(1_000)) for _ in range(20)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             found = await asyncio.gather(*deliveries, return_exceptions=True)
         assert all(isinstance(one, RequestTimedOut) for one in found)
 
@@ -174,7 +174,7 @@ async def test_whoever_waits_in_any_way_is_told_of_the_part_with_his_record() ->
         deliveries = [await producer.send("t", b"%d" % number + bytes(500)) for number in range(40)]
         for number, delivery in enumerate(deliveries):
             delivery.add_done_callback(lambda _, number=number: told.append(number))
-        tasks = [asyncio.ensure_future(asyncio.wait_for(one, 10)) for one in deliveries[:20]]
+        tasks = [asyncio.ensure_future(asyncio.wait_for(one, 25)) for one in deliveries[:20]]
         while not cluster.refused_sizes:
             await asyncio.sleep(0)
         cancelled = deliveries[-1].cancel()

@@ -264,7 +264,7 @@ async def test_a_coordinator_that_hangs_is_left_once_another_one_is_named(versio
             await asyncio.sleep(0.001)
         cluster.held.clear()
         cluster.coordinator = 1
-        await asyncio.wait_for(commit, 5)
+        await asyncio.wait_for(commit, 25)
         assert cluster.committed(0) == [b"x"]
 
 
@@ -304,7 +304,7 @@ async def test_an_abort_waits_for_offsets_that_somebody_gave_up_waiting_for(vers
         assert not done
         assert "EndTxn" not in cluster.asked
         held.set()
-        await asyncio.wait_for(abort, 5)
+        await asyncio.wait_for(abort, 25)
         async with producer.transaction():
             await producer.send("t", b"x")
         assert (cluster.committed(0), cluster.group_offsets) == ([b"x"], {})

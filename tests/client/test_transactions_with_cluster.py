@@ -56,7 +56,7 @@ async def committed(cluster: RunningCluster, topic: str) -> list[bytes]:
         isolation_level="read_committed",
     ) as consumer:
         ends = await consumer.end_offsets(consumer.assignment())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             for partition, end in ends.items():
                 while await consumer.position(partition) < end:
                     for records in (await consumer.getmany(timeout_ms=200)).values():
@@ -182,12 +182,12 @@ async def test_a_group_member_that_was_replaced_commits_nothing(cluster: Running
     here = TopicPartition("members", 0)
     async with transactional(cluster, "zombie") as producer:
         async with Consumer("members", **options) as consumer:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not consumer.assignment():
                     await asyncio.sleep(0.01)
             former = consumer.group_metadata()
         async with Consumer("members", **options) as successor:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not successor.assignment():
                     await asyncio.sleep(0.01)
             with pytest.raises(TransactionFailed):
@@ -231,7 +231,7 @@ async def test_after_a_transaction_that_was_open_for_too_long_its_producer_goes_
         async with transactional(cluster, topic, transaction_timeout_ms=2_000) as producer:
             await producer.begin_transaction()
             await producer.send_and_wait(topic, b"too slow", partition=0)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not await _ended(cluster, topic):
                     await asyncio.sleep(0.1)
             if mishap is not None:
@@ -261,7 +261,7 @@ async def test_others_who_wrote_in_a_transaction_that_took_too_long_are_of_no_mo
         transaction = await producer.begin(app_version=1)
         async with TransactionWriter.join(transaction.token, bootstrap_servers=cluster.bootstrap) as writer:
             await writer.send_and_wait("shared-and-slow", b"too slow")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not await _ended(cluster, "shared-and-slow"):
                     await asyncio.sleep(0.1)
             with pytest.raises(TransactionFailed):
@@ -361,7 +361,7 @@ async def test_nothing_is_lost_or_torn_when_a_broker_is_killed(cluster: RunningC
                 victim = cluster.broker(leader)
                 await asyncio.to_thread(victim.kill9)
             try:
-                async with asyncio.timeout(30), producer.transaction():
+                async with asyncio.timeout(60), producer.transaction():
                     for partition, value in enumerate(values):
                         await producer.send("killed", value, partition=partition)
                     if number % 5 == 4:
@@ -398,7 +398,7 @@ async def test_a_broker_that_hangs_does_not_keep_a_commit_waiting(cluster: Runni
 async def whole(consumer: Consumer, count: int, **options: int) -> list[CommittedTransaction]:
     """The next `count` transactions."""
     found: list[CommittedTransaction] = []
-    async with asyncio.timeout(30), aclosing(consumer.transactions(**options)) as transactions:
+    async with asyncio.timeout(60), aclosing(consumer.transactions(**options)) as transactions:
         async for one in transactions:
             found.append(one)
             if len(found) == count:
@@ -458,7 +458,7 @@ async def test_transactions_are_read_whole_and_in_order(cluster: RunningCluster)
         outside = [one for one in await whole(consumer, 16) if one.commit_index is None]
         assert values(outside) == [[b"plain"]]
         read_on = consumer.transactions()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             first_again = await anext(read_on)
         assert first_again.commit_index in (None, indexes[0])
     assert [one async for one in read_on] == [], "it ends with the consumer"
@@ -531,7 +531,7 @@ async def test_a_reader_is_told_how_far_it_is(cluster: RunningCluster) -> None:
         transactional(cluster, "how-far") as producer,
         Consumer("how-far", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer,
         aclosing(consumer.transactions(cuts=True)) as elements,
-        asyncio.timeout(30),
+        asyncio.timeout(60),
     ):
         first = await anext(elements)
         assert not first.records

@@ -38,7 +38,7 @@ async def create(cluster: RunningCluster, name: str, partitions: int = 1) -> Non
 async def read_all(cluster: RunningCluster, topic: str, count: int) -> dict[int, list[bytes]]:
     found: dict[int, list[bytes]] = {}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while sum(map(len, found.values())) < count:
                 for partition, records in (await consumer.getmany(timeout_ms=200)).items():
                     found.setdefault(partition.partition, []).extend(one.value or b"" for one in records)
@@ -46,7 +46,7 @@ async def read_all(cluster: RunningCluster, topic: str, count: int) -> dict[int,
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -160,7 +160,7 @@ async def test_others_on_the_loop_have_their_turn_while_much_is_read(cluster: Ru
         async with Consumer(
             "plenty", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
         ) as consumer:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while at_once and seen < count:
                     for records in (await consumer.getmany(timeout_ms=None, max_records=count)).values():
                         assert len(records) <= RECORDS_AT_A_TIME
@@ -188,13 +188,13 @@ async def test_the_admin_client(cluster: RunningCluster) -> None:
 
 
 async def eventually_partitions(admin: Admin, topic: str, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len((await admin.describe_topics([topic]))[0].available) != count:
             await asyncio.sleep(0.01)
 
 
 async def eventually_config(admin: Admin, topic: str, name: str, value: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while {one.name: one.value for one in await admin.describe_configs(TOPIC_RESOURCE, topic)}[
             name
         ] != value:

@@ -76,10 +76,10 @@ def admin(bootstrap: str) -> AdminClient:
 def create(admin: AdminClient, partitions: int) -> str:
     """A topic with three replicas, all of them in sync."""
     name = f"t{uuid.uuid4().hex[:10]}"
-    admin.create_topics([NewTopic(name, partitions, 3)])[name].result(15)
-    deadline = time.monotonic() + 15
+    admin.create_topics([NewTopic(name, partitions, 3)])[name].result(60)
+    deadline = time.monotonic() + 60
     while True:
-        found = admin.list_topics(name, 10).topics[name].partitions.values()
+        found = admin.list_topics(name, 60).topics[name].partitions.values()
         if len(found) == partitions and all(p.leader >= 0 and len(p.isrs) == 3 for p in found):
             return name
         assert time.monotonic() < deadline, f"{name} is not in sync"

@@ -60,7 +60,7 @@ async def test_admin_creates_and_deletes(bootstrap: str, new_topic: str) -> None
     try:
         name = f"{new_topic}-more"
         await admin.create_topics([NewTopic(name, 2, 3)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while name not in await admin.list_topics():
                 await asyncio.sleep(0.05)
             await admin.delete_topics([name])

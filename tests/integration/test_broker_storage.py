@@ -16,7 +16,7 @@ CHECKPOINT = "replication-offset-checkpoint"
 
 
 def _create(admin: AdminClient, name: str, replicas: int) -> None:
-    admin.create_topics([NewTopic(name, 1, replicas)])[name].result(15)
+    admin.create_topics([NewTopic(name, 1, replicas)])[name].result(60)
 
 
 def _produce(cluster: RunningCluster, topic: str, count: int) -> None:
@@ -62,7 +62,7 @@ def test_a_broker_whose_disk_fails_leaves_and_one_that_was_away_cleans_up(tmp_pa
 
         # A new client: one that took the broker that left for the controller waits for it.
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.delete_topics(["gone"])["gone"].result(15)
+        admin.delete_topics(["gone"])["gone"].result(60)
         folder = _folder(cluster, leader, "gone-0")
         assert folder.exists()
         (checkpoint / "in the way").rmdir()

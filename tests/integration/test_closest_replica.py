@@ -39,14 +39,14 @@ def give_racks(cluster: RunningCluster) -> None:
 def racks(cluster: RunningCluster) -> dict[int, str | None]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     try:
-        return {node.id: node.rack for node in admin.describe_cluster().result(10).nodes}
+        return {node.id: node.rack for node in admin.describe_cluster().result(60).nodes}
     except Exception as error:
         return {-1: str(error)}
 
 
 def bytes_sent(broker: Node) -> float:
     """What clients have read of the topic from this broker."""
-    with urllib.request.urlopen(broker.entry["metrics"], timeout=10) as answer:
+    with urllib.request.urlopen(broker.entry["metrics"], timeout=60) as answer:
         text = answer.read().decode()
     name = "kafka_server_brokertopicmetrics_bytesoutpersec"
     return sum(
@@ -80,7 +80,7 @@ def test_consumers_read_from_their_rack_and_fall_back_to_the_leader(tmp_path: Pa
     with running_cluster(tmp_path, quorum=1, brokers=3, settings=settings) as cluster:
         give_racks(cluster)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(15)
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(60)
         cluster.wait_until_in_sync(TOPIC)
         leader = cluster.leader(TOPIC, 0)
         assert leader is not None

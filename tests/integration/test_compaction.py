@@ -108,7 +108,7 @@ def test_disks_shrink_and_every_replica_says_the_same(tmp_path: Path) -> None:
         topic = NewTopic(
             "table", 1, 3, config={"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
         )
-        admin.create_topics([topic])["table"].result(15)
+        admin.create_topics([topic])["table"].result(60)
         state = _produce(cluster.bootstrap, "table", seed=1)
         written = KEYS * UPDATES * VALUE_BYTES
 

@@ -130,33 +130,33 @@ def test_watermarks_and_offsets_for_times(bootstrap: str, one_partition: str) ->
     before = int(time.time() * 1000) - 1
     produce(bootstrap, one_partition, [b"v"] * 10)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
-    assert consumer.get_watermark_offsets(TopicPartition(one_partition, 0), timeout=10) == (0, 10)
-    found = consumer.offsets_for_times([TopicPartition(one_partition, 0, before)], timeout=10)
+    assert consumer.get_watermark_offsets(TopicPartition(one_partition, 0), timeout=60) == (0, 10)
+    found = consumer.offsets_for_times([TopicPartition(one_partition, 0, before)], timeout=60)
     assert found[0].offset == 0
-    late = consumer.offsets_for_times([TopicPartition(one_partition, 0, before + 3_600_000)], timeout=10)
+    late = consumer.offsets_for_times([TopicPartition(one_partition, 0, before + 3_600_000)], timeout=60)
     assert late[0].offset == -1
     consumer.close()
 
 
 def test_topics_are_created_described_grown_and_deleted(bootstrap: str, admin: AdminClient) -> None:
     name = f"admin-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(name, 2, 3, config={"retention.ms": "60000"})])[name].result(10)
+    admin.create_topics([NewTopic(name, 2, 3, config={"retention.ms": "60000"})])[name].result(60)
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
-        admin.create_topics([NewTopic(name, 2, 3)])[name].result(10)
+        admin.create_topics([NewTopic(name, 2, 3)])[name].result(60)
     resource = ConfigResource(ResourceType.TOPIC, name)
-    assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "60000"
+    assert admin.describe_configs([resource])[resource].result(60)["retention.ms"].value == "60000"
     resource.add_incremental_config(
         ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
     )
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     with pytest.raises(AssertionError, match=r"MSG_SIZE_TOO_LARGE|Message size too large"):
         produce(bootstrap, name, [b"x" * 5_000])
-    admin.create_partitions([NewPartitions(name, 5)])[name].result(10)
+    admin.create_partitions([NewPartitions(name, 5)])[name].result(60)
     deadline = time.monotonic() + 10
-    while len(admin.list_topics(name, 10).topics[name].partitions) != 5:
+    while len(admin.list_topics(name, 60).topics[name].partitions) != 5:
         assert time.monotonic() < deadline
-    admin.delete_topics([name])[name].result(10)
-    while name in admin.list_topics(timeout=10).topics:
+    admin.delete_topics([name])[name].result(60)
+    while name in admin.list_topics(timeout=60).topics:
         assert time.monotonic() < deadline
 
 
@@ -173,4 +173,4 @@ def test_topics_are_created_described_grown_and_deleted(bootstrap: str, admin: A
 )
 def test_bad_topics_are_refused_with_kafkas_codes(admin: AdminClient, topic: NewTopic, message: str) -> None:
     with pytest.raises(KafkaException, match=message):
-        admin.create_topics([topic])[topic.topic].result(10)
+        admin.create_topics([topic])[topic.topic].result(60)

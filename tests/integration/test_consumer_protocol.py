@@ -152,12 +152,12 @@ def test_a_killed_member_is_replaced(cluster: RunningCluster, admin: AdminClient
 def test_a_pattern_takes_in_new_topics(cluster: RunningCluster, admin: AdminClient, group: str) -> None:
     prefix = f"p{uuid.uuid4().hex[:8]}"
     member = consumer(cluster, group)
-    admin.create_topics([NewTopic(f"{prefix}-one", 2, 3)])[f"{prefix}-one"].result(15)
+    admin.create_topics([NewTopic(f"{prefix}-one", 2, 3)])[f"{prefix}-one"].result(60)
     member.subscribe([f"^{prefix}-.*"])
     settle([member], lambda: len(owned(member)) == 2, "the first topic")
-    admin.create_topics([NewTopic(f"{prefix}-two", 3, 3)])[f"{prefix}-two"].result(15)
+    admin.create_topics([NewTopic(f"{prefix}-two", 3, 3)])[f"{prefix}-two"].result(60)
     settle([member], lambda: len(owned(member)) == 5, "the second topic")
-    admin.create_partitions([NewPartitions(f"{prefix}-two", 4)])[f"{prefix}-two"].result(15)
+    admin.create_partitions([NewPartitions(f"{prefix}-two", 4)])[f"{prefix}-two"].result(60)
     settle([member], lambda: len(owned(member)) == 6, "a partition more")
     member.close()
 
@@ -336,5 +336,5 @@ def bootstrap_of(admin: AdminClient, group: str) -> str:
 
 def kind(admin: AdminClient, group: str) -> str:
     """The protocol of a group as ListGroups tells it."""
-    listed = admin.list_consumer_groups().result(10)
+    listed = admin.list_consumer_groups().result(60)
     return next(g.type.name for g in listed.valid if g.group_id == group)

@@ -90,7 +90,7 @@ async def admin_of(cluster: LocalCluster, name: str) -> AsyncIterator[Admin]:
 async def known_everywhere(cluster: LocalCluster, token: DelegationToken) -> None:
     """Each broker is asked by itself: the others hear of a token a moment later."""
     for address in cluster.bootstrap_servers.split(","):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 async with Admin(**as_user(cluster, "ann") | {"bootstrap_servers": address}) as admin:
                     connection = await admin.session.cluster.any_connection()
@@ -153,7 +153,7 @@ async def test_a_login_with_a_token_acts_as_its_owner(cluster: LocalCluster, mec
                 return True
             return False
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await is_denied():
             pass
 
@@ -201,13 +201,13 @@ async def test_a_token_that_is_removed_takes_its_connections_along(cluster: Loca
         connections = list(producer.parts.cluster._connections.values())
         async with admin_of(cluster, "eve") as eve:
             await eve.expire_delegation_token(token.hmac)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while any(one.lost is None for one in connections):
                 await asyncio.sleep(0.01)
         with pytest.raises(AuthenticationFailed):
             await producer.send_and_wait(topic, b"", partition=0)
         with pytest.raises(AuthenticationFailed):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     await consumer.getmany(timeout_ms=1_000)
 
@@ -221,7 +221,7 @@ async def test_a_token_that_expires_earlier_ends_its_sessions_then(cluster: Loca
         expires_ms = await bob.expire_delegation_token(token.hmac, 1_500)
         assert expires_ms < token.expires_at_ms
         with pytest.raises(AuthenticationFailed):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while True:
                     await producer.send_and_wait(topic, b"")
         assert time.time() * 1000 >= expires_ms
@@ -257,7 +257,7 @@ async def test_who_sees_and_changes_which_tokens(cluster: LocalCluster) -> None:
         admin_of(cluster, "eve") as eve,
     ):
         await ann.create_acls([_token_right("User:eve", AclResourceType.USER, "User:carl", "CREATE_TOKENS")])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await refused_or_none(eve.create_delegation_token(owner="User:carl")):
                 pass
         assert (

@@ -6,7 +6,6 @@ import os
 import random
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -246,7 +245,5 @@ def test_two_thousand_idle_connections(description: dict[str, Any], new_topic: s
         for sock in sockets:
             sock.settimeout(30)
             assert sock.recv(4)
-        started = time.monotonic()
         with connect(port) as one_more:
             assert call(one_more, hello, 3).error_code == 0
-        assert time.monotonic() - started < 5

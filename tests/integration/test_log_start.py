@@ -51,7 +51,7 @@ def _create(admin: AdminClient, name: str, **config: str) -> None:
     topic = NewTopic(
         name, 1, 3, config={**SEGMENT, **{key.replace("_", "."): v for key, v in config.items()}}
     )
-    admin.create_topics([topic])[name].result(15)
+    admin.create_topics([topic])[name].result(60)
 
 
 def _set(admin: AdminClient, topic: str, **config: str) -> None:
@@ -60,7 +60,7 @@ def _set(admin: AdminClient, topic: str, **config: str) -> None:
         for key, value in config.items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(15)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def _producer(cluster: RunningCluster) -> Producer:
@@ -82,7 +82,7 @@ def _produce(producer: Producer, topic: str, count: int, *, age_ms: int = 0, val
 
 def _offset(admin: AdminClient, topic: str, spec: OffsetSpec) -> int:
     partition = TopicPartition(topic, 0)
-    return int(admin.list_offsets({partition: spec})[partition].result(15).offset)
+    return int(admin.list_offsets({partition: spec})[partition].result(60).offset)
 
 
 def _start(admin: AdminClient, topic: str) -> int:

@@ -33,7 +33,7 @@ def endpoints(description: dict[str, Any]) -> list[str]:
 
 def scrape(address: str) -> Samples:
     samples: Samples = defaultdict(dict)
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=60) as answer:
         for family in text_string_to_metric_families(answer.read().decode()):
             for sample in family.samples:
                 samples[sample.name][tuple(sample.labels.values())] = sample.value
@@ -52,7 +52,7 @@ def total(endpoints: list[str], name: str, *labels: str) -> float:
 
 def status(address: str, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(address.replace("/metrics", path), timeout=10) as answer:
+        with urllib.request.urlopen(address.replace("/metrics", path), timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -120,16 +120,16 @@ def test_requests_that_are_none_are_refused_and_cost_nothing(endpoints: list[str
     assert place.hostname
     assert place.port
     assert status(endpoints[0], "/elsewhere")[0] == 404
-    posted = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
+    posted = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
     posted.request("POST", "/metrics", body="x")
     assert posted.getresponse().status == 405
     posted.close()
     for garbage in (b"\0" * 100 + b"\r\n\r\n", b"A" * 100_000):
-        with socket.create_connection((place.hostname, place.port), timeout=10) as sock:
+        with socket.create_connection((place.hostname, place.port), timeout=60) as sock:
             sock.sendall(garbage)
             answer = _rest(sock)
             assert not answer or b" 400 " in answer
-    silent = [socket.create_connection((place.hostname, place.port), timeout=10) for _ in range(40)]
+    silent = [socket.create_connection((place.hostname, place.port), timeout=60) for _ in range(40)]
     wait_until(lambda: _answers(endpoints[0]), "an answer while silent connections time out")
     for sock in silent:
         sock.close()
@@ -181,7 +181,7 @@ def _says(address: str, code: int, words: str) -> Callable[[], bool]:
 def test_a_restarted_broker_is_ready_once_its_replicas_are_in_sync(tmp_path: Path) -> None:
     with running_cluster(tmp_path, quorum=1, brokers=2, settings={}) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.create_topics([NewTopic("orders", 4, 2)])["orders"].result(15)
+        admin.create_topics([NewTopic("orders", 4, 2)])["orders"].result(60)
         cluster.wait_until_in_sync("orders")
         victim = cluster.brokers[1]
         victim.kill9()

@@ -35,7 +35,7 @@ def metric(cluster: LocalCluster, name: str) -> float | None:
     """Of the broker; None if it does not tell it."""
     assert cluster._directory is not None
     (broker,) = json.loads((cluster._directory / "cluster.json").read_text())["brokers"]
-    with urllib.request.urlopen(broker["metrics"], timeout=10) as answer:
+    with urllib.request.urlopen(broker["metrics"], timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")), None)
 

@@ -103,7 +103,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             request = urllib.request.Request(
                 f"http://{HOST}:{port}/metrics", headers={"Authorization": f"Bearer {scraper.read_text()}"}
             )
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 scene.tell(f"metrics of {name}", answer.read().decode())
         look_at_configurations(scene)
         for broker in running.brokers:
@@ -162,7 +162,7 @@ async def use_token(scene: Scene, options: dict[str, Any]) -> None:
         planted.add("secret of a delegation token", token.password)
         planted.add("secret of a delegation token, decoded", token.hmac.hex())
         scene.tell("a token", repr(token))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await logs_in(logins(cluster, "SCRAM-SHA-512", token.token_id, token.password)):
                 pass
         await admin.renew_delegation_token(token.hmac)

@@ -54,9 +54,9 @@ def peer(cluster: RunningCluster) -> Iterator[Peer]:
 def create(admin: AdminClient, **config: str) -> str:
     name = f"t{uuid.uuid4().hex[:10]}"
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(15)
+    admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(60)
     deadline = time.monotonic() + 15
-    while admin.list_topics(name, 10).topics[name].partitions[0].leader < 0:
+    while admin.list_topics(name, 60).topics[name].partitions[0].leader < 0:
         assert time.monotonic() < deadline, f"{name} has no leader"
         time.sleep(0.02)
     return name
@@ -134,7 +134,7 @@ def test_records_are_found_by_their_times_whatever_the_header_says(
     partition = TopicPartition(topic, 0)
 
     def found(spec: OffsetSpec) -> tuple[int, int]:
-        told = admin.list_offsets({partition: spec})[partition].result(10)
+        told = admin.list_offsets({partition: spec})[partition].result(60)
         return told.offset, told.timestamp - start
 
     for asked, offset, later_ms in ((0, 0, 0), (2, 2, 2), (100, 5, 100), (5, 5, 100), (404, 24, 404)):

@@ -165,7 +165,7 @@ def alter(bootstrap: str, broker: str, key: str, value: str | None) -> ErrorCode
 
 def described(admin: AdminClient, kind: ResourceType, name: str, key: str) -> tuple[str, str]:
     resource = ConfigResource(kind, name)
-    entry = admin.describe_configs([resource])[resource].result(10)[key]
+    entry = admin.describe_configs([resource])[resource].result(60)[key]
     return entry.value, next(iter(entry.synonyms), key)
 
 

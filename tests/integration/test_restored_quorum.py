@@ -23,7 +23,7 @@ from tests.commands import run_ottla
 SETTINGS = {"broker.session.timeout.ms": "2000", "offsets.topic.num.partitions": "1"}
 ENTRIES_MAX = 6
 """Commands that are sent again for ever come 45 times a second."""
-PROMPT_S = 5.0
+PROMPT_S = 20.0
 """A refusal comes at once; the command timeout is 15 s."""
 
 
@@ -82,7 +82,7 @@ def wait_until_ready(node: Node, status: int, said: str = "") -> None:
 
 
 def metric(node: Node, name: str) -> float:
-    with urllib.request.urlopen(node.entry["metrics"], timeout=10) as answer:
+    with urllib.request.urlopen(node.entry["metrics"], timeout=60) as answer:
         found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
     assert found is not None, name
     return float(found[1])
@@ -114,7 +114,7 @@ def read(cluster: RunningCluster, topic: str, count: int) -> list[str]:
     async def poll() -> list[str]:
         found: list[str] = []
         consumer = Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
-        async with consumer, asyncio.timeout(20):
+        async with consumer, asyncio.timeout(60):
             while len(found) < count:
                 records = await consumer.getmany(timeout_ms=500)
                 found += [one.value.decode() for some in records.values() for one in some]

@@ -68,7 +68,7 @@ async def set_secrets(cluster: RunningCluster) -> None:
 def all_are_under_the_first(cluster: RunningCluster) -> bool:
     """As the metrics of all brokers say, which step 3 waits for."""
     for broker in cluster.brokers:
-        with urllib.request.urlopen(broker.entry["metrics"], timeout=10) as answer:
+        with urllib.request.urlopen(broker.entry["metrics"], timeout=60) as answer:
             if "\nottla_secrets_under_old_cluster_secret 0\n" not in answer.read().decode():
                 return False
     return True

@@ -142,11 +142,11 @@ def test_logins_over_tls(cluster: TlsCluster) -> None:
 
 
 def test_clients_are_told_of_the_listener_that_they_came_by(cluster: TlsCluster) -> None:
-    told = AdminClient(cluster.client()).list_topics(timeout=10).brokers
+    told = AdminClient(cluster.client()).list_topics(timeout=60).brokers
     assert {broker.port for broker in told.values()} == {
         broker.ports["CLIENTS"] for broker in cluster.brokers
     }
-    told = AdminClient({"bootstrap.servers": cluster.bootstrap("PLAIN")}).list_topics(timeout=10).brokers
+    told = AdminClient({"bootstrap.servers": cluster.bootstrap("PLAIN")}).list_topics(timeout=60).brokers
     assert {broker.port for broker in told.values()} == {broker.ports["PLAIN"] for broker in cluster.brokers}
 
 
@@ -158,7 +158,7 @@ def test_strangers_are_kept_out_of_the_listener_between_brokers(cluster: TlsClus
     with pytest.raises(KafkaException):
         AdminClient(cluster.client() | settings | stranger).list_topics(timeout=3)
     known = cluster.client() | settings | cluster.client_files("known")
-    assert AdminClient(known).list_topics(timeout=10).brokers
+    assert AdminClient(known).list_topics(timeout=60).brokers
 
 
 def in_sync(cluster: TlsCluster) -> bool:
@@ -287,7 +287,7 @@ def load(cluster: TlsCluster, topic: str) -> Iterator[list[int]]:
     def connect() -> None:
         while not ending.is_set():
             try:
-                AdminClient(cluster.client()).list_topics(timeout=10)
+                AdminClient(cluster.client()).list_topics(timeout=60)
             except KafkaException as error:
                 failures.append(error)
 
@@ -309,7 +309,7 @@ def load(cluster: TlsCluster, topic: str) -> Iterator[list[int]]:
 def shown(cluster: TlsCluster, broker: int = 0) -> int:
     """The serial number of the certificate that a broker shows now."""
     port = cluster.brokers[broker].ports["CLIENTS"]
-    pem = ssl.get_server_certificate((HOST, port), timeout=10)
+    pem = ssl.get_server_certificate((HOST, port), timeout=60)
     return x509.load_pem_x509_certificate(pem.encode()).serial_number
 
 

@@ -78,7 +78,7 @@ def identity(node_id: int) -> Identity:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await scenario
 
     uvloop.run(bounded())

@@ -152,6 +152,6 @@ async def test_reports_wait_for_the_next_command_or_a_moment() -> None:
     reports.once_applied(lambda: answered.append(2))
     assert answered == [1, 2], "nothing is on its way"
     reports.take(command, b"four", note)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(proposed) < 4:
             await asyncio.sleep(0.001)

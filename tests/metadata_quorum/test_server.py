@@ -85,7 +85,7 @@ class Node:
         )
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.002)
@@ -122,7 +122,7 @@ def test_garbage_ends_the_connection_and_nothing_else(opening: bytes) -> None:
         async with Node() as node:
             reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
             writer.write(opening)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(60):
                 try:
                     assert len(await reader.read()) < 512
                 except ConnectionResetError:
@@ -156,7 +156,7 @@ def strangers(node: Node, count: int, address: str = "127.0.0.1") -> list[socket
 async def ended(connection: socket.socket) -> bool:
     """Whether the node has ended it, after its hello."""
     connection.setblocking(False)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         try:
             while await asyncio.get_running_loop().sock_recv(connection, 100):
                 pass
@@ -220,7 +220,7 @@ def test_a_stolen_broker_does_not_vote(version: int, caplog: pytest.LogCaptureFi
                 voter = Identity(102, b"d" * 16, "cluster")
                 asked = ClientHandshake(stolen, voter, Role.RAFT, bytes(CHANCE_BYTES)).receive(hello)
             writer.write(asked)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await reader.read() == b"", "not a word"
             writer.close()
             await until(lambda: node.server.strangers == 0)
@@ -239,7 +239,7 @@ def test_a_link_without_encryption_is_logged_or_refused(caplog: pytest.LogCaptur
             reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
             old = OldClient(SECRET, Role.BROKER, b"cluster")
             writer.write(old.answer(await reader.readexactly(40)))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 answer = await reader.read(500)
             if answer:
                 writer.writelines(old.channel(answer).seal(b"heard"))

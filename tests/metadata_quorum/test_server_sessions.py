@@ -89,7 +89,7 @@ def with_node(tmp_path: Path, scenario: Callable[[QuorumNode], object]) -> None:
         await node.start()
         try:
             await until(lambda: node.is_leader and node.feed.end_offset == FORMED)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await scenario(node)  # type: ignore[misc]
         finally:
             await node.stop()

@@ -102,10 +102,10 @@ async def test_a_server_cannot_make_the_client_work_for_hours(iterations: str) -
         nonce = message.decode().rpartition("r=")[2]
         return f"r={nonce}x,s=c2FsdA==,i={iterations}".encode()
 
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(ClientLoginRefused, match="iterations"):
         await ScramClientLogin(SHA_256, "u", "secret").run(ask, "broker")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 class Provider:

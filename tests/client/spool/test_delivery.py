@@ -128,7 +128,7 @@ async def test_each_is_delivered_once_and_in_order_whatever_fails(
                     await asyncio.sleep(chance.random() * 0.01)
             await asyncio.sleep(chance.random() * 0.05)
             await die(one)
-        async with producer(cluster, tmp_path) as last, asyncio.timeout(30):
+        async with producer(cluster, tmp_path) as last, asyncio.timeout(60):
             await last.flush()
         found = [cluster.committed(partition) for partition in range(2)]
         assert sorted(found[0] + found[1], key=int) == sent, f"seed {seed}"
@@ -185,7 +185,7 @@ async def test_a_commit_without_an_answer_is_looked_up(which: int, done: bool, t
             return lost if ends == which else Trouble.NONE
 
         cluster.trouble = trouble
-        async with producer(cluster, tmp_path) as one, asyncio.timeout(20):
+        async with producer(cluster, tmp_path) as one, asyncio.timeout(60):
             futures = [await one.send("t", value) for value in numbers(10)]
             await one.flush()
             assert ends > which
@@ -259,7 +259,7 @@ async def test_a_forgotten_position_is_asked_of_the_operator(
         assert str(checkpoint.under_way) in caplog.text
         cluster.owner = ""
         cluster.group_offsets["t", 0] = checkpoint.delivered if again else checkpoint.under_way
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await two.flush()
         await two.stop()
         assert cluster.committed(0) == [b"0", b"1", *([b"1"] if again else []), b"2"]
@@ -378,7 +378,7 @@ async def test_the_record_that_is_refused_is_found_among_many(
         values[25] = b"poison 2"
         async with producer(cluster, tmp_path) as one:
             futures = [await one.send("t", value) for value in values]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await one.flush()
             failed = [index for index, future in enumerate(futures) if future.exception()]
             assert failed == [11, 25]
@@ -495,7 +495,7 @@ async def test_a_full_disk_keeps_what_is_rejected_in_the_spool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with spool_cluster() as cluster:
-        async with producer(cluster, tmp_path, max_block_ms=50) as one, asyncio.timeout(20):
+        async with producer(cluster, tmp_path, max_block_ms=50) as one, asyncio.timeout(60):
             (tmp_path / "rejected").mkdir()  # nothing can be written there
             lost = await one.send("nobody", b"x")
             await one.send("t", b"0")
@@ -555,7 +555,7 @@ async def test_records_for_partitions_that_are_added_are_delivered_and_those_for
         cluster.fates.append([])
         cluster.logs.append(PartitionLog())
         added = [await one.send("t", b"%d" % number, partition=1) for number in range(3)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             await one.flush()
         assert [(await delivery).partition for delivery in added] == [1, 1, 1]
         for delivery in beyond:

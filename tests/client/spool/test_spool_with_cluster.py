@@ -57,7 +57,7 @@ async def committed(cluster: LocalCluster, topic: str) -> dict[int, list[bytes]]
         isolation_level="read_committed",
     ) as consumer:
         ends = await consumer.end_offsets(consumer.assignment())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             for partition, end in ends.items():
                 while await consumer.position(partition) < end:
                     for place, records in (await consumer.getmany(timeout_ms=200)).items():
@@ -87,7 +87,7 @@ def spool_id(folder: Path) -> str:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -118,7 +118,7 @@ async def test_who_waits_for_delivery_or_room_is_told_of_the_stop(tmp_path: Path
     await producer.start()
     full = asyncio.create_task(fill(producer))
     flush = asyncio.create_task(producer.flush())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while producer.spooled.records < 4:
             await asyncio.sleep(0.001)
         await producer.stop()
@@ -160,7 +160,7 @@ def test_blocking_futures_are_settled_whoever_keeps_them(tmp_path: Path) -> None
         assert dropped() is None
     for future in (held, *told):
         with pytest.raises(LeftInSpool):
-            future.result(10)
+            future.result(60)
     assert len(told) == 1
 
 

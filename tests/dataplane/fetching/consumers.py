@@ -206,7 +206,7 @@ class Consumer:
         return self.take()
 
     async def answered(self) -> FetchResponse:
-        await asyncio.wait_for(self.wire.arrived.wait(), 20)
+        await asyncio.wait_for(self.wire.arrived.wait(), 60)
         return self.take()
 
 

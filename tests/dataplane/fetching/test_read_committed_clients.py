@@ -82,7 +82,7 @@ async def serving(directory: Path) -> AsyncIterator[tuple[str, Writers]]:
 
 async def test_aiokafka(tmp_path: Path) -> None:
     where = TopicPartition("t", 0)
-    async with asyncio.timeout(30), serving(tmp_path) as (address, writers):
+    async with asyncio.timeout(60), serving(tmp_path) as (address, writers):
         write(writers)
         async with AIOKafkaConsumer(
             bootstrap_servers=address, isolation_level="read_committed", fetch_max_wait_ms=20_000
@@ -150,7 +150,7 @@ async def test_clients_with_threads(tmp_path: Path, reads: Callable[[str, Callab
 
 
 async def test_our_own_client(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), serving(tmp_path) as (address, writers):
+    async with asyncio.timeout(60), serving(tmp_path) as (address, writers):
         write(writers)
         reading = Consumer(
             "t", bootstrap_servers=address, auto_offset_reset="earliest", isolation_level="read_committed"

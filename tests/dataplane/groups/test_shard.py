@@ -122,7 +122,7 @@ async def test_a_commit_that_times_out_is_answered_once_and_shows_when_it_commit
     shard, log = await new_shard(commit_timeout_s=0.01)
     log.automatic = False
     outcomes = commit(shard, 7)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not outcomes:
             await asyncio.sleep(0.005)
     assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -223,7 +223,7 @@ async def test_the_coordinator_says_where_a_group_is_or_why_not_yet() -> None:
     assert refusal("g") is ErrorCode.NOT_COORDINATOR
     coordinator.elected(0, MemoryLog())
     assert refusal("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not list(coordinator.shards()):
             await asyncio.sleep(0)
     assert coordinator.shard_for("g").loaded

@@ -169,7 +169,7 @@ async def test_offsets_of_topics_that_went_while_nobody_led_are_forgotten_at_the
     commit(shard, 6, "kept")
     coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"kept"})
     coordinator.elected(0, log)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not list(coordinator.shards()):
             await asyncio.sleep(0)
     (loaded,) = coordinator.shards()
@@ -181,7 +181,7 @@ async def test_offsets_of_a_deleted_topic_go_though_another_has_its_name() -> No
     log = MemoryLog()
     coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"t"})
     coordinator.elected(0, log)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not list(coordinator.shards()):
             await asyncio.sleep(0)
     (shard,) = coordinator.shards()
@@ -205,7 +205,7 @@ async def test_offsets_of_an_earlier_topic_of_the_same_name_are_forgotten_at_the
         LIMITS, Clock(), lambda: 1, lambda: topics.image.topics, dependencies=dependencies
     )
     coordinator.elected(0, log)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not list(coordinator.shards()):
             await asyncio.sleep(0)
     (loaded,) = coordinator.shards()
@@ -249,7 +249,7 @@ async def test_a_shard_that_could_not_be_read_is_read_again(monkeypatch: pytest.
     coordinator.elected(0, log)
     answer = handlers.list_groups(asked, ListGroupsRequest())
     assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a part of the groups is no answer"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while log.failures or coordinator.loading:
             await asyncio.sleep(0)
         assert handlers.list_groups(asked, ListGroupsRequest()).error_code == ErrorCode.NONE

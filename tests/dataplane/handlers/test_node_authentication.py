@@ -88,7 +88,7 @@ async def fetch(
 
 async def closed(client: RawConnection) -> bool:
     try:
-        return not await asyncio.wait_for(client.read_some(), 10)
+        return not await asyncio.wait_for(client.read_some(), 60)
     except ConnectionError:
         return True
 
@@ -350,7 +350,7 @@ async def test_the_proof_costs_a_new_connection_one_round_trip(cluster: BrokersO
         await reader.read()
 
     async with in_place_of_the_leader(cluster, lead):
-        seen = await asyncio.wait_for(arrived, 10)
+        seen = await asyncio.wait_for(arrived, 60)
     assert seen == [AuthenticateNodeRequest.api_key, AuthenticateNodeRequest.api_key, FetchRequest.api_key]
 
 

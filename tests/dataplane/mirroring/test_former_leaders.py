@@ -32,7 +32,7 @@ from ottla.protocol.schema import ZERO_UUID
 from tests.dataplane.log.batches import make_batch
 from tests.dataplane.mirroring.test_rounds import HERE, SOURCE_BROKER, THERE, Quorum
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 COPIED = 20
 """Where the copy ends: ten records of epoch 1, ten of epoch 3."""
 

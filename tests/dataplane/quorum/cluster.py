@@ -23,7 +23,7 @@ CLUSTER_ID = "test-cluster"
 BROKER_PROGRAM = Path(__file__).with_name("broker_program.py")
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 15.0) -> float:
+async def until(condition: Callable[[], object], timeout_s: float = 60.0) -> float:
     """Waits until the condition holds; how long that took, in seconds."""
     start = time.monotonic()
     while not condition():
@@ -139,7 +139,7 @@ class QuorumAndSessions:
         )
         self._processes.append(process)
         assert process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await process.stdout.readline() == b"unfenced\n"
         return process
 

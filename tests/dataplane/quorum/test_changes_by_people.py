@@ -123,7 +123,7 @@ def may_make_tokens_of(owner: str, principal: str) -> Acl:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await scenario
 
     uvloop.run(bounded())

@@ -24,7 +24,7 @@ from .cluster import QuorumAndSessions, until
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(25):
+        async with asyncio.timeout(60):
             await scenario
 
     uvloop.run(bounded())

@@ -23,7 +23,7 @@ def test_the_leader_tells_of_voters_and_brokers_and_the_next_leader_too(tmp_path
             await allocate(session)
 
             async def settled() -> QuorumStatus:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while True:
                         status = await session.quorum_status(TIMEOUT_S)
                         assert status is not None

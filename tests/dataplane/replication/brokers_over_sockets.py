@@ -255,7 +255,7 @@ class RawConnection:
 
     async def call(self, message: Any, version: int) -> Any:
         self.send(message, version)
-        return await asyncio.wait_for(self.receive(type(message), version), 10)
+        return await asyncio.wait_for(self.receive(type(message), version), 60)
 
     async def produce(
         self, value: bytes, *, acks: int = -1, version: int = 9, timeout_ms: int = 5000, **kw: Any
@@ -330,7 +330,7 @@ async def running(
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         await asyncio.sleep(0.002)

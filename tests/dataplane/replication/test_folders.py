@@ -36,7 +36,7 @@ from tests.node_credentials import credentials
 from .harness import batch
 
 TOPIC = b"t" * 16
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 async def _no_isr_changes(_proposals: Sequence[object]) -> Sequence[Outcome]:

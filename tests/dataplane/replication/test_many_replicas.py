@@ -32,7 +32,7 @@ async def test_new_replicas_are_made_in_slices_and_all_come_to_be(tmp_path: Path
         with pytest.raises(KafkaError) as refused:
             broker.replicas.get("many", missing)
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER  # which makes clients ask again
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             before = len(broker.replicas)
             while before < COUNT:
                 await asyncio.sleep(0)

@@ -206,7 +206,7 @@ async def test_a_follower_flushes_what_was_recovered_and_then_fetches(tmp_path: 
         fold(image, moved)
         replicas.apply(image, ImageDelta.between(ClusterImage(), image))
         partition = replicas.get("t", 0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while partition.acknowledged_offset < 3:
                 await asyncio.sleep(0.001)
 

@@ -89,7 +89,7 @@ class QuorumOfOne:
 
 async def reseal(quorum: QuorumOfOne, *secrets: bytes) -> Resealing:
     running = Resealing(quorum, quorum.resealer(*secrets))
-    await asyncio.wait_for(running.start(), 10)
+    await asyncio.wait_for(running.start(), 60)
     return running
 
 

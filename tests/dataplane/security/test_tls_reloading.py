@@ -69,7 +69,7 @@ async def watched(folder: Folder, interval_ms: int = 30) -> AsyncIterator[TlsRel
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -114,7 +114,7 @@ async def cleanup() -> AsyncIterator[ExitStack]:
         yield stack
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a condition; fails after `seconds`."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

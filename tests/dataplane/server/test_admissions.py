@@ -45,7 +45,7 @@ class Peer:
     async def is_served(self) -> bool:
         self.writer.write(encode_request(HeartbeatRequest(), 4, 1, None))
         try:
-            return bool(await asyncio.wait_for(read_frame(self.reader), 10))
+            return bool(await asyncio.wait_for(read_frame(self.reader), 60))
         except (asyncio.IncompleteReadError, ConnectionError):
             return False
 

@@ -85,7 +85,7 @@ async def ask(port: int, *frames: bytes) -> list[bytes]:
     try:
         writer.write(b"".join(frames))
         while len(replies) < len(frames):
-            replies.append(await asyncio.wait_for(read_frame(reader), 5))
+            replies.append(await asyncio.wait_for(read_frame(reader), 60))
     except (asyncio.IncompleteReadError, ConnectionResetError):
         pass
     finally:
@@ -234,7 +234,7 @@ async def test_connections_beyond_the_maximum_are_closed_at_once(cleanup: ExitSt
     server.admissions.limits = AdmissionLimits(most=2)
     kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     assert len(server.connections) == 2
     for _, other in (*kept, (reader, writer)):
         other.close()
@@ -245,7 +245,7 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not(cleanup: ExitSt
     idle = await asyncio.open_connection("127.0.0.1", port)
     waiting = await asyncio.open_connection("127.0.0.1", port)
     waiting[1].write(encode_request(HeartbeatRequest(group_id="later"), 0, 1, None))
-    assert await asyncio.wait_for(idle[0].read(), 10) == b""
+    assert await asyncio.wait_for(idle[0].read(), 60) == b""
     await until(lambda: len(handlers.parked) == 1)
     assert len(server.connections) == 1
     handlers.parked[0].reply(HeartbeatResponse())

@@ -30,7 +30,7 @@ from .broker_beside_a_quorum import Beside, beside_a_quorum
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.001)

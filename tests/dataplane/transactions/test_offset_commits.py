@@ -134,7 +134,7 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         server = Server(table)
         port = server.listen("TEST", "127.0.0.1", 0).port
         server.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while one.groups.loading:
                 await asyncio.sleep(0.001)
         client = await connect(BrokerAddress(1, "127.0.0.1", port))

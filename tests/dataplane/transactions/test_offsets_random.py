@@ -48,7 +48,7 @@ class Run:
                 [10, 3, 6, 1, 1],
             )[0]()
         self.one.quorum.answers = True
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for client in self.clients:
                 while client.busy is not None and not client.busy.done():
                     self.one.catch_up()

@@ -185,7 +185,7 @@ class Quorum:
         return link
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 15) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     """Wait for a condition with a deadline."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while not condition():
