@@ -26,8 +26,12 @@ ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED
 
 
 @asynccontextmanager
-async def mirroring(brokers: int = 3, **options: Any) -> AsyncIterator[tuple[Mirroring, Admin]]:
+async def mirroring(
+    brokers: int = 3, *, left_out: int = 0, **options: Any
+) -> AsyncIterator[tuple[Mirroring, Admin]]:
+    """The last so many APIs that it would serve are left out."""
     cluster = Mirroring()
+    del cluster.served[len(cluster.served) - left_out :]
     await cluster.start(brokers)
     try:
         async with Admin(bootstrap_servers=cluster.bootstrap, **options) as admin:
@@ -146,8 +150,7 @@ async def test_what_the_cluster_refuses_is_told_and_what_may_pass_is_tried_again
 
 
 async def test_other_clusters_have_no_mirrors() -> None:
-    async with mirroring() as (cluster, admin):
-        del cluster.served[-5:]
+    async with mirroring(left_out=5) as (_, admin):
         with pytest.raises(VersionUnsupported):
             await admin.create_mirror("m", source="there:9092", topics=".*")
         with pytest.raises(VersionUnsupported):
