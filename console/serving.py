@@ -131,6 +131,7 @@ def _listening(listen: ListenAddress) -> Iterator[socket.socket]:
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise OSError(f"--listen {listen.host}:{listen.port}: {reason}") from None
+        bound.listen(CONNECTIONS_MAX)  # who opens the address at once waits, and is not refused
         yield bound
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from starlette.testclient import TestClient
@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from ottla.client.admin import Admin, ClusterDescription, ConfigEntry, NewTopic, QuorumDescription
 from ottla.client.admin.records import EARLIEST, TO_THE_END
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
+from ottla.client.failures import VersionUnsupported
 from ottla.client.records import TopicPartition
 from ottla.console.app import build
 from ottla.console.area import Area
@@ -60,6 +61,14 @@ class FakeAdmin:
         self.settings: dict[str, dict[str, str]] = {}
         self.calls: list[tuple[str, Any]] = []
         self.failure: Exception | None = None
+
+    def __getattr__(self, question: str) -> Callable[..., Coroutine[Any, Any, None]]:
+        """Whatever else is asked, this cluster does not know it."""
+
+        async def unknown(*_: Any, **__: Any) -> None:
+            raise VersionUnsupported(f"this cluster knows nothing of {question}")
+
+        return unknown
 
     async def describe_cluster(self) -> ClusterDescription:
         if self.failure is not None:
