@@ -11,8 +11,7 @@ import pytest
 from ottla.cli.commands.bench.measurements import PhaseResult, percentile
 from ottla.cli.commands.cluster.health import assess
 from ottla.cli.commands.cluster.moves import Move, as_plan, parse_plan
-from ottla.cli.commands.group.lag import put_together
-from ottla.cli.commands.group.seek import Target, parse_offsets, parse_target, within
+from ottla.cli.commands.group.seek import parse_offsets, parse_target
 from ottla.cli.commands.group.show import wanted
 from ottla.cli.commands.quota import entity_of, numbers_of
 from ottla.cli.commands.txn import age
@@ -20,6 +19,8 @@ from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.terminal.confirmation import confirm
 from ottla.cli.terminal.output import bytes_text
 from ottla.client.admin import GroupDescription, GroupListing, GroupMember, TransactionDescription
+from ottla.client.admin.group_lag import put_together
+from ottla.client.admin.group_seek import Target, within
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -5,30 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from ....client.admin import Admin
-from ....client.admin.records import EARLIEST, LATEST, Found
+from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
 from ....client.records import TopicPartition
-from ....protocol.errors import ErrorCode, KafkaError
 from ...arguments.selection import named_partitions, timestamp_ms
 from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...terminal.output import print_json, print_table
-
-Offsets = dict[TopicPartition, int]
-MOVABLE_STATES = ("Empty", "Dead")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where to: `kind` is start, end, offset, shift or timestamp."""
-
-    kind: str
-    number: int = 0
 
 
 def parse_target(text: str, now_ms: int) -> Target:
@@ -65,15 +52,6 @@ def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
     return offsets
 
 
-def within(
-    wanted: Mapping[TopicPartition, int],
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-) -> Offsets:
-    """The offsets, moved to the nearest one that exists. Pure."""
-    return {one: min(max(offset, starts[one]), ends[one]) for one, offset in wanted.items()}
-
-
 def seek(arguments: argparse.Namespace) -> None:
     """Show before and after, and commit unless it is a dry run."""
     now_ms = int(time.time() * 1000)
@@ -106,41 +84,23 @@ async def _seek(
     arguments: argparse.Namespace, target: Target | None, from_file: Offsets | None
 ) -> tuple[Offsets, Offsets]:
     async with Admin(**connection_of(arguments)) as admin:
-        await _refuse_with_members(admin, arguments.group)
-        before = await admin.committed_offsets(arguments.group)
-        given = from_file
-        if arguments.to_group is not None:
-            given = await admin.committed_offsets(arguments.to_group)
-            if not given:
-                raise CommandFailed(f"group {arguments.to_group!r} keeps no offsets")
-        partitions = await _partitions(admin, arguments, before if given is None else given)
-        starts = _known(await admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
-        ends = _known(await admin.list_offsets(dict.fromkeys(partitions, LATEST)))
-        if given is not None:
-            wanted = {one: given[one] for one in partitions if one in given}
-        else:
-            assert target is not None
-            wanted = await _wanted(admin, target, partitions, before, (starts, ends))
-        after = within(wanted, starts, ends)
+        try:
+            await check_has_no_members(admin, arguments.group)
+            before = await admin.committed_offsets(arguments.group)
+            to = target or from_file
+            if arguments.to_group is not None:
+                to = await admin.committed_offsets(arguments.to_group)
+                if not to:
+                    raise CommandFailed(f"group {arguments.to_group!r} keeps no offsets")
+            assert to is not None
+            partitions = await _partitions(admin, arguments, before if isinstance(to, Target) else to)
+            after = await offsets_after(admin, to, partitions, before)
+        except CannotSeek as error:
+            raise CommandFailed(str(error)) from None
         if not arguments.dry_run and after:
             settled = await admin.alter_offsets(arguments.group, after)
             raise_refusals({f"{one.topic}-{one.partition}": e for one, e in settled.items() if e is not None})
     return before, after
-
-
-async def _refuse_with_members(admin: Admin, name: str) -> None:
-    """Offsets of a living group are its members' business; a group that does not exist comes into being."""
-    try:
-        (group,) = await admin.describe_groups([name])
-    except KafkaError as error:
-        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
-        return
-    if group.members or group.state not in MOVABLE_STATES:
-        raise CommandFailed(
-            f"group {name!r} is {group.state} with {len(group.members)} members: stop them first, "
-            "they would commit over it"
-        )
 
 
 async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offsets) -> list[TopicPartition]:
@@ -151,34 +111,3 @@ async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offset
         return sorted(known)
     existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
     return [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
-
-
-async def _wanted(
-    admin: Admin,
-    target: Target,
-    partitions: list[TopicPartition],
-    before: Offsets,
-    bounds: tuple[Offsets, Offsets],
-) -> Offsets:
-    starts, ends = bounds
-    if target.kind == "start":
-        return {one: starts[one] for one in partitions}
-    if target.kind == "end":
-        return {one: ends[one] for one in partitions}
-    if target.kind == "offset":
-        return dict.fromkeys(partitions, target.number)
-    if target.kind == "shift":
-        if lost := [one for one in partitions if one not in before]:
-            one = lost[0]
-            raise CommandFailed(f"the group has no offset of {one.topic}-{one.partition} to count from")
-        return {one: before[one] + target.number for one in partitions}
-    found = _known(await admin.list_offsets(dict.fromkeys(partitions, target.number)))
-    return {one: ends[one] if offset < 0 else offset for one, offset in found.items()}
-
-
-def _known(found: Found) -> Offsets:
-    """Raises CommandFailed where a leader did not tell."""
-    raise_refusals(
-        {f"{one.topic}-{one.partition}": at for one, at in found.items() if isinstance(at, KafkaError)}
-    )
-    return {one: at for one, at in found.items() if isinstance(at, int)}

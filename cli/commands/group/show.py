@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....client.admin import Admin, GroupListing
+from ....client.admin.group_lag import GroupReport, PartitionLag, report
 from ...arguments.selection import select
 from ...asking import run_client
 from ...connection.precedence import connection_of
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say
-from .lag import GroupReport, PartitionLag, report
 
 DESCRIBED_TYPES = ("classic", "consumer")
 """Share and streams groups are listed; their offsets are kept in other ways."""

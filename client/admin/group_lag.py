@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....client.admin import Admin, GroupDescription, GroupMember
-from ....client.admin.records import LATEST
-from ....client.records import TopicPartition
+from ..records import TopicPartition
+from . import Admin
+from .records import LATEST
+from .values import GroupDescription, GroupMember
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""Where the committed offsets of a group without members are moved to: what is there, and what would be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..records import TopicPartition
+from . import Admin
+from .records import EARLIEST, LATEST
+
+Offsets = dict[TopicPartition, int]
+MOVABLE_STATES = ("Empty", "Dead")
+
+
+class CannotSeek(ValueError):
+    """The offsets cannot be moved so; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to: `kind` is start, end, offset, shift or timestamp; `number` says which, in ms since 1970 for a time."""
+
+    kind: str
+    number: int = 0
+
+
+def within(
+    wanted: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> Offsets:
+    """The offsets, moved to the nearest one that exists. Pure."""
+    return {one: min(max(offset, starts[one]), ends[one]) for one, offset in wanted.items()}
+
+
+async def check_has_no_members(admin: Admin, group_id: str) -> None:
+    """Offsets of a living group are its members' business; a group that does not exist comes into being. Raises
+    CannotSeek."""
+    try:
+        (group,) = await admin.describe_groups([group_id])
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return
+    if group.members or group.state not in MOVABLE_STATES:
+        raise CannotSeek(
+            f"group {group_id!r} is {group.state} with {len(group.members)} members: stop them first, "
+            "they would commit over it"
+        )
+
+
+async def offsets_after(
+    admin: Admin, target: Target | Offsets, partitions: Sequence[TopicPartition], before: Offsets
+) -> Offsets:
+    """The offset at which each partition would go on: at a target, or where others are. Raises CannotSeek, and
+    KafkaError for a partition whose leader does not tell its offsets."""
+    starts = await _offsets(admin, partitions, EARLIEST)
+    ends = await _offsets(admin, partitions, LATEST)
+    if isinstance(target, Target):
+        wanted = await _wanted(admin, target, partitions, before, (starts, ends))
+    else:
+        wanted = {one: target[one] for one in partitions if one in target}
+    return within(wanted, starts, ends)
+
+
+async def _wanted(
+    admin: Admin,
+    target: Target,
+    partitions: Sequence[TopicPartition],
+    before: Offsets,
+    bounds: tuple[Offsets, Offsets],
+) -> Offsets:
+    starts, ends = bounds
+    if target.kind == "start":
+        return {one: starts[one] for one in partitions}
+    if target.kind == "end":
+        return {one: ends[one] for one in partitions}
+    if target.kind == "offset":
+        return dict.fromkeys(partitions, target.number)
+    if target.kind == "shift":
+        if lost := [one for one in partitions if one not in before]:
+            one = lost[0]
+            raise CannotSeek(f"the group has no offset of {one.topic}-{one.partition} to count from")
+        return {one: before[one] + target.number for one in partitions}
+    found = await _offsets(admin, partitions, target.number)
+    return {one: ends[one] if offset < 0 else offset for one, offset in found.items()}
+
+
+async def _offsets(admin: Admin, partitions: Sequence[TopicPartition], timestamp: int) -> Offsets:
+    told = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+    found: Offsets = {}
+    for one, offset in told.items():
+        if isinstance(offset, KafkaError):
+            raise KafkaError(offset.code, f"{one.topic}-{one.partition}: {offset.message}")
+        found[one] = offset
+    return found

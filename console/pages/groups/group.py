@@ -1,0 +1,141 @@
+"""One group: its members with what they own, and how far behind it is in each partition."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from markupsafe import Markup
+
+from ....client.admin import GroupMember
+from ....client.admin.group_lag import GroupReport, PartitionLag, report
+from ...area import Paged, Rendered, Visit
+from ...bounds import SAMPLES_MAX
+from ...charts import Series, legend, line_chart
+from ...formats import numbers
+from ...live.sampler import Sampler
+
+CHART_S: Final = 600.0
+REMEMBERED_MAX: Final = 100
+"""Groups whose lag is remembered: those that somebody looked at last."""
+TOPICS_DRAWN_MAX: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """A member. `partitions` names what it owns, topic by topic."""
+
+    id: str
+    instance: str
+    client: str
+    host: str
+    epoch: int | None
+    partitions: str
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """A partition in the table. Numbers are None where nobody told."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """What the template shows."""
+
+    name: str
+    state: str
+    type: str
+    assignor: str
+    coordinator: str
+    total_lag: int
+    members: Sequence[MemberRow]
+    paged: Paged[PartitionLag]
+    partitions: Sequence[LagRow]
+    chart: Markup
+    legend: Markup
+
+
+class LagHistory:
+    """The lag of groups by topic, as pages saw it, within bounds."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._groups: OrderedDict[str, dict[str, deque[tuple[float, float | None]]]] = OrderedDict()
+
+    def note(self, group: GroupReport) -> None:
+        """Remember what was just seen."""
+        name, now_s = group.group.group_id, self._now()
+        topics = self._groups.setdefault(name, {})
+        self._groups.move_to_end(name)
+        if len(self._groups) > REMEMBERED_MAX:
+            self._groups.popitem(last=False)
+        for topic, (_, lag) in group.lag_by_topic().items():
+            topics.setdefault(topic, deque(maxlen=SAMPLES_MAX)).append((now_s, float(lag)))
+
+    def series(self, name: str) -> list[Series]:
+        """One for each topic: those with the greatest lag, and the others together are not drawn."""
+        topics = [Series(topic, tuple(points)) for topic, points in self._groups.get(name, {}).items()]
+        topics.sort(key=lambda one: -(one.last or 0))
+        return topics[:TOPICS_DRAWN_MAX]
+
+
+_HISTORIES: WeakKeyDictionary[Sampler, LagHistory] = WeakKeyDictionary()
+"""One for each console that runs in this process."""
+
+
+def member_row(member: GroupMember) -> MemberRow:
+    """A member as the table shows it."""
+    topics: dict[str, list[int]] = {}
+    for one in member.partitions:
+        topics.setdefault(one.topic, []).append(one.partition)
+    owned = "; ".join(f"{topic}: {numbers(sorted(indexes))}" for topic, indexes in sorted(topics.items()))
+    return MemberRow(
+        member.member_id,
+        member.instance_id or "",
+        member.client_id,
+        member.host,
+        None if member.epoch < 0 else member.epoch,
+        owned,
+    )
+
+
+def lag_row(one: PartitionLag) -> LagRow:
+    """A partition as the table shows it."""
+    owner = "" if one.member is None else one.member.client_id or one.member.member_id
+    return LagRow(*one.partition, one.current, one.end, one.lag, owner)
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page."""
+    name = visit.required("name")
+    (told,) = await report(visit.admin, [name])
+    history = _HISTORIES.setdefault(visit.sampler, LagHistory())
+    history.note(told)
+    lines = history.series(name)
+    paged = visit.paged(told.partitions)
+    where = told.group.coordinator
+    model = GroupPage(
+        name,
+        told.group.state,
+        told.group.type,
+        told.group.assignor,
+        f"{where.id} ({where.host}:{where.port})",
+        told.total_lag,
+        [member_row(one) for one in told.group.members],
+        paged,
+        [lag_row(one) for one in paged.rows],
+        line_chart("lag in records, by topic", lines, now_s=time.time(), span_s=CHART_S),
+        legend(lines),
+    )
+    return Rendered(name, "group.html", model)

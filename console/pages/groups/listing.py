@@ -1,0 +1,79 @@
+"""The list of groups, with a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ....client.admin import GroupListing
+from ....client.admin.group_lag import GroupReport, report
+from ....protocol.errors import KafkaError
+from ...area import Paged, Rendered, Visit
+
+DESCRIBED_TYPES: Final = ("classic", "consumer")
+"""Share and streams groups are listed; their offsets are kept in other ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group in the list. Members and lag are None where nobody told."""
+
+    name: str
+    state: str
+    type: str
+    protocol: str
+    coordinator: int
+    members: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsPage:
+    """What the template shows."""
+
+    paged: Paged[GroupListing]
+    rows: Sequence[GroupRow]
+    search: str
+    total: int
+
+
+def matching(groups: Sequence[GroupListing], search: str) -> list[GroupListing]:
+    """The groups whose names have all words of the search in them."""
+    words = search.lower().split()
+    return [one for one in groups if all(word in one.group_id.lower() for word in words)]
+
+
+def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupRow:
+    """A group as the list shows it."""
+    told = reports.get(group.group_id)
+    return GroupRow(
+        group.group_id,
+        group.state,
+        group.type,
+        group.protocol_type,
+        group.coordinator,
+        None if told is None else len(told.group.members),
+        None if told is None else told.total_lag,
+    )
+
+
+async def reports_of(visit: Visit, groups: Sequence[GroupListing]) -> dict[str, GroupReport]:
+    """Members and lag of these groups. One that is gone meanwhile, or refuses, is left out."""
+    found = {}
+    for one in groups:
+        if one.type in DESCRIBED_TYPES:
+            try:
+                (found[one.group_id],) = await report(visit.admin, [one.group_id])
+            except KafkaError:  # the list is worth more than the lag of one group
+                continue
+    return found
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. Members and lag are asked for the groups on this page alone."""
+    groups, search = await visit.admin.list_groups(), visit.text("q")
+    paged = visit.paged(matching(groups, search))
+    reports = await reports_of(visit, paged.rows)
+    rows = [group_row(one, reports) for one in paged.rows]
+    return Rendered("Groups", "groups.html", GroupsPage(paged, rows, search, len(groups)))
