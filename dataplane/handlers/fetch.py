@@ -24,20 +24,19 @@ from ...protocol.messages.fetch import (
 )
 from ..cluster.endpoints import endpoints_of
 from ..fetching.cold_reads import ColdReads
+from ..fetching.follower_fetches import FollowerFetches
 from ..fetching.long_fetches import LongFetch, is_long
 from ..fetching.reading import ClientFetch, FetchReader, Round
 from ..fetching.repeats import FetchRepeats
 from ..fetching.replica_selection import Selector
 from ..fetching.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
 from ..quotas import ClientQuotas
-from ..replication.fetch_codec import encode_answer, fetch_of
-from ..replication.fetch_values import SessionAnswer
+from ..replication.fetch_codec import fetch_of
 from ..replication.replicas.replicas import Replicas
 from ..security.authorization.needs import handler_asks
 from ..server.connection import ClientConnection
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..server.purgatory import Parked, Purgatory
-from ..server.request_times import FOLLOWER_FETCH
 
 _UNKNOWN = -1
 _CONSUMER = -1
@@ -101,6 +100,7 @@ class FetchHandlers:
         self._reader = FetchReader(replicas, settings.selector, settings.max_bytes)
         self.sessions = FetchSessionCache(settings.session_slots, random.Random(os.urandom(16)))
         self.cold_reads = ColdReads(asyncio.get_running_loop())
+        self._followers = FollowerFetches(replicas.sessions, self.cold_reads)
         self._repeats = FetchRepeats(settings.max_bytes, self.cold_reads, self._quotas)
         self._selects = settings.selector is not None
         self._waiting: dict[ClientConnection, dict[_ParkedFetch | LongFetch, None]] = {}
@@ -209,15 +209,8 @@ class FetchHandlers:
                 f"followers need Fetch version {_FIRST_WITH_REPLICA_STATE} or above, which has broker epochs",
             )
 
-        request.timed_as = FOLLOWER_FETCH
-
-        request.meter = None  # quotas are for clients
-
-        def reply(answer: SessionAnswer) -> None:
-            self.cold_reads.reply(request, encode_answer(answer, request.api_version))
-
-        fetch = fetch_of(message, replica_id, broker_epoch)
-        self._replicas.sessions.fetch(fetch, message.max_wait_ms / 1000, reply)
+        self._followers.note(request, replica_id)
+        self._followers.take(request, fetch_of(message, replica_id, broker_epoch), message.max_wait_ms)
 
     # Answers
 

@@ -50,7 +50,7 @@ def fetch_of(message: FetchRequest, broker_id: int, broker_epoch: int) -> Follow
     )
 
 
-def to_send(records: LogSlice | memoryview) -> memoryview:
+def to_send(records: LogSlice | memoryview) -> LogSlice | memoryview:
     """Records as the codec and the connection take them. A small slice is read here: one send then carries
     the whole answer, where a file in the middle makes three, and as many wake-ups of the receiver."""
     if isinstance(records, LogSlice) and records.size <= _READ_BYTES_MAX:
@@ -61,8 +61,7 @@ def to_send(records: LogSlice | memoryview) -> memoryview:
             return memoryview(_EMPTY)
         finally:
             records.release()
-    # The codec leaves slices of files out, to be sent as parts of their own.
-    return cast(memoryview, records)
+    return records
 
 
 def encode_answer(answer: SessionAnswer, version: int) -> list[Any]:
@@ -94,7 +93,8 @@ def _partition_data(part: PartitionAnswer) -> PartitionData:
         last_stable_offset=part.high_watermark,
         log_start_offset=part.log_start_offset,
         aborted_transactions=None,
-        records=_EMPTY if part.records is None else to_send(part.records),
+        # The codec leaves slices of files out, to be sent as parts of their own.
+        records=_EMPTY if part.records is None else cast(memoryview, to_send(part.records)),
     )
     if part.diverging is not None:
         data.diverging_epoch = EpochEndOffset(

@@ -1,8 +1,9 @@
 """What brokers fetch from each other, byte by byte: Fetch version 17 in the form that it has nearly always.
 
 Every record of acks=all waits for one such request and answer, and with a struct for each part of them they take a
-third to two thirds of the time that the generic codec takes. What is not of this form (tagged fields, such as logs that
-diverge; over 126 partitions of a topic in an answer) is left to that codec, `fetch_codec`; tests compare the two.
+third to two thirds of the time that the generic codec takes. Where they are about one partition, as with one record in
+flight, one struct is all of it. What is not of this form (tagged fields, such as logs that diverge; over 126 partitions
+of a topic) is left to that codec, `fetch_codec`; tests compare the two.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, TypeVar
 from ...protocol.errors import ErrorCode
 from ...protocol.primitives import MalformedMessage, read_uvarint, write_uvarint
 from ..log import LogSlice
-from .fetch_values import FollowerFetch, PartitionAnswer, PartitionKey, SessionAnswer
+from .fetch_values import FetchPosition, FollowerFetch, PartitionAnswer, PartitionKey, SessionAnswer
 
 VERSION: Final = 17
 _API_KEY = 1
@@ -30,12 +31,25 @@ _POSITION = struct.Struct(">iiqiqib")
 """Partition, leader epoch, offset, last epoch, log start, most bytes, and no tagged fields."""
 _REPLICA = struct.Struct(">bbbbiqb")
 """No rack; one tagged field, the first, of 13 bytes: broker id, broker epoch, no tagged fields."""
+_ONE_POSITION = struct.Struct(">iiibii" + "b16sb" + "iiqiqi" + "7s" + "iqb")
+"""All that where one partition is wanted and none forgotten; the constant bytes are `_BEHIND_ONE`."""
+_BEHIND_ONE: Final = b"\0\0\1\1\1\1\x0d"
+"""No tagged fields of the partition and of its topic, nothing forgotten, no rack; the tagged field up to its value."""
 _ANSWER = struct.Struct(">ihi")
 """Throttle time, error, session id."""
 _HEADED_ANSWER = struct.Struct(">ibihi")
 """The same behind the response header: correlation id, no tagged fields."""
 _PARTITION = struct.Struct(">ihqqqbi")
 """Partition, error, high watermark, last stable offset, log start, no aborted transactions, no preferred replica."""
+_ONE_ANSWER = struct.Struct(">ibihi" + "b16sb" + "ihqqqbi")
+"""Both, where one partition is answered: all up to the size of its records."""
+_ONE_FRAME = struct.Struct(">i" + _ONE_ANSWER.format[1:])
+"""The same with the size of the frame."""
+ANSWER_END: Final = b"\0\0\0"
+"""What is behind these records: no tagged fields of the partition, of its topic, and of the answer."""
+_TOPICS_AT: Final = _HEADED_ANSWER.size
+_COUNT_AT: Final = _TOPICS_AT + 1 + _ID_BYTES
+_NONE: Final = ErrorCode.NONE
 
 Part = bytearray | memoryview | LogSlice
 _T = TypeVar("_T")
@@ -49,9 +63,11 @@ def by_topic(pairs: Iterable[tuple[bytes, _T]]) -> dict[bytes, list[_T]]:
     return grouped
 
 
-def write_fetch(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int) -> bytearray:
+def write_fetch(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int) -> bytes | bytearray:
     """A whole request frame."""
     client_id = b"broker-%d" % fetch.broker_id
+    if len(fetch.positions) == 1 and not fetch.forgotten:
+        return _write_one(fetch, max_wait_ms, correlation_id, client_id)
     out = bytearray(_REQUEST.pack(0, _API_KEY, VERSION, correlation_id, len(client_id)))
     out += client_id
     out.append(0)
@@ -75,6 +91,86 @@ def write_fetch(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int) -> 
     out += _REPLICA.pack(1, 1, 1, 13, fetch.broker_id, fetch.broker_epoch, 0)
     struct.pack_into(">i", out, 0, len(out) - 4)
     return out
+
+
+def _write_one(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int, client_id: bytes) -> bytes:
+    (topic_id, index), leader_epoch, offset, last_epoch, log_start, most = fetch.positions[0]
+    size = _REQUEST.size - 4 + len(client_id) + 1 + _ONE_POSITION.size
+    head = _REQUEST.pack(size, _API_KEY, VERSION, correlation_id, len(client_id))
+    wanted = _ONE_POSITION.pack(
+        max_wait_ms, 1, fetch.max_bytes, 0, fetch.session_id, fetch.session_epoch, 2, topic_id, 2,
+        index, leader_epoch, offset, last_epoch, log_start, most,
+        _BEHIND_ONE, fetch.broker_id, fetch.broker_epoch, 0,
+    )  # fmt: skip
+    return b"%b%b\0%b" % (head, client_id, wanted)
+
+
+def read_fetch(frame: memoryview, position: int) -> tuple[FollowerFetch, int] | None:
+    """What a follower asks, and how many ms it waits for an answer; None if it has another form. The header of the
+    request ends at `position`."""
+    try:
+        if len(frame) - position != _ONE_POSITION.size:
+            return _read_some(frame, position)
+        (
+            max_wait_ms, _, max_bytes, _, session_id, session_epoch, topics, topic_id, count,
+            index, leader_epoch, offset, last_epoch, log_start, most,
+            behind, broker_id, broker_epoch, tags,
+        ) = _ONE_POSITION.unpack_from(frame, position)  # fmt: skip
+    except (struct.error, IndexError):
+        return None
+    if topics != 2 or count != 2 or behind != _BEHIND_ONE or tags:
+        return None
+    at = FetchPosition((topic_id, index), leader_epoch, offset, last_epoch, log_start, most)
+    return FollowerFetch(
+        broker_id, broker_epoch, session_id, session_epoch, (at,), (), max_bytes
+    ), max_wait_ms
+
+
+def _read_some(frame: memoryview, position: int) -> tuple[FollowerFetch, int] | None:
+    max_wait_ms, _, max_bytes, _, session_id, session_epoch = _WANTED.unpack_from(frame, position)
+    position += _WANTED.size
+    topics = frame[position]
+    position += 1
+    found: list[FetchPosition] = []
+    for _ in range(topics - 1):
+        topic_id = bytes(frame[position : position + _ID_BYTES])
+        count = frame[position + _ID_BYTES]
+        position += _ID_BYTES + 1
+        for _ in range(count - 1):
+            index, *at, tags = _POSITION.unpack_from(frame, position)
+            found.append(FetchPosition((topic_id, index), *at))
+            position += _POSITION.size
+            if tags:
+                return None
+        if not 0 < count <= _ONE_BYTE_MAX or frame[position]:
+            return None
+        position += 1
+    # Some topic is forgotten, or there is more, or less.
+    if not 0 < topics <= _ONE_BYTE_MAX or frame[position] != 1 or position + 1 + _REPLICA.size != len(frame):
+        return None
+    no_rack, fields, field, size, broker_id, broker_epoch, tags = _REPLICA.unpack_from(frame, position + 1)
+    if (no_rack, fields, field, size, tags) != (1, 1, 1, 13, 0):
+        return None
+    return FollowerFetch(
+        broker_id, broker_epoch, session_id, session_epoch, found, (), max_bytes
+    ), max_wait_ms
+
+
+def write_head(correlation_id: int, answer: SessionAnswer, size: int) -> bytes:
+    """The frame that answers about one partition, up to its records of `size` bytes; behind these comes `ANSWER_END`.
+
+    The partition may not diverge.
+    """
+    (part,) = answer.partitions
+    topic_id, index = part.key
+    watermark = part.high_watermark
+    length = bytearray()
+    write_uvarint(length, size + 1)
+    return _ONE_FRAME.pack(
+        _ONE_ANSWER.size + len(length) + size + len(ANSWER_END), correlation_id, 0,
+        0, answer.error, answer.session_id, 2, topic_id, 2,
+        index, part.error, watermark, watermark, part.log_start_offset, 0, -1,
+    ) + length  # fmt: skip
 
 
 def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSlice | None]) -> list[Part]:
@@ -112,6 +208,8 @@ def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSli
 def read_answer(frame: memoryview) -> tuple[int, SessionAnswer] | None:
     """Correlation id and answer, whose records are views of `frame`; None if it has another form, or none at all."""
     try:
+        if len(frame) > _ONE_ANSWER.size and frame[_COUNT_AT] == frame[_TOPICS_AT] == 2:
+            return _read_one(frame)
         correlation_id, tags, _, error, session_id = _HEADED_ANSWER.unpack_from(frame)
         position = _HEADED_ANSWER.size
         topics = frame[position]
@@ -139,6 +237,22 @@ def read_answer(frame: memoryview) -> tuple[int, SessionAnswer] | None:
     except (struct.error, IndexError, MalformedMessage):
         return None
     return correlation_id, SessionAnswer(session_id, found, ErrorCode.of(error))
+
+
+def _read_one(frame: memoryview) -> tuple[int, SessionAnswer] | None:
+    (
+        correlation_id, tags, _, error, session_id, _, topic_id, _,
+        index, part_error, watermark, _, log_start, aborted, preferred,
+    ) = _ONE_ANSWER.unpack_from(frame)  # fmt: skip
+    size, position = read_uvarint(frame, _ONE_ANSWER.size)
+    end = position + size - 1
+    if tags or aborted or preferred != -1 or not size or bytes(frame[end:]) != ANSWER_END:
+        return None
+    part = PartitionAnswer(
+        (topic_id, index), ErrorCode.of(part_error) if part_error else _NONE, watermark, log_start, None,
+        frame[position:end],
+    )  # fmt: skip
+    return correlation_id, SessionAnswer(session_id, (part,), ErrorCode.of(error) if error else _NONE)
 
 
 def _read_partition(frame: memoryview, position: int, topic_id: bytes) -> tuple[PartitionAnswer, int] | None:

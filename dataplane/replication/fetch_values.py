@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...protocol.errors import ErrorCode
 from .roles.follower import EpochEnd
@@ -27,8 +27,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == LAST_EPOCH else epoch + 1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPosition:
+class FetchPosition(NamedTuple):
     """Where a follower is in one partition. Everything below `fetch_offset` is acknowledged."""
 
     key: PartitionKey
@@ -39,8 +38,7 @@ class FetchPosition:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetch:
+class FollowerFetch(NamedTuple):
     """One fetch of a follower: in an established session only what changed since the one before."""
 
     broker_id: int

@@ -115,20 +115,18 @@ class TokenBucket:
 class Throttle:
     """One direction's bucket with its clock."""
 
-    __slots__ = ("_bucket", "_now_s")
+    __slots__ = ("_bucket", "_now_s", "limited")
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._bucket = TokenBucket()
         self._now_s = now_s
-
-    @property
-    def limited(self) -> bool:
+        self.limited = self._bucket.limited
         """Whether there is a rate at all: asked first, as there hardly ever is one."""
-        return self._bucket.limited
 
     def set_rate(self, rate: int) -> None:
         """Bytes/s from now on."""
         self._bucket.set_rate(rate, self._now_s())
+        self.limited = self._bucket.limited
 
     def allowance(self) -> int:
         """Bytes that may go now; 0 means wait."""

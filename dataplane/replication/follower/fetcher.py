@@ -230,7 +230,7 @@ class LeaderLink:
         """The next message of the exchange in which both ends prove that they are nodes of this cluster."""
         request = AuthenticateNodeRequest(auth_bytes=message)
         name = f"broker-{self._credentials.node_id}"
-        self._write(bytearray(encode_request(request, 0, self._next_correlation_id(), name)))
+        self._write(encode_request(request, 0, self._next_correlation_id(), name))
 
     def _take_proof(self, proof: ClientProof, frame: memoryview) -> None:
         correlation_id, answer = decode_response(AuthenticateNodeRequest, frame, 0)
@@ -278,7 +278,7 @@ class LeaderLink:
         self._sent.append((self._correlation_id, self._loop.time()))
         return self._correlation_id
 
-    def _write(self, frame: bytearray) -> None:
+    def _write(self, frame: bytes | bytearray) -> None:
         assert self._socket is not None
         if self._unsent:
             self._unsent += frame

@@ -150,7 +150,10 @@ class FollowerSession:
         self._failed: list[PartitionAnswer] = []
         self._parked: Reply | None = None
         self._parked_max_bytes = 0
+        # One timer for all requests that are parked one after the other: where none of them waits to its end, as
+        # under load, it rings once and is set anew for the one that is parked then.
         self._deadline: Timer | None = None
+        self._deadline_at_s = self._parked_until_s = 0.0
         self._answer_is_due = False
         self._watermark_delay_s = watermark_delay_s
         self._watermark_timer: Timer | None = None
@@ -167,25 +170,47 @@ class FollowerSession:
     def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply) -> None:
         """Take a request of this session; `reply` is called within this call or when there is something to
         say."""
-        self._answer()
-        self._last_fetch_ms = int(self._scheduler.time() * 1000)
+        if self._parked is not None:
+            self._answer()
+        now_s = self._scheduler.time()
+        self._last_fetch_ms = int(now_s * 1000)
         for key in fetch.forgotten:
             watch = self._watches.pop(key, None)
             if watch is not None:
                 self._detach(watch)
         for position in fetch.positions:
             self._place(position)
-        for watch in tuple(self._outside):
-            self._offer(watch)
+        if self._outside:
+            for watch in tuple(self._outside):
+                self._offer(watch)
         self._parked = reply
         self._parked_max_bytes = fetch.max_bytes
-        self._hold_back()
+        if self._throttle.limited:
+            self._hold_back()
         if self._ready or self._failed or fetch.session_epoch == FIRST_EPOCH or max_wait_s <= 0:
             self._answer()
             return
-        self._deadline = self._scheduler.call_later(max_wait_s, self._answer)
-        if self._watermarks:
+        self._parked_until_s = now_s + max_wait_s
+        if self._deadline is None:
+            self._arm_deadline(max_wait_s)
+        elif self._parked_until_s < self._deadline_at_s:
+            self._deadline.cancel()
+            self._arm_deadline(max_wait_s)
+        if self._watermarks and self._watermark_timer is None:
             self._arm_watermark_timer()
+
+    def _arm_deadline(self, wait_s: float) -> None:
+        self._deadline_at_s = self._parked_until_s
+        self._deadline = self._scheduler.call_later(wait_s, self._deadline_passed)
+
+    def _deadline_passed(self) -> None:
+        self._deadline = None
+        if self._parked is None:
+            return
+        if self._parked_until_s > self._deadline_at_s:
+            self._arm_deadline(max(0.0, self._parked_until_s - self._scheduler.time()))
+        else:
+            self._answer()
 
     def _place(self, position: FetchPosition) -> None:
         """Note where the follower is; that is an acknowledgement if its log agrees with ours up to there."""
@@ -193,7 +218,9 @@ class FollowerSession:
         watch = self._watches.get(key)
         try:
             partition = watch.partition if watch is not None else self._followed.get_by_id(*key)
-            leader = partition.leading(position.leader_epoch)
+            leader = partition.leader
+            if leader is None or leader.leader_epoch != position.leader_epoch:
+                leader = partition.leading(position.leader_epoch)
             if self.broker_id not in leader.followers:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -233,6 +260,11 @@ class FollowerSession:
     def _agrees(self, watch: _Watch, leader: LeaderState) -> bool:
         """False if the follower must truncate or start anew first (rule 1); the answer says how."""
         position, partition = watch.position, watch.partition
+        if (
+            position.last_fetched_epoch == leader.leader_epoch
+            and partition.log.log_start_offset <= position.fetch_offset <= leader.log_end_offset
+        ):
+            return True  # This epoch ends where the log does.
         answer: PartitionAnswer | None = None
         if position.last_fetched_epoch != UNDEFINED_EPOCH:
             ours = partition.end_of_epoch(position.last_fetched_epoch)
@@ -313,7 +345,7 @@ class FollowerSession:
     def has_watermark(self, watch: _Watch) -> None:
         """The high watermark of a watched partition moved."""
         self._watermarks[watch] = None
-        if self._parked is not None:
+        if self._parked is not None and self._watermark_timer is None:
             self._arm_watermark_timer()
 
     def has_log_start(self, watch: _Watch) -> None:
@@ -373,12 +405,10 @@ class FollowerSession:
         if reply is None:
             return
         self._parked = None
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
         answers, self._failed = self._failed, []
         budget = self._parked_max_bytes
-        self._hold_back()
+        if self._throttle.limited:
+            self._hold_back()
         ready, self._ready = self._ready, {}
         for watch in ready:
             answer = self._read(watch, budget, at_least_one=budget == self._parked_max_bytes)
@@ -412,7 +442,7 @@ class FollowerSession:
         position = watch.position
         log = watch.partition.log
         max_bytes = min(budget, position.max_bytes)
-        throttled = self._is_throttled(watch)
+        throttled = self._throttle.limited and self._is_throttled(watch)
         if throttled:
             allowance = self._throttle.allowance()
             if allowance == 0:

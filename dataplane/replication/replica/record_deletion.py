@@ -90,7 +90,8 @@ class RecordDeletion:
         leader = self._partition.leader
         if leader is not None:
             leader.followers[broker_id].log_start_offset = log_start_offset
-            self.look()
+            if self._waiting:
+                self.look()
 
     # What the partition says
 

@@ -70,9 +70,35 @@ def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_pa
     parked = leader.serve(follower.ask(), wait=True)
     leader.produce(b"b")
     follower.take(parked[0])
-    leader.scheduler.timers.clear()
     leader.serve(follower.ask(), wait=True)
     assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S], "the log start has been told"
+
+
+def test_a_fetch_is_parked_for_its_own_time_whatever_was_parked_before(tmp_path: Path) -> None:
+    """One timer serves the requests of a session, of which hardly any waits to its end."""
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    leader, follower = cluster[1], cluster[2]
+    cluster.sync(1, 2)
+    first = leader.serve(follower.ask(), wait=True)
+    assert leader.scheduler.waits() == [0.5]
+    cluster.now_ms += 300
+    leader.produce(b"a")
+    follower.take(first.pop())
+    second = leader.serve(follower.ask(), wait=True)
+    assert leader.scheduler.waits() == [0.5, WATERMARK_DELAY_S], "no other deadline"
+    cluster.now_ms += 200
+    leader.scheduler.fire_timers()
+    follower.take(second.pop())
+    assert leader.scheduler.waits() == [pytest.approx(0.3)], "what is left of the second's time"
+    third = leader.serve(follower.ask(), wait=True)
+    cluster.now_ms += 300
+    leader.scheduler.fire_timers()
+    assert (third, leader.scheduler.waits()) == ([], [pytest.approx(0.2)])
+    cluster.now_ms += 200
+    leader.scheduler.fire_timers()
+    assert [answer.partitions for answer in third] == [[]]
+    assert leader.scheduler.waits() == [], "nothing is parked"
 
 
 async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_path: Path) -> None:
@@ -201,7 +227,7 @@ def test_a_follower_that_diverges_hears_of_no_high_watermark_until_the_logs_agre
     cluster.elect(1, isr=(1, 2))
     ask = cluster[3].ask()
     (diverging,) = cluster[1].serve(ask)
-    about_others = replace(ask, session_id=diverging.session_id, session_epoch=1, positions=())
+    about_others = ask._replace(session_id=diverging.session_id, session_epoch=1, positions=())
     parked = cluster[1].serve(about_others, wait=True)
     cluster.sync(1, 2)
     assert cluster[1].partition.high_watermark == 4

@@ -1,0 +1,145 @@
+"""What one record with acks=all costs: from the producer's frame to the answer, over a leader and two followers.
+
+    python -m benchmarks.replicated_record [--records N] [--rounds N] [--record FILE] [--profile]
+
+Servers, handlers, logs and fetch sessions of three brokers on one event loop, over loopback, and a producer of a few
+lines that has one record of 1 KB in flight. So there is nobody else to wait for, and the time is the processor's: the
+least of the rounds counts. Calls of Python functions for one record do not depend on what else the machine does. Both
+include the producer, and what the kernel does for all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import os
+import pstats
+import socket
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from ottla.protocol.messages.headers import encode_request
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.record import encode_batch
+from tests.dataplane.replication.brokers_over_sockets import BrokersOverSockets, running, until
+
+from .rounds import record
+
+VERSION = 9
+RECORD_BYTES = 1000
+LAG_MS = 30_000
+LEADER = 1
+_SIZE = struct.Struct(">i")
+
+
+class OneInFlight:
+    """Sends the same frame whenever the answer to the one before has come."""
+
+    def __init__(self, port: int) -> None:
+        batch = encode_batch([(None, os.urandom(RECORD_BYTES), 0)])
+        data = PartitionProduceData(index=0, records=batch)
+        request = ProduceRequest(
+            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+        )
+        self._frame = encode_request(request, VERSION, 1, "benchmark")
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._left = 0
+        self._done: asyncio.Future[None] = self._loop.create_future()
+
+    async def press(self, count: int) -> None:
+        """Send so many records, and wait for the answer to the last."""
+        self._left, self._done = count, self._loop.create_future()
+        self._loop.add_reader(self._socket, self._readable)
+        self._socket.send(self._frame)
+        await self._done
+
+    def _readable(self) -> None:
+        answer = self._socket.recv(4096)
+        if len(answer) != 4 + _SIZE.unpack_from(answer)[0]:
+            raise RuntimeError("an answer came in pieces, or the broker is gone")
+        self._left -= 1
+        if self._left:
+            self._socket.send(self._frame)
+        else:
+            self._loop.remove_reader(self._socket)
+            self._done.set_result(None)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._socket.close()
+
+
+async def in_sync(cluster: BrokersOverSockets) -> None:
+    """Wait until both followers fetch."""
+    leader = cluster[LEADER].partition.leader
+    assert leader is not None
+    await until(
+        lambda: all(follower.log_end_offset >= 0 for follower in leader.followers.values()), "the followers"
+    )
+
+
+async def measure(folder: Path, records: int, rounds: int, profile: bool) -> tuple[float, float]:
+    """Microseconds of processor time for a record, and calls of Python functions."""
+    async with running(folder, lag_ms=LAG_MS) as cluster:
+        await in_sync(cluster)
+        producer = OneInFlight(cluster[LEADER].port)
+        await producer.press(records // 4)
+        spent_us = []
+        for _ in range(rounds):
+            before = time.process_time()
+            await producer.press(records)
+            spent_us.append((time.process_time() - before) / records * 1e6)
+        profiler = cProfile.Profile()
+        profiler.enable()
+        await producer.press(records)
+        profiler.disable()
+        producer.close()
+        end = cluster[LEADER].partition.high_watermark
+        if end != (rounds + 1) * records + records // 4:
+            raise RuntimeError(f"the high watermark is {end}")
+    told = pstats.Stats(profiler)
+    if profile:
+        told.sort_stats("tottime").print_stats(70)
+    return min(spent_us), _calls(told) / records
+
+
+def _calls(told: pstats.Stats) -> float:
+    """Of functions of Python: those of the standard library and of C have no file here."""
+    stats: dict[tuple[str, int, str], tuple[int, int, float, float, object]] = told.stats  # type: ignore[attr-defined]
+    return sum(row[1] for (file, _, _), row in stats.items() if file != "~")
+
+
+def main() -> int:
+    """Measure and print one table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=2000, help="in each round")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--record", type=Path, help="append the readings to this file")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        spent_us, calls = uvloop.run(measure(Path(name), args.records, args.rounds, args.profile))
+    table = Table("one record, acks=all, three replicas", "")
+    table.add_row("CPU of all, µs", f"{spent_us:.0f}")
+    table.add_row("calls of Python functions", f"{calls:.0f}")
+    Console().print(table)
+    if args.record is not None:
+        record(args.record, "replicated record", {"cpu_us": round(spent_us, 1), "calls": round(calls)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
