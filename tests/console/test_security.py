@@ -121,7 +121,7 @@ def test_every_answer_forbids_code_of_others(browser: Browser, address: str) -> 
     for answer in (browser.client.get(address), browser.enter().client.get(address)):
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
 
 
 def test_a_console_that_only_reads_takes_no_form(admin: FakeAdmin) -> None:
