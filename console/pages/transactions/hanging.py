@@ -1,0 +1,81 @@
+"""Open transactions in partitions that no transactional id has open there: nobody will end them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ....client.admin import HangingTransaction
+from ....client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS
+from ....client.records import TopicPartition
+from ...area import BadQuestion, Paged, Rendered, Visit
+
+PARTITIONS_MAX: Final = 5_000
+"""Partitions that one search looks at: more take longer than a page may."""
+
+
+@dataclass(frozen=True, slots=True)
+class HangingRow:
+    """One of them. `command` ends it, for whoever has the cluster's secret."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    first_offset: int
+    silent_s: float
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class HangingPage:
+    """What the template shows. `looked_at` is the number of partitions; None before anybody has asked."""
+
+    topic: str
+    minutes: int
+    looked_at: int | None
+    paged: Paged[HangingTransaction] | None
+    rows: Sequence[HangingRow]
+
+
+def hanging_row(one: HangingTransaction, now_s: float) -> HangingRow:
+    """One of them as the table shows it."""
+    producer = one.producer
+    return HangingRow(
+        *one.partition,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.transaction_start,
+        max(0.0, now_s - producer.last_ms / 1000),
+        f"ottla txn abort-hanging {one.partition.topic}:{one.partition.partition} --producer-id "
+        f"{producer.producer_id} --secret-file FILE",
+    )
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. It searches only when asked to: each leader is asked for all its producers."""
+    minutes = visit.number("minutes", MAX_TRANSACTION_TIMEOUT_MS // 60_000, most=10**6)
+    topic = visit.text("topic")
+    if visit.text("search") != "yes":
+        return Rendered("Hanging transactions", "hanging.html", HangingPage(topic, minutes, None, None, ()))
+    snapshot = await visit.sampler.snapshot()
+    places = [
+        TopicPartition(one.name, index)
+        for one in snapshot.topics
+        if not topic or one.name == topic
+        for index in one.partitions
+    ]
+    if not places:
+        raise BadQuestion(f"there is no topic {topic!r}" if topic else "there is no topic")
+    if len(places) > PARTITIONS_MAX:
+        raise BadQuestion(
+            f"these are {len(places):,} partitions; a page looks at {PARTITIONS_MAX:,}: name a topic, or use "
+            "`ottla txn find-hanging`"
+        )
+    found = await visit.admin.find_hanging(places, max_transaction_timeout_ms=minutes * 60_000)
+    paged = visit.paged(found)
+    rows = [hanging_row(one, time.time()) for one in paged.rows]
+    model = HangingPage(topic, minutes, len(places), paged, rows)
+    return Rendered("Hanging transactions", "hanging.html", model)

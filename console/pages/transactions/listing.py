@@ -1,0 +1,142 @@
+"""The list of transactional ids, with a search and by state."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ....client.admin import TransactionDescription, TransactionListing
+from ....client.admin.transactions import Described
+from ....client.records import TopicPartition
+from ....protocol.errors import KafkaError
+from ...area import BadQuestion, Paged, Rendered, Visit
+
+OPEN: Final = "Ongoing"
+DECIDED: Final = ("PrepareCommit", "PrepareAbort")
+STATES: Final = ("Empty", OPEN, *DECIDED, "CompleteCommit", "CompleteAbort")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """A transactional id in the list. What nobody told is None."""
+
+    id: str
+    state: str
+    kind: str
+    producer_id: int
+    epoch: int | None
+    open_s: float | None
+    timeout_s: float | None
+    partitions: int | None
+    app_version: int | None
+    coordinator: int
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has been open for longer than its producer allowed."""
+        return self.open_s is not None and self.timeout_s is not None and self.open_s > self.timeout_s
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsPage:
+    """What the template shows. `cut` is the newest cut of all topics; None where there are none."""
+
+    paged: Paged[TransactionListing]
+    rows: Sequence[TransactionRow]
+    search: str
+    state: str
+    states: Sequence[str]
+    counts: Sequence[tuple[str, int]]
+    total: int
+    cut: int | None
+
+
+def kind_of(state: str) -> str:
+    """The colour of a state."""
+    if state == OPEN:
+        return "news"
+    return "bad" if state in DECIDED else ""
+
+
+def matching(found: Sequence[TransactionListing], search: str, state: str) -> list[TransactionListing]:
+    """Those in this state, or in any, whose ids have all words of the search in them."""
+    words = search.lower().split()
+    return [
+        one
+        for one in found
+        if (not state or one.state == state) and all(word in one.transactional_id.lower() for word in words)
+    ]
+
+
+def transaction_row(listed: TransactionListing, described: Described, now_s: float) -> TransactionRow:
+    """A transactional id as the list shows it."""
+    told = described.get(listed.transactional_id)
+    if not isinstance(told, TransactionDescription):
+        state, nothing = listed.state, (None, None, None, None, None)
+        return TransactionRow(
+            listed.transactional_id, state, kind_of(state), listed.producer_id, *nothing, listed.coordinator
+        )
+    return TransactionRow(
+        told.transactional_id,
+        told.state,
+        kind_of(told.state),
+        told.producer_id,
+        told.producer_epoch,
+        open_for_s(told, now_s),
+        told.timeout_ms / 1000,
+        len(told.partitions),
+        None if told.app_version < 0 else told.app_version,
+        told.coordinator,
+    )
+
+
+def open_for_s(told: TransactionDescription, now_s: float) -> float | None:
+    """How long its transaction has been open, or decided without all markers; None if it has none."""
+    if told.started_ms < 0 or told.state not in (OPEN, *DECIDED):
+        return None
+    return max(0.0, now_s - told.started_ms / 1000)
+
+
+async def newest_cut(visit: Visit) -> int | None:
+    """The commit index up to which every decided transaction has its markers in all topics. None where the cluster
+    knows no cuts, or has none now."""
+    snapshot = await visit.sampler.snapshot()
+    places = [
+        TopicPartition(topic.name, index)
+        for topic in snapshot.topics
+        if not topic.is_internal
+        for index in topic.partitions
+    ]
+    if not places:
+        return None
+    try:
+        cut = await visit.admin.find_cut(places)
+    except KafkaError:  # the list is worth more than the cut
+        return None
+    return None if cut.commit_index < 0 else cut.commit_index
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. Transactions are described for the rows of this page alone."""
+    search, state = visit.text("q"), visit.text("state")
+    if state and state not in STATES:
+        raise BadQuestion(f"'state' is one of {', '.join(STATES)}, not {state[:40]!r}")
+    listed = await visit.admin.list_transactions()
+    paged = visit.paged(matching(listed, search, state))
+    described = await visit.admin.describe_transactions(one.transactional_id for one in paged.rows)
+    rows = [transaction_row(one, described, time.time()) for one in paged.rows]
+    counts = Counter(one.state for one in listed)
+    model = TransactionsPage(
+        paged,
+        rows,
+        search,
+        state,
+        STATES,
+        [(name, counts[name]) for name in STATES if counts[name]],
+        len(listed),
+        await newest_cut(visit),
+    )
+    return Rendered("Transactions", "transactions.html", model)

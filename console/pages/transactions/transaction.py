@@ -1,0 +1,83 @@
+"""One transactional id: its newest transaction, and what the leaders of its partitions know of the producer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....client.admin import TransactionDescription, TransactionListing
+from ....client.admin.transactions import Producers
+from ....client.records import TopicPartition
+from ....protocol.errors import KafkaError
+from ...area import Paged, Rendered, Visit
+from .listing import OPEN, TransactionRow, transaction_row
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPartition:
+    """A partition without a marker yet. None: its leader did not tell, or knows no open transaction of the producer."""
+
+    topic: str
+    partition: int
+    first_offset: int | None
+    last_sequence: int | None
+    last_write_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPage:
+    """What the template shows."""
+
+    row: TransactionRow
+    started_s: float | None
+    is_open: bool
+    paged: Paged[TopicPartition]
+    partitions: Sequence[OpenPartition]
+
+
+def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> OpenPartition:
+    """A partition as the table shows it."""
+    producers = told.get(name)
+    found = None
+    if not isinstance(producers, KafkaError) and producers is not None:
+        found = next((one for one in producers if one.producer_id == producer_id), None)
+    if found is None:
+        return OpenPartition(*name, None, None, None)
+    start = found.transaction_start
+    return OpenPartition(
+        *name,
+        None if start < 0 else start,
+        None if found.last_sequence < 0 else found.last_sequence,
+        None if found.last_ms < 0 else found.last_ms / 1000,
+    )
+
+
+async def described(visit: Visit) -> TransactionDescription:
+    """The transactional id that the address names. Raises KafkaError."""
+    name = visit.required("id")
+    told = (await visit.admin.describe_transactions([name]))[name]
+    if isinstance(told, KafkaError):
+        raise told
+    return told
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. Leaders are asked for the partitions on this page alone."""
+    told = await described(visit)
+    paged = visit.paged(sorted(told.partitions))
+    producers = await visit.admin.describe_producers(paged.rows) if paged.rows else {}
+    now_s = time.time()
+    model = TransactionPage(
+        _row(told, now_s),
+        None if told.started_ms < 0 else told.started_ms / 1000,
+        told.state == OPEN,
+        paged,
+        [open_partition(one, told.producer_id, producers) for one in paged.rows],
+    )
+    return Rendered(told.transactional_id, "transaction.html", model)
+
+
+def _row(told: TransactionDescription, now_s: float) -> TransactionRow:
+    listed = TransactionListing(told.transactional_id, told.producer_id, told.state, told.coordinator)
+    return transaction_row(listed, {told.transactional_id: told}, now_s)
