@@ -140,7 +140,7 @@ class Beside:
                 )
             )
         )
-        has = partition.log.has(records)
+        has = partition.log.produced.has(records)
         if not has and self.gate.admits(partition, producer_id, epoch):
             return partition.append(records, required_acks=-1).first_offset
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
