@@ -151,7 +151,7 @@ _NODE_TABLE = (
     _node("allow.everyone.if.no.acl.found", _NODE, _B, "false",
           "Whether everybody may do everything with what no ACL is about."),
     _node("metrics.listener", _NODE, _S, None,
-          "host:port of the HTTP endpoint: /metrics, /healthz, /readyz; none without it."),
+          "host:port, or unix:/path, of the HTTP endpoint: /metrics, /healthz, /readyz; none without it."),
     _node("metrics.bearer.token.file", _NODE, _S, None,
           "File with tokens, one in a line, of which whoever reads /metrics has to show one."),
     _node("log.dirs", _NODE, _LIST, None, "Data folders."),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import ottla.cli.nodes.endpoint
+import ottla.cli.nodes.host.page
 import ottla.dataplane.metrics
 import ottla.metadata_quorum.metrics
 from ottla.protocol.exposition import Metric
@@ -24,6 +25,10 @@ loopback it should be secured: [Who reads them](#who-reads-them).
 | `/metrics` | Prometheus' text format, made when asked, in slices between which clients are served |
 | `/healthz` | 200 as long as the event loop turns: restart the process when no answer comes |
 | `/readyz` | 200 when the node takes part in the cluster, else 503 and why |
+
+`unix:/path` instead of `host:port` makes it a socket of that name, which whoever may open the file may read. With
+`ottla broker --processes` there is [one page for all brokers of a host](OPERATIONS.md#several-brokers-on-one-host), in
+which every metric has a label `broker` besides its own.
 
 A quorum node takes part when it votes, and leads or hears a leader. A broker takes part when it follows the quorum,
 is not fenced, and its replicas have been in sync since it started. A rolling update that waits for that takes no
@@ -75,6 +80,8 @@ def render() -> str:
             *_table(ottla.metadata_quorum.metrics.METRICS),
             "\n## Every process\n",
             *_table(ottla.cli.nodes.endpoint.METRICS),
+            "\n## The supervisor of a host's brokers\n",
+            *_table(ottla.cli.nodes.host.page.METRICS),
             "",
         ]
     )

@@ -11,7 +11,8 @@ from ...console.requirements import require_extra
 from ..failures import CommandFailed
 from .layout import ClusterLayout
 from .ports import HOST
-from .supervisor import STOP_GRACE_S, die_with_parent
+from ..nodes.child_processes import die_with_parent
+from .supervisor import STOP_GRACE_S
 
 READS, CHANGES = "reads", "changes"
 _OF_OTHER_CLUSTERS: Final = ("OTTLA_BOOTSTRAP", "OTTLA_PROFILE", "OTTLA_COMMAND_CONFIG")
@@ -50,7 +51,7 @@ class LocalConsole:
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 process_group=0,
-                preexec_fn=die_with_parent(),
+                preexec_fn=die_with_parent("ottla up"),
             )
 
     def stop(self) -> None:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..failures import CommandFailed
+from ..nodes.child_processes import PR_SET_PDEATHSIG
 from .layout import ClusterLayout
-
-PR_SET_PDEATHSIG = 1
 
 
 @contextmanager

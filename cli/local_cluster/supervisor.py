@@ -4,7 +4,6 @@ first.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import selectors
 import signal
@@ -15,10 +14,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ... import __file__ as _package_file
-from ..failures import CommandFailed
+from ..nodes.child_processes import die_with_parent
 from ..nodes.settings import variable_of
 from .layout import OWN_KEYS, ClusterLayout, Member
 
@@ -26,7 +24,6 @@ STOP_GRACE_S = 30.0
 """How long a node may take to stop after SIGTERM before it is killed."""
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 PASSED_ON_PREFIXES = ("PYTHON", "OTTLA_", "KAFKA_", "MALLOC_")
-PR_SET_PDEATHSIG = 1
 
 
 @dataclass(slots=True)
@@ -84,7 +81,7 @@ class Supervisor:
 
     def start(self, members: Iterable[Member]) -> None:
         """Start all `members` at once."""
-        dies_too = die_with_parent()
+        before_exec = die_with_parent("ottla up")
         for member in members:
             with self._layout.log_file(member).open("ab") as log:
                 process = subprocess.Popen(
@@ -95,7 +92,7 @@ class Supervisor:
                     stdout=log,
                     stderr=log,
                     process_group=0,
-                    preexec_fn=dies_too,
+                    preexec_fn=before_exec,
                 )
             child = Child(member, process, os.pidfd_open(process.pid))
             self._children.append(child)
@@ -156,11 +153,6 @@ class Supervisor:
         self._stop_requests += 1
 
 
-def describe_exit(code: int) -> str:
-    """A process's end in words: `killed by SIGKILL` or `exit code 1`."""
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
 def _still_running(pids: Iterable[int], children: Mapping[int, Child]) -> set[int]:
     running = set()
     for pid in pids:
@@ -186,15 +178,3 @@ def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
-
-
-def die_with_parent() -> Any:
-    """What a child runs before exec so that the kernel ends it should this process be killed outright."""
-    if not sys.platform.startswith("linux"):
-        raise CommandFailed("ottla up needs Linux")
-    prctl = ctypes.CDLL(None).prctl
-
-    def set_death_signal() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return set_death_signal

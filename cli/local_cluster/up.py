@@ -17,6 +17,7 @@ from typing import Any
 from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
 from ..files import write_atomically
+from ..nodes.child_processes import describe_exit
 from ..nodes.config_providers import resolve
 from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
@@ -33,7 +34,7 @@ from .layout import (
 from .ownership import until_exit
 from .ports import HOST, first_in_use
 from .security import PROTOCOLS, ClusterSecurity
-from .supervisor import Supervisor, describe_exit
+from .supervisor import Supervisor
 
 DEFAULT_DIRECTORY = "ottla-data"
 START_TIMEOUT_S = 60.0

@@ -6,7 +6,7 @@
 It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, and five seconds for each step.
 At most 8 scrapes of /metrics are answered at the same time, each for 30 seconds at most. The others wait. At most 512
 connections are open. One more ends the connection that has been silent longest. The endpoint listens at
-metrics.listener, and nowhere without that setting.
+metrics.listener, host:port or unix:/path, and nowhere without that setting.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import resource
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...protocol.exposition import CONTENT_TYPE, Family, Metric, MetricKind, exposition
 from ..failures import CommandFailed
@@ -34,6 +34,7 @@ STEP_TIMEOUT_S = 5.0
 CONNECTIONS_MAX = 512
 SCRAPES_MAX = 8
 _ANSWER_TIMEOUT_S = 30.0
+_SOCKET = "unix:"
 _PLAIN = "text/plain; charset=utf-8"
 _REASONS = {
     200: "OK",
@@ -55,6 +56,16 @@ LOOP_LAG = Metric(
 METRICS = (MEMORY, CPU, OPEN_FILES, START_TIME, LOOP_LAG)
 
 
+class Pages(Protocol):
+    """What an endpoint tells."""
+
+    def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
+        """All metrics, in pieces. `loop_lag_s`: how late the event loop was just now."""
+
+    async def unready(self) -> list[str]:
+        """Why nodes do not take part now; empty when all do."""
+
+
 class Observed(Protocol):
     """A node as its endpoint sees it, also before it has started and after it has stopped."""
 
@@ -65,6 +76,34 @@ class Observed(Protocol):
         """Why it does not take part now; empty when it does."""
 
 
+class NodesHere:
+    """The nodes of this process, and the process itself."""
+
+    def __init__(self, nodes: Sequence[Observed]) -> None:
+        self._nodes = nodes
+        self._started_s = time.time()
+
+    async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
+        """Everything, with a turn for others after each piece."""
+        for piece in exposition(self._families(loop_lag_s)):
+            yield piece
+            await asyncio.sleep(0)
+
+    async def unready(self) -> list[str]:
+        """Why nodes do not take part now."""
+        return [reason for node in self._nodes if (reason := node.unready())]
+
+    def _families(self, loop_lag_s: float) -> Iterator[Family]:
+        for node in self._nodes:
+            yield from node.families()
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        yield Family(MEMORY, [((), _resident_bytes())])
+        yield Family(CPU, [((), usage.ru_utime + usage.ru_stime)])
+        yield Family(OPEN_FILES, [((), len(os.listdir("/proc/self/fd")))])
+        yield Family(START_TIME, [((), self._started_s)])
+        yield Family(LOOP_LAG, [((), loop_lag_s)])
+
+
 class MonitoringEndpoint:
     """Serves HTTP for the nodes of this process. Start it first: then it tells that they are not ready yet.
 
@@ -73,10 +112,16 @@ class MonitoringEndpoint:
     """
 
     def __init__(
-        self, host: str, port: int, nodes: Sequence[Observed], security: EndpointSecurity | None = None
+        self,
+        host: str,
+        port: int,
+        pages: Pages,
+        security: EndpointSecurity | None = None,
+        path: Path | None = None,
     ) -> None:
-        """Without `security` it speaks no TLS and tells everybody."""
-        self._host, self._port, self._nodes = host, port, nodes
+        """Without `security` it speaks no TLS and tells everybody. With `path` it listens at a socket of that name, and
+        not at `host` and `port`."""
+        self._host, self._port, self._path, self._pages = host, port, path, pages
         self._security = security or EndpointSecurity()
         self.failure = ""
         self._servers: list[asyncio.Server] = []
@@ -85,7 +130,6 @@ class MonitoringEndpoint:
         #: every connection, and whether its request is there already, the oldest first
         self._open: dict[asyncio.StreamWriter, bool] = {}
         self._scrapes = asyncio.Semaphore(SCRAPES_MAX)
-        self._started_s = time.time()
         self._lag_s = 0.0
         self._watch: asyncio.Task[None] | None = None
 
@@ -93,19 +137,18 @@ class MonitoringEndpoint:
         """Listen, or keep in `failure` why not."""
         tls = self._security.tls
         self._context = None if tls is None else tls.accepting
+        bounds: dict[str, Any] = {"limit": HEAD_BYTES_MAX, "backlog": CONNECTIONS_MAX}
         try:
-            server = await asyncio.start_server(
-                self._serve,
-                self._host,
-                self._port,
-                ssl=self._context,
-                limit=HEAD_BYTES_MAX,
-                backlog=CONNECTIONS_MAX,
-            )
+            if self._path is not None:
+                server = await asyncio.start_unix_server(self._serve, self._path, **bounds)
+            else:
+                server = await asyncio.start_server(
+                    self._serve, self._host, self._port, ssl=self._context, **bounds
+                )
             self._servers = [server]
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            self.failure = f"metrics.listener {self._host}:{self._port}: {reason}"
+            self.failure = f"metrics.listener {self._path or f'{self._host}:{self._port}'}: {reason}"
         if tls is not None:
             tls.reloads.start()
         self._watch = asyncio.create_task(self._watch_loop(), name="loop lag")
@@ -189,10 +232,12 @@ class MonitoringEndpoint:
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         words = head.split(b"\r\n", 1)[0].split()
-        status, kind, body = self._response(words, may_read=self._security.may_read(head))
+        status, kind, body = await self._response(words, may_read=self._security.may_read(head))
         await _send(writer, status, kind, body)
 
-    def _response(self, words: list[bytes], *, may_read: bool) -> tuple[int, str, AsyncGenerator[str, None]]:
+    async def _response(
+        self, words: list[bytes], *, may_read: bool
+    ) -> tuple[int, str, AsyncGenerator[str, None]]:
         """Status, content type and body for the words of a request line. Whoever may not read is told the status of the
         node, for supervisors, and nothing else."""
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
@@ -211,28 +256,34 @@ class MonitoringEndpoint:
             case b"/healthz":
                 return 200, _PLAIN, _text("ok\n")
             case b"/readyz":
-                reasons = [reason for node in self._nodes if (reason := node.unready())]
+                reasons = await self._pages.unready()
                 told = reasons if may_read or not reasons else ["not ready"]
                 text = "".join(f"{reason}\n" for reason in told) or "ready\n"
                 return (503 if reasons else 200), _PLAIN, _text(text)
         return 404, _PLAIN, _text("there are /metrics, /healthz and /readyz\n")
 
     async def _metrics(self) -> AsyncGenerator[str, None]:
-        """Everything, with a turn for others after each piece."""
-        async with self._scrapes:
-            for piece in exposition(self._families()):
+        async with self._scrapes, aclosing(self._pages.metrics(self._lag_s)) as pieces:
+            async for piece in pieces:
                 yield piece
-                await asyncio.sleep(0)
 
-    def _families(self) -> Iterator[Family]:
-        for node in self._nodes:
-            yield from node.families()
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        yield Family(MEMORY, [((), _resident_bytes())])
-        yield Family(CPU, [((), usage.ru_utime + usage.ru_stime)])
-        yield Family(OPEN_FILES, [((), len(os.listdir("/proc/self/fd")))])
-        yield Family(START_TIME, [((), self._started_s)])
-        yield Family(LOOP_LAG, [((), self._lag_s)])
+
+def endpoint_of(settings: Mapping[str, str], pages: Pages) -> MonitoringEndpoint | None:
+    """The endpoint that metrics.listener asks for, if it does. Raises CommandFailed."""
+    text = settings.get("metrics.listener", "").strip()
+    if not text:
+        return None
+    path = text.removeprefix(_SOCKET)
+    if path != text and path:
+        # Whoever may open the socket may read.
+        return MonitoringEndpoint("", 0, pages, path=Path(path))
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) <= 65535):
+        raise CommandFailed(f"metrics.listener is {text!r}: it must be host:port, or unix: and a path")
+    security = EndpointSecurity(settings, host.strip("[]"))
+    for remark in security.remarks():
+        logger.warning("%s", remark)
+    return MonitoringEndpoint(host.strip("[]"), int(port), pages, security)
 
 
 class EndpointCheck:

@@ -11,6 +11,19 @@ from ..terminal.text import json_escaped, visible, visible_lines
 LEVELS = ("debug", "info", "warning", "error")
 
 
+class OfNode(logging.Filter):
+    """Says in each record which node it is of."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record passes."""
+        record.node = self._node
+        return True
+
+
 class KeyValueFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."`, text quoted where it needs
     it.
@@ -35,16 +48,24 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, default=str)
 
 
-def configure(level: str, *, as_json: bool = False) -> None:
-    """Send every log record at or above `level` (a name in LEVELS) to standard error."""
+def configure(level: str, *, as_json: bool = False, node: str = "") -> None:
+    """Send every log record at or above `level` (a name in LEVELS) to standard error, with `node` in it if given."""
     handler = logging.StreamHandler()
+    if node:
+        handler.addFilter(OfNode(node))
     handler.setFormatter(JsonFormatter() if as_json else KeyValueFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def _fields(record: logging.LogRecord) -> list[tuple[str, object]]:
     logger = record.name.removeprefix("ottla.")
-    return [("level", record.levelname.lower()), ("logger", logger), ("msg", record.getMessage())]
+    node = getattr(record, "node", "")
+    return [
+        ("level", record.levelname.lower()),
+        *([("node", node)] if node else []),
+        ("logger", logger),
+        ("msg", record.getMessage()),
+    ]
 
 
 def _quoted(value: object) -> str:

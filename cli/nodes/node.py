@@ -42,6 +42,9 @@ examples
   ottla {name} -c {name}.yaml
   ottla {name} -c {name}.properties --set log.segment.bytes=1048576 --log-level debug
 """
+EXAMPLES_OF_HOSTS = """\
+  ottla broker -c broker.yaml --processes 8 --id 10    brokers 10 to 17, one for each core
+"""
 
 
 class Runnable(Protocol):
@@ -81,7 +84,7 @@ def parser(name: str) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         prog=f"ottla {name}",
         description=DESCRIPTIONS[name],
-        epilog=EXAMPLES.format(name=name),
+        epilog=EXAMPLES.format(name=name) + (EXAMPLES_OF_HOSTS if name == "broker" else ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.set_defaults(role=name)
@@ -93,6 +96,9 @@ def parser(name: str) -> argparse.ArgumentParser:
     )
     options.add_argument("--log-level", choices=logs.LEVELS, default="warning", help="warning, if not given")
     options.add_argument("--log-json", action="store_true", help="log lines as JSON instead of key=value")
+    options.add_argument(
+        "--log-node", default="", metavar="NAME", help="say in each log line that it is of this node"
+    )
     options.add_argument(
         "--pid-file", type=Path, metavar="FILE", help="keep the process id here while running"
     )
@@ -113,6 +119,18 @@ def parser(name: str) -> argparse.ArgumentParser:
         )
         restored = "the folder of this node was put back from an older copy on purpose: vote with what it has"
     else:
+        options.add_argument(
+            "--processes",
+            type=int,
+            metavar="N",
+            help="run N brokers of this host under one supervisor, which starts them again when they end. Each takes "
+            "the next id and ports, and a folder broker-ID in each folder of log.dirs",
+        )
+        options.add_argument(
+            "--id",
+            metavar="ID[,ID...]",
+            help="with --processes: the first id, or all of them (the first one is node.id, if not given)",
+        )
         restored = (
             "the metadata quorum was put back from copies on purpose: follow it, though it has lost entries"
         )
@@ -126,9 +144,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "--add-scram is for a cluster that is formed just now, not for a node that comes back"
         )
-    logs.configure(arguments.log_level, as_json=arguments.log_json)
+    logs.configure(arguments.log_level, as_json=arguments.log_json, node=arguments.log_node)
+    processes = getattr(arguments, "processes", None)
+    if processes is None and getattr(arguments, "id", None) is not None:
+        raise UsageError("--id goes with --processes; the id of one broker is node.id in its file")
     settings = node_settings(arguments.config, arguments.set)
     with plain_failures(), pid_file(arguments.pid_file):
+        if processes is not None:
+            from .host.command import run_host
+
+            run_host(arguments, settings.values)
+            return 0
         with nothing_collected():
             node = build(
                 arguments.role,
@@ -172,20 +198,10 @@ def resolved(settings: Mapping[str, str]) -> ResolvedSettings:
 
 def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) -> Sequence[Runnable]:
     """The nodes, and around them the HTTP endpoint if metrics.listener asks for one. Raises CommandFailed."""
-    from .endpoint import EndpointCheck, MonitoringEndpoint
-    from .endpoint_security import EndpointSecurity
+    from .endpoint import EndpointCheck, NodesHere, endpoint_of
 
-    text = settings.get("metrics.listener", "").strip()
-    if not text:
-        return nodes
-    host, colon, port = text.rpartition(":")
-    if not (colon and host and port.isdecimal() and int(port) <= 65535):
-        raise CommandFailed(f"metrics.listener is {text!r}: it must be host:port")
-    security = EndpointSecurity(settings, host.strip("[]"))
-    for remark in security.remarks():
-        logger.warning("%s", remark)
-    endpoint = MonitoringEndpoint(host.strip("[]"), int(port), nodes, security)
-    return [endpoint, *nodes, EndpointCheck(endpoint)]
+    endpoint = endpoint_of(settings, NodesHere(nodes))
+    return nodes if endpoint is None else [endpoint, *nodes, EndpointCheck(endpoint)]
 
 
 def build(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from ottla.cli.nodes.endpoint import CONNECTIONS_MAX, MonitoringEndpoint
+from ottla.cli.nodes.endpoint import CONNECTIONS_MAX, MonitoringEndpoint, NodesHere
 from ottla.protocol.exposition import Family, Metric, MetricKind
 
 ANSWER = Metric("answer", MetricKind.GAUGE, "To everything.")
@@ -23,7 +23,7 @@ class Node:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    endpoint = MonitoringEndpoint("127.0.0.1", 0, [Node()])
+    endpoint = MonitoringEndpoint("127.0.0.1", 0, NodesHere([Node()]))
     await endpoint.start()
     yield endpoint.port
     await endpoint.stop()

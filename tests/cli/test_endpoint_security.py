@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from ottla.cli.failures import CommandFailed
-from ottla.cli.nodes.endpoint import MonitoringEndpoint
+from ottla.cli.nodes.endpoint import MonitoringEndpoint, NodesHere
 from ottla.cli.nodes.endpoint_security import EndpointSecurity
 from ottla.cli.nodes.node import with_endpoint
 from ottla.protocol.config_keys import ConfigError, Scope, check_properties, is_sensitive
@@ -51,7 +51,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 @asynccontextmanager
 async def served(settings: dict[str, str], node: Node | None = None) -> AsyncIterator[MonitoringEndpoint]:
     security = EndpointSecurity(settings, "127.0.0.1")
-    endpoint = MonitoringEndpoint("127.0.0.1", 0, [node or Node()], security)
+    endpoint = MonitoringEndpoint("127.0.0.1", 0, NodesHere([node or Node()]), security)
     await endpoint.start()
     try:
         yield endpoint

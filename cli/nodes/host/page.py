@@ -1,0 +1,103 @@
+"""One page for all brokers of a host: their metrics with a label for each broker, and who is not ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ....protocol.exposition import Family, Metric, MetricKind, exposition
+from .supervisor import BrokerProcess
+
+logger = logging.getLogger(__name__)
+
+LABEL: Final = "broker"
+ANSWER_TIMEOUT_S: Final = 5.0
+UP = Metric("ottla_broker_process_up", MetricKind.GAUGE, "1 if this broker of the host answers.", (LABEL,))
+STARTS = Metric(
+    "ottla_broker_process_starts_total",
+    MetricKind.COUNTER,
+    "How often the supervisor has started this broker of the host.",
+    (LABEL,),
+)
+METRICS: Final = (UP, STARTS)
+
+
+class HostPage:
+    """Asks the brokers when it is asked."""
+
+    def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
+        self._brokers = brokers
+
+    async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
+        """Those of all brokers that answer, one family after the other."""
+        asked = await asyncio.gather(*(_ask(one, "/metrics") for one in self._brokers))
+        told = {
+            one.node_id: body
+            for one, (status, body) in zip(self._brokers, asked, strict=True)
+            if status == 200
+        }
+        for family in merged(told):
+            yield family
+            await asyncio.sleep(0)
+        up = [((one.node_id,), int(one.node_id in told)) for one in self._brokers]
+        starts = [((one.node_id,), one.starts) for one in self._brokers]
+        for piece in exposition([Family(UP, up), Family(STARTS, starts)]):
+            yield piece
+
+    async def unready(self) -> list[str]:
+        """Why brokers do not take part now; empty when all do."""
+        asked = await asyncio.gather(*(_ask(one, "/readyz") for one in self._brokers))
+        return [
+            f"{one.name}: {body.strip() or 'it does not answer'}"
+            for one, (status, body) in zip(self._brokers, asked, strict=True)
+            if status != 200
+        ]
+
+
+async def _ask(broker: BrokerProcess, path: str) -> tuple[int, str]:
+    """Status and body of a broker's own page; status 0 if it does not answer."""
+    if broker.socket is None or broker.running is None:
+        return 0, ""
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            return await _got(broker.socket, path)
+    except (OSError, TimeoutError, ValueError, IndexError) as error:
+        logger.debug("%s does not tell %s: %s", broker.name, path, error)
+        return 0, ""
+
+
+async def _got(socket: Path, path: str) -> tuple[int, str]:
+    reader, writer = await asyncio.open_unix_connection(socket)
+    try:
+        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        return int(head.split()[1]), body.decode()
+    finally:
+        writer.close()
+
+
+def merged(pages: Mapping[int, str]) -> Iterator[str]:
+    """The families of several pages, each once, with the label of its broker in every sample. Pure."""
+    heads: dict[str, dict[str, str]] = {}
+    samples: dict[str, list[str]] = {}
+    for node_id, page in pages.items():
+        family = ""
+        for line in page.splitlines():
+            if line.startswith("#"):
+                _, kind, family, _ = line.split(" ", 3)
+                heads.setdefault(family, {}).setdefault(kind, line)
+            else:
+                samples.setdefault(family, []).append(_labelled(line, node_id))
+    for family, head in heads.items():
+        yield "\n".join((*head.values(), *samples.get(family, ()))) + "\n"
+
+
+def _labelled(sample: str, node_id: int) -> str:
+    name, brace, rest = sample.partition("{")
+    if brace and " " not in name:
+        return f'{name}{{{LABEL}="{node_id}",{rest}'
+    name, _, value = sample.partition(" ")
+    return f'{name}{{{LABEL}="{node_id}"}} {value}'

@@ -1,0 +1,108 @@
+"""The supervisor of a host's brokers: each runs in a process of its own, and starts again when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..child_processes import describe_exit
+from .restarts import Restarts
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_S = 45.0
+"""How long a broker may take to stop after SIGTERM before it is killed: longer than the default of
+controlled.shutdown.timeout.ms, and less than supervisors give a process."""
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    """One broker: how it is started, and the process that runs it now."""
+
+    node_id: int
+    name: str
+    argv: Sequence[str]
+    first_words: Sequence[str] = ()
+    """What only its first start is told."""
+    socket: Path | None = None
+    """Where it tells its metrics."""
+    starts: int = 0
+    running: asyncio.subprocess.Process | None = field(default=None, repr=False)
+
+
+class HostSupervisor:
+    """Keeps the brokers of a host running until `stop`."""
+
+    def __init__(self, brokers: Sequence[BrokerProcess], before_exec: Callable[[], None]) -> None:
+        """`before_exec` is what a child runs before it becomes a broker."""
+        self._brokers = brokers
+        self._before_exec = before_exec
+        self._stopping = asyncio.Event()
+        self._kept: list[asyncio.Task[None]] = []
+        self.killed: list[str] = []
+        """Who did not stop in time."""
+
+    async def start(self) -> None:
+        """Start all of them; return at once."""
+        self._kept = [asyncio.create_task(self._keep(one), name=one.name) for one in self._brokers]
+
+    async def stop(self) -> None:
+        """Ask all of them to stop, in order, and return when they have. One that does not obey in time is killed."""
+        self._stopping.set()
+        self.tell(signal.SIGTERM)
+        if not self._kept:
+            return
+        _, left = await asyncio.wait(self._kept, timeout=STOP_GRACE_S)
+        if left:
+            self.kill()
+            await asyncio.wait(left)
+
+    def kill(self) -> None:
+        """End at once what still runs."""
+        self.killed += [one.name for one in self._brokers if one.running is not None]
+        self.tell(signal.SIGKILL)
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to every process that runs."""
+        for one in self._brokers:
+            if one.running is not None and one.running.returncode is None:
+                one.running.send_signal(number)
+
+    async def _keep(self, broker: BrokerProcess) -> None:
+        restarts = Restarts()
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
+            end = await self._run(broker)
+            if self._stopping.is_set():
+                return
+            delay_s = restarts.delay_s(time.monotonic() - began_s)
+            logger.warning("%s %s. It starts again in %.0f s", broker.name, end, delay_s)
+            try:
+                async with asyncio.timeout(delay_s):
+                    await self._stopping.wait()
+            except TimeoutError:
+                continue
+
+    async def _run(self, broker: BrokerProcess) -> str:
+        """Run it once; how it ended, in words."""
+        words = [*broker.argv, *([] if broker.starts else broker.first_words)]
+        broker.starts += 1
+        try:
+            broker.running = await asyncio.create_subprocess_exec(
+                *words, stdin=asyncio.subprocess.DEVNULL, process_group=0, preexec_fn=self._before_exec
+            )
+        except OSError as error:
+            return f"cannot be started: {error.strerror}"
+        if self._stopping.is_set():
+            broker.running.send_signal(signal.SIGTERM)
+        logger.info("%s runs (pid %d)", broker.name, broker.running.pid)
+        try:
+            code = await broker.running.wait()
+            return f"(pid {broker.running.pid}) has ended: {describe_exit(code)}"
+        finally:
+            broker.running = None
