@@ -26,7 +26,7 @@ START_TIMEOUT_S = 120
 
 @dataclass
 class Node:
-    """One process; `argv`, `cwd` and `env` start it again."""
+    """One process; `argv`, `cwd` and `env` start it again. `metrics` is its page, where it has one."""
 
     id: int
     port: int
@@ -34,6 +34,7 @@ class Node:
     argv: list[str]
     cwd: str
     env: dict[str, str]
+    metrics: str = ""
 
 
 @dataclass
@@ -107,7 +108,8 @@ def ottla_cluster(
             time.sleep(0.005)
         cluster.bootstrap = told["bootstrap"]
         for role, nodes in (("brokers", cluster.brokers), ("quorum", cluster.quorum)):
-            nodes += [Node(*(n[k] for k in ("id", "port", "pid", "argv", "cwd", "env"))) for n in told[role]]
+            keys = ("id", "port", "pid", "argv", "cwd", "env", "metrics")
+            nodes += [Node(*(node[key] for key in keys)) for node in told[role]]
         yield cluster
     finally:
         cluster.stop()

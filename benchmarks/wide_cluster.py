@@ -1,0 +1,318 @@
+"""A cluster of many partitions: what it costs at rest, and how long it stands still when something happens.
+
+    python -m benchmarks.wide_cluster [--partitions 10000] [--replicas 3] [--record FILE]
+
+Three brokers and three quorum nodes. Topics of 1,000 partitions are created, as many in one request as a request may
+have. Then: memory, descriptors and idle CPU; the newest snapshot of the quorum; a broker is killed, and a client writes
+one record to each partition that it led; it comes back; leaders go back; each broker is restarted in turn.
+
+All the while each node is asked for /healthz every 10 ms. The CPU that its main thread takes until it answers bounds
+the longest turn of its loop, whatever else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.producer import Producer
+from ottla.testing.nodes import is_alive
+
+from .clusters import Cluster, Node, ottla_cluster
+from .cpu import cpu_s
+from .long_turns import main_thread_cpu_s
+from .rounds import record
+from .scaling import memory_mb
+
+PARTITIONS_OF_TOPIC = 1_000
+PARTITIONS_OF_REQUEST = 10_000
+QUIET_S = 10.0
+PROBE_S = 0.01
+DEADLINE_S = 240.0
+SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "262144"}
+
+
+# ---------------------------------------------------------------- pauses
+
+
+def watch(pages: list[str], pids: Any, peaks: Any) -> None:
+    """Ask every node over and over, each in a thread of its own."""
+    threads = [
+        threading.Thread(target=watch_node, args=(page, number, pids, peaks))
+        for number, page in enumerate(pages)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def watch_node(page: str, number: int, pids: Any, peaks: Any) -> None:
+    """The most CPU seconds that the main thread took for one answer."""
+    url = page.replace("/metrics", "/healthz")
+    while True:
+        try:
+            began_s = main_thread_cpu_s(pids[number])
+            with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+                answer.read()
+            peaks[number] = max(peaks[number], main_thread_cpu_s(pids[number]) - began_s)
+        except (OSError, ValueError):
+            pass
+        time.sleep(PROBE_S)
+
+
+class Pauses:
+    """The longest turn of each node's loop since it was asked last."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+        self._pids = multiprocessing.Array("i", [node.pid for node in nodes])
+        self._peaks = multiprocessing.Array("d", len(nodes))
+        pages = [node.metrics for node in nodes]
+        self._process = multiprocessing.Process(
+            target=watch, args=(pages, self._pids, self._peaks), daemon=True
+        )
+        self._process.start()
+
+    def begin(self) -> None:
+        """From now on."""
+        for number, node in enumerate(self._nodes):
+            self._pids[number] = node.pid
+            self._peaks[number] = 0.0
+
+    def longest_ms(self, nodes: list[Node]) -> float:
+        """Of these nodes."""
+        return round(1000 * max(self._peaks[self._nodes.index(node)] for node in nodes), 1)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+# ---------------------------------------------------------------- what is done
+
+
+class WideCluster:
+    """The cluster, and what was measured so far."""
+
+    def __init__(self, cluster: Cluster, folder: Path, partitions: int, replicas: int) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.partitions, self.replicas = partitions, replicas
+        self.nodes = [*cluster.brokers, *cluster.quorum]
+        self.pauses = Pauses(self.nodes)
+        self.steps: list[dict[str, object]] = []
+        self.figures: dict[str, object] = {}
+        self.topics = [f"wide-{number}" for number in range(partitions // PARTITIONS_OF_TOPIC)]
+
+    async def timed(
+        self, name: str, act: Callable[[], Awaitable[object]], done: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """One step: how long until the request was answered and until it was done, CPU of all, longest turns."""
+        used = {node.id: cpu_s(node.pid) for node in self.nodes if is_alive(node.pid)}
+        self.pauses.begin()
+        began = time.monotonic()
+        await act()
+        answered = time.monotonic()
+        async with asyncio.timeout(DEADLINE_S):
+            while not await done():
+                await asyncio.sleep(0.05)
+        ended = time.monotonic()
+        cpu = sum(cpu_s(node.pid) - used.get(node.id, 0) for node in self.nodes if is_alive(node.pid))
+        step = {
+            "step": name,
+            "answer_s": round(answered - began, 2),
+            "done_s": round(ended - began, 2),
+            "cpu_s": round(cpu, 2),
+            "longest_turn_ms_broker": self.pauses.longest_ms(self.cluster.brokers),
+            "longest_turn_ms_quorum": self.pauses.longest_ms(self.cluster.quorum),
+        }
+        self.steps.append(step)
+        print(step, flush=True)
+
+    def logs_there(self) -> int:
+        """How many logs of these topics the brokers have on disk."""
+        return sum(
+            entry.name.startswith("wide-")
+            for broker in self.cluster.brokers
+            for entry in os.scandir(self.folder / f"broker-{broker.id}")
+        )
+
+    async def all_logs(self) -> bool:
+        return self.logs_there() == self.partitions * self.replicas
+
+    def is_ready(self, node: Node) -> bool:
+        try:
+            url = node.metrics.replace("/metrics", "/readyz")
+            with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    async def ready(self, node: Node) -> bool:
+        return await asyncio.to_thread(self.is_ready, node)
+
+    async def create(self, admin: Admin) -> None:
+        at_once = PARTITIONS_OF_REQUEST // PARTITIONS_OF_TOPIC
+        for first in range(0, len(self.topics), at_once):
+            names = self.topics[first : first + at_once]
+            await admin.create_topics([NewTopic(name, PARTITIONS_OF_TOPIC, self.replicas) for name in names])
+
+    async def quiet(self, before_mb: dict[int, float]) -> None:
+        """Memory, descriptors and CPU while nothing happens."""
+        await asyncio.sleep(5)
+        used = {node.id: cpu_s(node.pid) for node in self.nodes}
+        self.pauses.end()  # it is not idle as long as it is asked
+        await asyncio.sleep(QUIET_S)
+        idle = {node.id: round(100 * (cpu_s(node.pid) - used[node.id]) / QUIET_S, 2) for node in self.nodes}
+        self.pauses = Pauses(self.nodes)
+        hosted = self.partitions * self.replicas / len(self.cluster.brokers)
+        more = {node.id: memory_mb(node.pid) - before_mb[node.id] for node in self.nodes}
+        brokers, quorum = self.cluster.brokers, self.cluster.quorum
+        self.figures |= {
+            "memory_mb": {node.id: round(memory_mb(node.pid), 1) for node in self.nodes},
+            "broker_kb_per_replica": round(1000 * max(more[node.id] for node in brokers) / hosted, 2),
+            "quorum_kb_per_partition": round(
+                1000 * max(more[node.id] for node in quorum) / self.partitions, 2
+            ),
+            "descriptors": {node.id: len(os.listdir(f"/proc/{node.pid}/fd")) for node in brokers},
+            "idle_cpu_percent": idle,
+            "snapshot_bytes": max(
+                (path.stat().st_size for path in self.folder.glob("quorum-*/**/snapshot-[0-9]*")), default=0
+            ),
+        }
+        print(self.figures, flush=True)
+
+    async def led_by(self, admin: Admin, broker_id: int) -> list[tuple[str, int]]:
+        return [
+            (topic.name, one.index)
+            for topic in await admin.describe_topics(self.topics)
+            for one in topic.partitions.values()
+            if one.leader == broker_id
+        ]
+
+    async def kill(self, admin: Admin, node: Node) -> None:
+        """A client writes a record to each partition that the node led, from its death on."""
+        led = await self.led_by(admin, node.id)
+        self.figures["led_by_the_killed"] = len(led)
+        others = ",".join(f"127.0.0.1:{one.port}" for one in self.cluster.brokers if one is not node)
+        took: list[float] = []
+        async with Producer(bootstrap_servers=others, acks="all") as producer:
+            for name in self.topics:
+                await producer.send_and_wait(name, b"x", partition=0)
+
+            async def write() -> None:
+                began = time.monotonic()
+                self.cluster.kill(node)
+                deliveries = [await producer.send(name, b"x", partition=index) for name, index in led]
+                for delivery in deliveries:
+                    await delivery
+                    took.append(time.monotonic() - began)
+
+            async def nothing_more() -> bool:
+                return True
+
+            await self.timed("kill a broker: all it led are written", write, nothing_more)
+        self.figures["writable_s"] = {
+            "first": round(min(took), 3),
+            "half": round(sorted(took)[len(took) // 2], 3),
+            "all": round(max(took), 3),
+        }
+        print(self.figures["writable_s"], flush=True)
+
+    async def start(self, node: Node) -> None:
+        await self.timed(
+            f"broker {node.id}: start to ready", lambda: self._start(node), lambda: self.ready(node)
+        )
+
+    async def _start(self, node: Node) -> None:
+        self.cluster.restart(node)
+        self.pauses.begin()
+
+    async def restart(self, node: Node) -> None:
+        async def stop() -> None:
+            os.kill(node.pid, signal.SIGTERM)
+
+        async def stopped() -> bool:
+            return not is_alive(node.pid)
+
+        await self.timed(f"broker {node.id}: stop in good order", stop, stopped)
+        await self.start(node)
+
+    async def run(self) -> None:
+        """All steps, in order."""
+        before_mb = {node.id: memory_mb(node.pid) for node in self.nodes}
+        async with Admin(bootstrap_servers=self.cluster.bootstrap, request_timeout_ms=240_000) as admin:
+            await self.timed("create", lambda: self.create(admin), self.all_logs)
+            await self.quiet(before_mb)
+            last = self.cluster.brokers[-1]
+            if self.replicas > 1:
+                await self.kill(admin, last)
+                await self.start(last)
+
+                async def led_again() -> bool:
+                    return len(await self.led_by(admin, last.id)) >= self.partitions // len(
+                        self.cluster.brokers
+                    )
+
+                await self.timed("preferred leaders", admin.elect_leaders, led_again)
+            for node in self.cluster.brokers:
+                await self.restart(node)
+        self.pauses.end()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--partitions", type=int, default=10_000, help="a multiple of 1,000 (10000)")
+    parser.add_argument("--replicas", type=int, default=3, choices=(1, 2, 3), help="of each partition (3)")
+    parser.add_argument("--record", type=Path)
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-wide-") as name,
+        ottla_cluster(Path(name), settings=SETTINGS) as cluster,
+    ):
+        wide = WideCluster(cluster, Path(name), arguments.partitions, arguments.replicas)
+        try:
+            uvloop.run(wide.run())
+        finally:
+            wide.pauses.end()
+            report(wide, arguments)
+
+
+def report(wide: WideCluster, arguments: argparse.Namespace) -> None:
+    """What there is, also after a failure."""
+    if wide.steps:
+        table = Table(*wide.steps[0])
+        for step in wide.steps:
+            table.add_row(*map(str, step.values()))
+        Console(width=160).print(table)
+    if arguments.record is not None:
+        record(
+            arguments.record,
+            partitions=wide.partitions,
+            replicas=wide.replicas,
+            load_average=round(os.getloadavg()[0], 1),
+            steps=wide.steps,
+            **wide.figures,
+        )
+
+
+if __name__ == "__main__":
+    main()
