@@ -38,6 +38,8 @@ class FolderCheckpoints:
         self._writing = threading.Lock()
         # Who has rows in each of the files, which know no topic ids. Replaced whenever the file is: logs come and go.
         self._rows: dict[str, frozenset[TopicPartition]] = {}
+        # What each file says, as far as this process wrote it: a broker with nothing to do writes nothing.
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
 
     @property
     def named(self) -> frozenset[TopicPartition]:
@@ -90,8 +92,12 @@ class FolderCheckpoints:
                 self._write(name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace one of the files."""
+        """Replace one of the files, unless it says the same already. `offsets` is not changed any more."""
+        if self._written.get(name) == offsets:
+            return
+        self._written.pop(name, None)
         # Should the file not be written, it has old rows or new ones.
         self._rows[name] = self._rows.get(name, frozenset()).union(offsets)
         write_offsets(self._path / name, offsets)
         self._rows[name] = frozenset(offsets)
+        self._written[name] = offsets
