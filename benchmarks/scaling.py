@@ -2,9 +2,11 @@
 
     python -m benchmarks.scaling [--record benchmarks/results/scaling.json] [--plots docs/images]
 
-One quorum node and one broker. Each series adds partitions (one replica each), idle connections, or consumer
-groups with one member that heartbeats, and reads the broker's process after each step: resident memory, open
-descriptors, and CPU over a quiet window. `--plots` draws the series (needs matplotlib).
+One quorum node and one broker. Each series adds partitions (one replica each), idle connections, consumer
+groups with one member that heartbeats, or members of one group, and reads the broker's process after each step:
+resident memory, open descriptors, and CPU over a quiet window. A step of members is a new group of so many, timed
+from the first join to the last assignment; the time includes the three seconds that a new group waits for members.
+`--plots` draws the series (needs matplotlib).
 """
 
 from __future__ import annotations
@@ -42,12 +44,15 @@ from ottla.protocol.messages.groups import (
 from .clusters import Cluster, ottla_cluster
 from .cpu import cpu_s
 
-PARTITIONS = (0, 250, 500, 1000, 2000)
-CONNECTIONS = (0, 500, 1000, 2000)
+PARTITIONS = (0, 500, 1000, 2000, 10_000)
+CONNECTIONS = (0, 500, 1000, 2000, 10_000)
 GROUPS = (0, 1000, 2500, 5000)
+MEMBERS = (0, 100, 500, 1000)
 QUIET_S = 5.0
 HEARTBEAT_S = 3.0
 SESSION_TIMEOUT_MS = 45_000
+MEMBER_LINKS = 200
+"""Members of one group have connections of their own in life: an answer to a join may wait for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +128,43 @@ class Member:
     def __init__(self, connection: Connection, group_id: str) -> None:
         self._connection, self._group_id = connection, group_id
         self._member_id, self._generation = "", -1
+        self.others: list[str] = []
+        """The ids of all members, if this one leads the group."""
 
     async def join(self) -> None:
         """Join as a client does: once for an id, once with it."""
-        for _ in range(2):
-            answer = await self._connection.request(
-                JoinGroupRequest(
-                    group_id=self._group_id,
-                    member_id=self._member_id,
-                    session_timeout_ms=SESSION_TIMEOUT_MS,
-                    rebalance_timeout_ms=SESSION_TIMEOUT_MS,
-                    protocol_type="consumer",
-                    protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\3" + bytes(12))],
-                )
-            )
-            self._member_id, self._generation = answer.member_id, answer.generation_id
-            if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
-                break
-        assignments = [SyncGroupRequestAssignment(member_id=self._member_id, assignment=b"\0\3" + bytes(8))]
+        await self.ask_for_id()
+        await self.join_together()
+        await self.sync([self._member_id])
+
+    async def ask_for_id(self) -> None:
+        """The first half of joining."""
+        answer = await self._connection.request(self._joining())
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.of(answer.error_code)
+        self._member_id = answer.member_id
+
+    async def join_together(self) -> None:
+        """The second half: answered when all members have joined."""
+        answer = await self._connection.request(self._joining())
+        assert answer.error_code == ErrorCode.NONE, ErrorCode.of(answer.error_code)
+        self._generation = answer.generation_id
+        self.others = [one.member_id for one in answer.members]
+
+    def _joining(self) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\3" + bytes(12))],
+        )
+
+    async def sync(self, assigned: list[str]) -> None:
+        """Learn the assignment; the leader tells those of `assigned`."""
+        assignments = [
+            SyncGroupRequestAssignment(member_id=one, assignment=b"\0\3" + bytes(8)) for one in assigned
+        ]
         synced = await self._connection.request(
             SyncGroupRequest(
                 group_id=self._group_id,
@@ -187,6 +211,33 @@ async def groups(cluster: Cluster) -> AsyncIterator[Reading]:
             link.close()
 
 
+async def members(cluster: Cluster) -> AsyncIterator[Reading]:
+    """One group after the other, each with more members, which stay and heartbeat every three seconds."""
+    links = [await open_connection(cluster) for _ in range(MEMBER_LINKS)]
+    await coordinator_is_ready(links[0])
+    joined: list[Member] = []
+    beating = asyncio.create_task(beat(joined))
+    try:
+        for count in MEMBERS:
+            began = time.monotonic()
+            new = [Member(links[n % len(links)], f"of-{count}") for n in range(count)]
+            await asyncio.gather(*(member.ask_for_id() for member in new))
+            await asyncio.gather(*(member.join_together() for member in new))
+            led = next((member for member in new if member.others), None)
+            if led is not None:
+                # The leader first: the others wait for what it says.
+                await asyncio.gather(*(member.sync(led.others if member is led else []) for member in new))
+            took = time.monotonic()
+            joined[:] = new
+            yield await read(cluster, "members", count, began + time.monotonic() - took)
+            if beating.done():
+                beating.result()
+    finally:
+        beating.cancel()
+        for link in links:
+            link.close()
+
+
 async def coordinator_is_ready(connection: Connection) -> None:
     """The first question makes __consumer_offsets."""
     asked = FindCoordinatorRequest(coordinator_keys=["group-0"])
@@ -209,6 +260,7 @@ SERIES: dict[str, Callable[[Cluster], AsyncIterator[Reading]]] = {
     "partitions": partitions,
     "connections": connections,
     "groups": groups,
+    "members": members,
 }
 
 
@@ -267,7 +319,11 @@ async def measure(chosen: list[str], console: Console) -> list[Reading]:
         bar = progress.add_task("measuring", total=len(chosen))
         for series in chosen:
             with tempfile.TemporaryDirectory(prefix="ottla-scaling-") as folder:
-                settings = {"offsets.topic.num.partitions": "50", "offsets.topic.replication.factor": "1"}
+                settings = {
+                    "offsets.topic.num.partitions": "50",
+                    "offsets.topic.replication.factor": "1",
+                    "group.initial.rebalance.delay.ms": "3000" if series == "members" else "0",
+                }
                 with ottla_cluster(Path(folder), brokers=1, quorum=1, settings=settings) as cluster:
                     async for reading in SERIES[series](cluster):
                         readings.append(reading)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from .collection import uncollected
 from .compaction import Compactor
 from .effects import Done, NotLeader, OutcomeUnknown, Overloaded
 from .entries import OVERHEAD_BYTES, pack_group, unpack_group
@@ -100,7 +101,8 @@ class Commands:
             if entry_index != index:
                 raise BrokenInvariant(f"entry {index} is found at the place of {entry_index}")
             commands = unpack_group(payload)
-            results = [self._machine.apply(index, term, command) for command in commands]
+            with uncollected():
+                results = [self._machine.apply(index, term, command) for command in commands]
             consensus.mark_applied(index)
             self._compactor.applied(len(payload))
             self._has_applied = True

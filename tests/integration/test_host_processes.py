@@ -90,6 +90,14 @@ class Host:
         return self.ask("/readyz").endswith("ready\n")
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """One broker and one quorum node."""
+    directory = tmp_path_factory.mktemp("beside-a-host")
+    with running_cluster(directory, quorum=1, brokers=1, settings=SMALL_CLUSTER) as running:
+        yield running
+
+
 def described(bootstrap: str) -> ClusterDescription:
     async def ask() -> ClusterDescription:
         async with Admin(bootstrap_servers=bootstrap) as admin:
@@ -108,63 +116,62 @@ def replicas_of_new_topic(bootstrap: str, name: str, partitions: int) -> list[se
     return asyncio.run(make())
 
 
-def test_brokers_of_one_host_are_apart_are_watched_and_stop_in_good_order(tmp_path: Path) -> None:
+def test_brokers_of_one_host_are_apart_are_watched_and_stop_in_good_order(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
     own = tmp_path / "host"
     own.mkdir()
-    with running_cluster(tmp_path / "cluster", quorum=1, brokers=1, settings=SMALL_CLUSTER) as cluster:
-        host = Host(cluster, own)
-        with host.running("--processes", "2", "--id", "11") as supervisor:
-            wait_until(host.is_ready, "both brokers to be ready", WAIT_S)
-            found = described(cluster.bootstrap)
-            assert {broker.id for broker in found.brokers} == {1, 11, 12}
-            assert found.hosts == {11: os.uname().nodename, 12: os.uname().nodename}
-            for replicas in replicas_of_new_topic(cluster.bootstrap, "apart", 6):
-                assert replicas in ({1, 11}, {1, 12})
-            metrics = host.ask("/metrics")
-            assert 'kafka_brokers{broker="11"} 3' in metrics
-            assert 'kafka_brokers{broker="12"} 3' in metrics
-            assert {path.name for path in (own / "data").iterdir()} == {"broker-11", "broker-12"}
+    host = Host(cluster, own)
+    with host.running("--processes", "2", "--id", "11") as supervisor:
+        wait_until(host.is_ready, "both brokers to be ready", WAIT_S)
+        found = described(cluster.bootstrap)
+        assert {broker.id for broker in found.brokers} == {1, 11, 12}
+        assert found.hosts == {11: os.uname().nodename, 12: os.uname().nodename}
+        for replicas in replicas_of_new_topic(cluster.bootstrap, "apart", 6):
+            assert replicas in ({1, 11}, {1, 12})
+        metrics = host.ask("/metrics")
+        assert 'kafka_brokers{broker="11"} 3' in metrics
+        assert 'kafka_brokers{broker="12"} 3' in metrics
+        assert {path.name for path in (own / "data").iterdir()} == {"broker-11", "broker-12"}
 
-            killed, kept = host.pid(12), host.pid(11)
-            assert killed is not None
-            os.kill(killed, signal.SIGKILL)
-            wait_until(lambda: host.pid(12) not in (None, killed), "broker 12 to start again", WAIT_S)
-            wait_until(host.is_ready, "both brokers to be ready again", WAIT_S)
-            assert host.pid(11) == kept
-            assert 'ottla_broker_process_starts_total{broker="12"} 2' in host.ask("/metrics")
-            assert (
-                f"broker-12 (pid {killed}) has ended: killed by SIGKILL. It starts again in 1 s" in host.log()
-            )
+        killed, kept = host.pid(12), host.pid(11)
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: host.pid(12) not in (None, killed), "broker 12 to start again", WAIT_S)
+        wait_until(host.is_ready, "both brokers to be ready again", WAIT_S)
+        assert host.pid(11) == kept
+        assert 'ottla_broker_process_starts_total{broker="12"} 2' in host.ask("/metrics")
+        assert f"broker-12 (pid {killed}) has ended: killed by SIGKILL. It starts again in 1 s" in host.log()
 
-            supervisor.terminate()
-            assert supervisor.wait(WAIT_S) == 0
-            assert not list(own.glob("host.pid*"))
-            wait_until(
-                lambda: {one.id for one in described(cluster.bootstrap).brokers} == {1},
-                "both to be gone",
-                WAIT_S,
-            )
+        supervisor.terminate()
+        assert supervisor.wait(WAIT_S) == 0
+        assert not list(own.glob("host.pid*"))
+        wait_until(
+            lambda: {one.id for one in described(cluster.bootstrap).brokers} == {1},
+            "both to be gone",
+            WAIT_S,
+        )
 
 
-def test_a_supervisor_that_is_killed_takes_its_brokers_with_it(tmp_path: Path) -> None:
+def test_a_supervisor_that_is_killed_takes_its_brokers_with_it(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
     own = tmp_path / "host"
     own.mkdir()
-    with running_cluster(tmp_path / "cluster", quorum=1, brokers=1, settings=SMALL_CLUSTER) as cluster:
-        host = Host(cluster, own)
-        with host.running("--processes", "1", "--id", "11") as supervisor:
-            wait_until(lambda: host.pid(11), "broker 11 to run", WAIT_S)
-            supervisor.kill()
-            wait_until(lambda: host.pid(11) is None, "broker 11 to stop in good order", WAIT_S)
+    host = Host(cluster, own)
+    with host.running("--processes", "1", "--id", "11") as supervisor:
+        wait_until(host.is_ready, "broker 11 to be ready", WAIT_S)
+        supervisor.kill()
+        wait_until(lambda: host.pid(11) is None, "broker 11 to stop in good order", WAIT_S)
 
 
-def test_data_of_a_broker_that_ran_alone_is_not_passed_over(tmp_path: Path) -> None:
+def test_data_of_a_broker_that_ran_alone_is_not_passed_over(cluster: RunningCluster, tmp_path: Path) -> None:
     own = tmp_path / "host"
     (own / "data").mkdir(parents=True)
-    with running_cluster(tmp_path / "cluster", quorum=1, brokers=1, settings=SMALL_CLUSTER) as cluster:
-        (own / "data" / "meta.properties").write_text("version=1\n")
-        host = Host(cluster, own)
-        with host.running("--processes", "2") as supervisor:
-            assert supervisor.wait(WAIT_S) == 1
-        (line,) = host.log().splitlines()
-        assert "holds the data of a broker that ran alone" in line
-        assert str(own / "data" / "broker-1") in line
+    (own / "data" / "meta.properties").write_text("version=1\n")
+    host = Host(cluster, own)
+    with host.running("--processes", "2") as supervisor:
+        assert supervisor.wait(WAIT_S) == 1
+    (line,) = host.log().splitlines()
+    assert "holds the data of a broker that ran alone" in line
+    assert str(own / "data" / "broker-1") in line
