@@ -9,9 +9,9 @@ from typing import Final
 
 from ...console.requirements import require_extra
 from ..failures import CommandFailed
+from ..nodes.child_processes import die_with_parent
 from .layout import ClusterLayout
 from .ports import HOST
-from ..nodes.child_processes import die_with_parent
 from .supervisor import STOP_GRACE_S
 
 READS, CHANGES = "reads", "changes"
