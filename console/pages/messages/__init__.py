@@ -1,0 +1,20 @@
+"""Messages: the records of a topic by offset, time or as they come, filtered on the server, and one sent."""
+
+from __future__ import annotations
+
+from ...area import Action, Area, View
+from . import page, sending, whole
+
+AREA = Area(
+    name="messages",
+    title="Messages",
+    place=30,
+    parts=(
+        View(path="/messages", show=page.show),
+        View(path="/messages/live", show=page.show_live, refresh_s=2.0),
+        View(path="/messages/whole", show=whole.show),
+        Action(
+            path="/messages/send", form=sending.send_form, plan=sending.plan_sending, carry_out=sending.send
+        ),
+    ),
+)

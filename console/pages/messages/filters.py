@@ -1,0 +1,127 @@
+"""Which records are looked for: by a pattern in key or value, by a JSON path, by a header. Pure.
+
+Patterns are RE2's, whose matching takes time linear in the text whatever somebody types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ....client.records import ConsumerRecord
+from ...area import BadQuestion
+from .payloads import parsed
+
+PATTERN_BYTES_MAX: Final = 4096
+SEARCHED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of a value: what lies behind is not looked at."""
+_STEP = re.compile(r"\.([A-Za-z0-9_$-]+)|\[(\d+)\]|\['([^']*)'\]")
+
+Test = Callable[[ConsumerRecord], bool]
+Path = Sequence[str | int]
+
+
+def filters_of(*, key: str, value: str, json: str, header: str) -> list[Test]:
+    """What a record must pass, all of it. Empty texts ask for nothing. Raises BadQuestion."""
+    tests: list[Test] = []
+    if key:
+        in_key = _pattern(key, "the pattern of the key")
+        tests.append(lambda one: one.key is not None and bool(in_key.search(_decoded(one.key))))
+    if value:
+        in_value = _pattern(value, "the pattern of the value")
+        tests.append(lambda one: one.value is not None and bool(in_value.search(_decoded(one.value))))
+    if json:
+        tests.append(_path_test(json))
+    if header:
+        tests.append(_header_test(header))
+    return tests
+
+
+def path_of(text: str) -> Path:
+    """The steps of `$.order.items[0].sku`: names behind points or as `['any name']`, and places in lists. Raises
+    BadQuestion."""
+    if not text.startswith("$"):
+        raise BadQuestion(f"a JSON path begins with $, as $.order.items[0].sku, not {text[:60]!r}")
+    steps: list[str | int] = []
+    at = 1
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            raise BadQuestion(f"a JSON path is $.name[0]['any name'], and {text[at : at + 40]!r} is no step")
+        name, place, quoted = step.groups()
+        steps.append(int(place) if place is not None else name if name is not None else quoted)
+        at = step.end()
+    return steps
+
+
+def found_at(document: Any, path: Path) -> list[Any]:
+    """What is there: one thing, or nothing."""
+    for step in path:
+        if isinstance(step, int):
+            if not isinstance(document, list) or step >= len(document):
+                return []
+        elif not isinstance(document, dict) or step not in document:
+            return []
+        document = document[step]
+    return [document]
+
+
+def _path_test(text: str) -> Test:
+    """`$.path` is there, or `$.path = value` is equal: as JSON, or else as text."""
+    where, equals, wanted = text.partition("=")
+    path, wanted = path_of(where.strip()), wanted.strip()
+
+    def passes(record: ConsumerRecord) -> bool:
+        if record.value is None or len(record.value) > SEARCHED_BYTES_MAX:
+            return False
+        try:
+            found = found_at(parsed(record.value), path)
+        except (ValueError, RecursionError):
+            return False
+        return bool(found) and (not equals or _equals(found[0], wanted))
+
+    return passes
+
+
+def _equals(found: Any, wanted: str) -> bool:
+    try:
+        if found == parsed(wanted.encode()) and isinstance(found, bool) == (wanted in ("true", "false")):
+            return True
+    except (ValueError, RecursionError):
+        pass
+    return isinstance(found, str) and found == wanted
+
+
+def _header_test(text: str) -> Test:
+    """`name` is there, or `name = pattern` is found in one of that name."""
+    name, equals, pattern = (part.strip() for part in text.partition("="))
+    compiled = _pattern(pattern, "the pattern of the header") if equals else None
+
+    def passes(record: ConsumerRecord) -> bool:
+        return any(
+            key == name
+            and (compiled is None or (value is not None and bool(compiled.search(_decoded(value)))))
+            for key, value in record.headers
+        )
+
+    return passes
+
+
+def _pattern(text: str, what: str) -> Any:
+    import re2  # loaded late: with its C++ library it takes megabytes
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        if len(text.encode()) > PATTERN_BYTES_MAX:
+            raise re2.error(f"it is longer than {PATTERN_BYTES_MAX} bytes")
+        return re2.compile(text, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "unknown"
+        told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise BadQuestion(f"{what} is not a regular expression as RE2 has them: {told}") from None
+
+
+def _decoded(data: bytes) -> str:
+    return data[:SEARCHED_BYTES_MAX].decode("utf-8", "replace")

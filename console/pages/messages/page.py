@@ -1,0 +1,225 @@
+"""The page of messages: what was asked for, the records, and where it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ....client.admin.records import EARLIEST, LATEST, Found
+from ....client.connections.metadata import TopicInfo
+from ....client.records import ConsumerRecord, TopicPartition
+from ....protocol.errors import KafkaError
+from ...area import BadQuestion, NotThere, Rendered, Visit
+from ...formats import link
+from .payloads import FORMATS, Payload, payload
+from .question import NEWEST, OFFSET, TIME, WHERE, Question, begin_at, question_of
+from .reading import MessagesRead, read
+
+YEAR_9999_MS: Final = 253_402_300_799_000
+"""Producers may claim any time; calendars end here."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRow:
+    """A header of a record."""
+
+    name: str
+    value: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A record. `mark` says what became of its transaction where that is not plain."""
+
+    partition: int
+    offset: int
+    written_s: float | None
+    key: Payload
+    value: Payload
+    headers: Sequence[HeaderRow]
+    mark: str
+    whole_key: str
+    whole_value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesPage:
+    """What the template shows."""
+
+    topics: Sequence[str]
+    question: Question | None
+    where: Sequence[str]
+    formats: Sequence[str]
+    rows: Sequence[MessageRow] = ()
+    scanned: int = 0
+    trouble: str = ""
+    further: str = ""
+    command: str = ""
+    is_live: bool = False
+
+
+def message_row(record: ConsumerRecord, shows_as: str, mark: str) -> MessageRow:
+    """A record as the table shows it."""
+    where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+    return MessageRow(
+        record.partition,
+        record.offset,
+        record.timestamp_ms / 1000 if 0 <= record.timestamp_ms <= YEAR_9999_MS else None,
+        payload(record.key, shows_as),
+        payload(record.value, shows_as),
+        [HeaderRow(name, payload(value, shows_as)) for name, value in record.headers],
+        mark,
+        link("/messages/whole", **where, part="key"),
+        link("/messages/whole", **where, part="value"),
+    )
+
+
+def mark_of(
+    record: ConsumerRecord,
+    committed: Collection[tuple[int, int]] | None,
+    stable: Mapping[TopicPartition, int],
+) -> str:
+    """What a reader of what is committed makes of it. `committed` are the places of the records that such a reader got
+    of the same range; None if nobody has looked."""
+    end = stable.get(TopicPartition(record.topic, record.partition))
+    if end is not None and record.offset >= end:
+        return "not decided"
+    if committed is not None and (record.partition, record.offset) not in committed:
+        return "aborted"
+    return ""
+
+
+def chosen(records: Sequence[ConsumerRecord], question: Question) -> list[ConsumerRecord]:
+    """Those that the page shows: the newest first where the newest were asked for."""
+    ordered = sorted(records, key=lambda one: (one.timestamp_ms, one.partition, one.offset))
+    if question.where == NEWEST:
+        return ordered[: -question.count - 1 : -1]
+    return ordered[: question.count]
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page as it is now."""
+    return await _shown(visit, is_live=False)
+
+
+async def show_live(visit: Visit) -> Rendered:
+    """The newest records, again and again."""
+    return await _shown(visit, is_live=True)
+
+
+async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
+    snapshot = await visit.sampler.snapshot()
+    topics = [one.name for one in snapshot.topics if not one.is_internal]
+    if not visit.text("topic"):
+        model = MessagesPage(topics=topics, question=None, where=WHERE, formats=FORMATS, is_live=is_live)
+        return Rendered("Messages", "messages.html", model)
+    question = question_of(visit)
+    if is_live:
+        question = replace(question, where=NEWEST)
+    places = await partitions_of(visit, question)
+    starts, ends, stable = await _bounds(visit, places)
+    upper = stable if question.is_committed_only else ends
+    by_time = await _by_time(visit, question, places)
+    begin = begin_at(question, starts, upper, by_time)
+    limit = None if question.where == NEWEST else question.count
+    reading = await read(
+        visit.sampler,
+        visit.connection,
+        begin,
+        upper,
+        question.tests,
+        count=limit,
+        is_committed_only=question.is_committed_only,
+    )
+    records = chosen(reading.records, question)
+    committed = await _committed(visit, question, records, stable)
+    model = MessagesPage(
+        topics=topics,
+        question=question,
+        where=WHERE,
+        formats=FORMATS,
+        rows=[message_row(one, question.shows_as, mark_of(one, committed, stable)) for one in records],
+        scanned=reading.scanned,
+        trouble=reading.trouble,
+        further=further(question, reading, upper),
+        command=question.command(),
+        is_live=is_live,
+    )
+    return Rendered(f"Messages of {question.topic}", "messages.html", model)
+
+
+def further(question: Question, reading: MessagesRead, ends: Mapping[TopicPartition, int]) -> str:
+    """The address at which it goes on. Several partitions do not go on at one offset, so they have none."""
+    if question.where == NEWEST or question.partition is None:
+        return ""
+    ((partition, offset),) = reading.next.items() or (((None, 0)),)
+    if partition is None or offset >= ends[partition]:
+        return ""
+    return replace(question, where=OFFSET, texts={**question.texts, "at": str(offset)}).address()
+
+
+async def partitions_of(visit: Visit, question: Question) -> list[TopicPartition]:
+    """Those that are read. Raises NotThere, BadQuestion. A consumer's question would create a topic."""
+    topic = await _topic(visit, question.topic)
+    indexes = sorted(topic.partitions)
+    if question.partition is not None:
+        if question.partition not in topic.partitions:
+            raise BadQuestion(
+                f"{topic.name} has partitions 0 to {len(indexes) - 1}, not {question.partition}"
+            )
+        indexes = [question.partition]
+    return [TopicPartition(topic.name, index) for index in indexes]
+
+
+async def _topic(visit: Visit, name: str) -> TopicInfo:
+    for age_max_s in (60.0, 0.0):  # it may be younger than the snapshot
+        snapshot = await visit.sampler.snapshot(age_max_s=age_max_s)
+        for topic in snapshot.topics:
+            if topic.name == name:
+                return topic
+    raise NotThere(f"there is no topic {name!r}")
+
+
+Offsets = dict[TopicPartition, int]
+
+
+async def _bounds(visit: Visit, places: Sequence[TopicPartition]) -> tuple[Offsets, Offsets, Offsets]:
+    """Start, end and last stable offset of the partitions that tell them. Raises KafkaError if none does."""
+    starts = await visit.admin.list_offsets(dict.fromkeys(places, EARLIEST))
+    ends = await visit.admin.list_offsets(dict.fromkeys(places, LATEST))
+    stable = await visit.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+    told = [one for one in places if all(isinstance(each[one], int) for each in (starts, ends, stable))]
+    if not told:
+        raise next(each for each in (ends[places[0]], starts[places[0]]) if isinstance(each, KafkaError))
+    return _numbers(starts, told), _numbers(ends, told), _numbers(stable, told)
+
+
+async def _by_time(visit: Visit, question: Question, places: Sequence[TopicPartition]) -> Offsets:
+    if question.where != TIME:
+        return {}
+    found = await visit.admin.list_offsets(dict.fromkeys(places, question.at))
+    return _numbers(found, [one for one in places if isinstance(found[one], int)])
+
+
+def _numbers(found: Found, places: Sequence[TopicPartition]) -> Offsets:
+    return {one: offset for one in places if isinstance(offset := found[one], int)}
+
+
+async def _committed(
+    visit: Visit, question: Question, records: Sequence[ConsumerRecord], stable: Offsets
+) -> set[tuple[int, int]] | None:
+    """Where a reader of what is committed finds records in the range of these. None where the range may be long."""
+    if question.tests or question.is_committed_only or not records:
+        return None
+    begin: Offsets = {}
+    ends: Offsets = {}
+    for one in records:
+        place = TopicPartition(one.topic, one.partition)
+        if one.offset < stable[place]:
+            begin[place] = min(begin.get(place, one.offset), one.offset)
+            ends[place] = max(ends.get(place, 0), one.offset + 1)
+    again = await read(visit.sampler, visit.connection, begin, ends, (), count=None, is_committed_only=True)
+    if again.trouble:
+        return None
+    return {(one.partition, one.offset) for one in again.records}

@@ -1,0 +1,123 @@
+"""What a visitor wants to see of a topic: where to begin, how much, and which records. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from ....client.records import TopicPartition
+from ...area import BadQuestion, Visit
+from ...bounds import ROWS_MAX
+from ...formats import link
+from .filters import Test, filters_of
+from .payloads import FORMATS
+
+NEWEST, START, OFFSET, TIME = "newest", "start", "offset", "time"
+WHERE: Final = (NEWEST, START, OFFSET, TIME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`at` is an offset, or a time in ms since 1970; `texts` are the filters as they were typed."""
+
+    topic: str
+    partition: int | None
+    where: str
+    at: int
+    count: int
+    shows_as: str
+    is_committed_only: bool
+    tests: Sequence[Test]
+    texts: Mapping[str, str]
+
+    def address(self, path: str = "/messages") -> str:
+        """That of the same question."""
+        given: dict[str, object] = {
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.where,
+            "at": self.texts.get("at") or None,
+            "count": self.count,
+            "as": self.shows_as,
+            "committed": "yes" if self.is_committed_only else None,
+            **{name: self.texts.get(name) or None for name in ("key", "value", "json", "header")},
+        }
+        return link(path, **given)
+
+    def command(self) -> str:
+        """What reads the same on the command line, filters left out."""
+        where = {
+            NEWEST: f"-{self.count}",
+            START: "beginning",
+            OFFSET: str(self.at),
+            TIME: f"@{self.at}",
+        }[self.where]
+        words = ["ottla", "consume", self.topic, f"--offset={where}", "-e"]
+        words += [] if self.partition is None else ["-p", str(self.partition)]
+        words += [] if self.where == NEWEST else ["-c", str(self.count)]
+        words += ["--committed"] if self.is_committed_only else []
+        return shlex.join(words)
+
+
+def question_of(visit: Visit) -> Question:
+    """What the address asks. Raises BadQuestion."""
+    where = visit.text("from", NEWEST)
+    if where not in WHERE:
+        raise BadQuestion(f"'from' is one of {', '.join(WHERE)}, not {where[:40]!r}")
+    if (shows_as := visit.text("as", "auto")) not in FORMATS:
+        raise BadQuestion(f"'as' is one of {', '.join(FORMATS)}, not {shows_as[:40]!r}")
+    at = 0
+    if where == OFFSET:
+        at = visit.number("at")
+    elif where == TIME:
+        at = time_ms(visit.required("at"))
+    filters = {name: visit.text(name) for name in ("key", "value", "json", "header")}
+    return Question(
+        topic=visit.required("topic"),
+        partition=visit.number("partition", most=2**31 - 1) if visit.text("partition") else None,
+        where=where,
+        at=at,
+        count=visit.number("count", 20, least=1, most=ROWS_MAX),
+        shows_as=shows_as,
+        is_committed_only=visit.text("committed") == "yes",
+        tests=filters_of(**filters),
+        texts={**filters, "at": visit.text("at")},
+    )
+
+
+def time_ms(text: str) -> int:
+    """A time as ISO 8601 writes it, UTC without a zone, or in ms since 1970. Raises BadQuestion."""
+    if text.isdecimal() and len(text) > 8:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadQuestion(f"a time is 2026-01-31T12:00:00Z or ms since 1970, not {text[:40]!r}") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def begin_at(
+    question: Question,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    by_time: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """The offset at which each partition is read from on; those where nothing is left are left out."""
+    found = {}
+    for one, end in ends.items():
+        start = starts[one]
+        match question.where:
+            case "offset":
+                offset = max(start, question.at)
+            case "time":
+                offset = end if (told := by_time.get(one, -1)) < 0 else told
+            case "newest":
+                offset = max(start, end - question.count)
+            case _:
+                offset = start
+        if offset < end:
+            found[one] = offset
+    return found

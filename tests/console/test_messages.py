@@ -1,0 +1,347 @@
+"""Messages in the console: what is asked for, which records pass, how bytes are shown, and what is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.consumer import Consumer
+from ottla.client.producer import Producer
+from ottla.client.records import ConsumerRecord, TopicPartition
+from ottla.console.area import BadQuestion, Download, NotThere, Rendered, Visit
+from ottla.console.bounds import PAYLOAD_BYTES_MAX
+from ottla.console.live.reading import EndOffsets
+from ottla.console.live.sampler import Sampler
+from ottla.console.live.snapshots import take_snapshot
+from ottla.console.pages.messages import page, sending, whole
+from ottla.console.pages.messages.filters import filters_of, found_at, path_of
+from ottla.console.pages.messages.page import MessagesPage, mark_of, message_row
+from ottla.console.pages.messages.payloads import HEX_BYTES_MAX, payload
+from ottla.console.pages.messages.question import begin_at, question_of, time_ms
+from ottla.testing import LocalCluster
+from tests.console.fakes import Browser, FakeAdmin, partition, seen, topic
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def visit_of(may_change: bool = False, form: dict[str, str] | None = None, **query: str) -> Visit:
+    nobody: Any = None
+    return Visit(
+        admin=nobody,
+        sampler=nobody,
+        connection={},
+        may_change=may_change,
+        path="/messages",
+        query={name.rstrip("_"): value for name, value in query.items()},
+        form=form or {},
+    )
+
+
+def record(value: bytes | None, key: bytes | None = None, headers: Sequence[Any] = ()) -> ConsumerRecord:
+    return ConsumerRecord("t", 0, 7, 1_000, key, value, tuple(headers))
+
+
+# ------------------------------------------------------------ bytes
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted", "kind", "text"),
+    [
+        (None, "auto", "null", None),
+        (b"", "auto", "text", ""),
+        (b'{"a":[1,"\xc3\xa4"]}', "auto", "json", '{\n  "a": [\n    1,\n    "\u00e4"\n  ]\n}'),
+        (b"{broken", "auto", "text", "{broken"),
+        (b"12", "auto", "text", "12"),
+        (b'{"a":1}', "text", "text", '{"a":1}'),
+        (b"\x00\x01", "auto", "hex", "00 01"),
+        (b"\xff", "text", "text", "\\xff"),
+        (b"text", "hex", "hex", "74 65 78 74"),
+        (b"[" * 60_000, "auto", "text", "[" * 60_000),
+    ],
+)
+def test_bytes_are_shown_as_what_they_are(data: bytes | None, wanted: str, kind: str, text: str) -> None:
+    shown = payload(data, wanted)
+    assert (shown.kind, shown.text, shown.hidden) == (kind, text, 0)
+
+
+@given(st.binary(max_size=200), st.sampled_from(["auto", "text", "json", "hex"]))
+def test_any_bytes_can_be_shown(data: bytes, wanted: str) -> None:
+    assert payload(data, wanted).text is not None
+
+
+def test_of_much_the_beginning_is_shown() -> None:
+    much = payload(("\u00e4" * PAYLOAD_BYTES_MAX).encode())
+    assert (much.kind, much.size, much.hidden) == ("text", 2 * PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX)
+    cut = payload(b"x" + ("\u00e4" * PAYLOAD_BYTES_MAX).encode())  # within a character
+    assert cut.kind == "text"
+    binary = payload(b"\0" * PAYLOAD_BYTES_MAX)
+    assert binary.hidden == PAYLOAD_BYTES_MAX - HEX_BYTES_MAX
+    with pytest.raises(BadQuestion, match="'as' is one of"):
+        payload(b"", "avro")
+
+
+def test_a_time_that_no_calendar_has_is_a_dash() -> None:
+    for stamp in (-1, 2**63 - 1, -(2**63)):
+        row = message_row(ConsumerRecord("t", 0, 1, stamp, None, b"v"), "auto", "")
+        assert row.written_s is None
+
+
+# ------------------------------------------------------------ filters
+
+
+@pytest.mark.parametrize(
+    ("filters", "passes"),
+    [
+        ({"value": "o{2}"}, True),
+        ({"value": "^x"}, False),
+        ({"key": "k"}, True),
+        ({"header": "trace"}, True),
+        ({"header": "trace = ^47"}, True),
+        ({"header": "trace = 48"}, False),
+        ({"header": "other"}, False),
+        ({"json": "$.items[0].sku = 4711"}, True),
+        ({"json": "$.items[0].sku = 4712"}, False),
+        ({"json": "$.items[1]"}, False),
+        ({"json": "$['a b'] = foo"}, True),
+        ({"json": '$["x"]'}, None),
+        ({"json": "$.n = null"}, True),
+        ({"json": "$.yes = 1"}, False),
+        ({"json": "$.yes = true"}, True),
+        ({"json": "items"}, None),
+        ({"value": "("}, None),
+        ({"value": "(?=x)"}, None),
+    ],
+)
+def test_a_record_passes_all_filters(filters: dict[str, str], passes: bool | None) -> None:
+    value = b'{"a b": "foo", "items": [{"sku": 4711}], "n": null, "yes": true}'
+    given = {"key": "", "value": "", "json": "", "header": ""} | filters
+    if passes is None:
+        with pytest.raises(BadQuestion):
+            filters_of(**given)
+        return
+    one = record(value, b"key", [("trace", b"4711"), ("empty", None)])
+    assert all(test(one) for test in filters_of(**given)) == passes
+    assert not any(test(record(None)) for test in filters_of(**given))
+
+
+def test_a_path_is_names_and_places() -> None:
+    assert path_of("$.a[0]['b.c'].d-e") == ["a", 0, "b.c", "d-e"]
+    assert found_at({"a": [{"b.c": {"d-e": 5}}]}, path_of("$.a[0]['b.c'].d-e")) == [5]
+    assert found_at([1], path_of("$")) == [[1]]
+    assert found_at("text", path_of("$.a")) == []
+
+
+# ------------------------------------------------------------ what is asked
+
+
+def test_where_each_partition_begins() -> None:
+    starts, ends = {ONE: 10, TWO: 0}, {ONE: 100, TWO: 3}
+
+    def begins(by_time: dict[TopicPartition, int] | None = None, **query: str) -> dict[TopicPartition, int]:
+        return begin_at(question_of(visit_of(topic="t", **query)), starts, ends, by_time or {})
+
+    assert begins(count="5") == {ONE: 95, TWO: 0}
+    assert begins(from_="start") == {ONE: 10, TWO: 0}
+    assert begins(from_="offset", at="50") == {ONE: 50}
+    assert begins(from_="offset", at="3") == {ONE: 10}
+    assert begins({ONE: 42, TWO: -1}, from_="time", at="2026-01-31T12:00:00Z") == {ONE: 42}
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ({}, "'topic' is missing"),
+        ({"topic": "t", "from_": "here"}, "'from' is one of"),
+        ({"topic": "t", "from_": "offset", "at": "x"}, "'at' is a whole number"),
+        ({"topic": "t", "from_": "time", "at": "noon"}, "a time is"),
+        ({"topic": "t", "count": "51"}, "'count' is 1 to 50"),
+        ({"topic": "t", "partition": "-1"}, "'partition' is 0 to"),
+        ({"topic": "t", "as_": "avro"}, "'as' is one of"),
+    ],
+)
+def test_an_address_that_is_wrong_says_what_is_allowed(query: dict[str, str], reason: str) -> None:
+    with pytest.raises(BadQuestion, match=reason):
+        question_of(visit_of(**query))
+
+
+def test_an_address_asks_the_same_again() -> None:
+    query = {
+        "topic": "a b",
+        "partition": "3",
+        "from_": "offset",
+        "at": "7",
+        "value": "x&y",
+        "committed": "yes",
+    }
+    question = question_of(visit_of(**query))
+    assert question.address() == (
+        "/messages?topic=a+b&partition=3&from=offset&at=7&count=20&as=auto&committed=yes&value=x%26y"
+    )
+    assert question.command() == "ottla consume 'a b' --offset=7 -e -p 3 -c 20 --committed"
+    assert question_of(visit_of(topic="t")).command() == "ottla consume t --offset=-20 -e"
+    assert time_ms("1970-01-01T00:00:01") == 1000
+    assert time_ms("1769860800000") == 1769860800000
+
+
+def test_what_became_of_a_record() -> None:
+    one = record(b"v")
+    assert mark_of(one, {(0, 7)}, {ONE: 8}) == ""
+    assert mark_of(one, set(), {ONE: 8}) == "aborted"
+    assert mark_of(one, set(), {ONE: 7}) == "not decided"
+    assert mark_of(one, None, {ONE: 8}) == ""
+
+
+def test_without_a_topic_the_page_asks_for_one() -> None:
+    browser = Browser(FakeAdmin(topic("orders", partition()))).enter()
+    page = browser.read("/messages")
+    assert '<option value="orders">' in page
+    assert "Choose a topic" in seen(page)
+    assert "there is no topic 'other'" in seen(browser.read("/messages?topic=other", 404))
+
+
+# ------------------------------------------------------------ sending
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ({"key_as": "hex"}, "'key_as' is one of"),
+        ({"value_as": "base64", "value": "!"}, "the value is no base64"),
+        ({"value_as": "nothing", "value": "x"}, "to be nothing"),
+    ],
+)
+def test_bytes_that_cannot_be_sent(form: dict[str, str], reason: str) -> None:
+    with pytest.raises(BadQuestion, match=reason):
+        for name in ("key", "value"):
+            sending.bytes_of(visit_of(form=form), name)
+
+
+def test_bytes_and_headers_of_a_form() -> None:
+    form = {"value_as": "base64", "value": "AP8=", "key_as": "nothing"}
+    assert sending.bytes_of(visit_of(form=form), "value") == b"\x00\xff"
+    assert sending.bytes_of(visit_of(form=form), "key") is None
+    assert sending.headers_of("a=1\n\nb==\na=") == [("a", b"1"), ("b", b"="), ("a", b"")]
+    with pytest.raises(BadQuestion, match="a header is"):
+        sending.headers_of("nothing")
+
+
+# ------------------------------------------------------------ a cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=1) as running:
+        yield running
+
+
+@pytest.fixture
+async def admin(cluster: LocalCluster) -> AsyncIterator[Admin]:
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as running:
+        yield running
+
+
+def at(cluster: LocalCluster, admin: Admin, form: dict[str, str] | None = None, **query: str) -> Visit:
+    return Visit(
+        admin=admin,
+        sampler=Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin)),
+        connection={"bootstrap_servers": cluster.bootstrap_servers},
+        may_change=True,
+        path="/messages",
+        query={name.rstrip("_"): value for name, value in query.items()},
+        form=form or {},
+    )
+
+
+async def shown(visit: Visit) -> MessagesPage:
+    rendered = await page.show(visit)
+    assert isinstance(rendered, Rendered)
+    assert isinstance(rendered.model, MessagesPage)
+    return rendered.model
+
+
+@pytest.mark.cluster
+async def test_records_of_a_cluster(cluster: LocalCluster, admin: Admin) -> None:
+    await admin.create_topics([NewTopic("kinds", 1, 1), NewTopic("spread", 3, 1)])
+    options = {"bootstrap_servers": cluster.bootstrap_servers}
+    large = b"x" * 3_000_000
+    async with Producer(**options, transactional_id="kinds", max_request_size=5_000_000) as producer:
+        async with producer.transaction():
+            await producer.send("kinds", b'{"n": 1}', key=b"\xff")
+        with pytest.raises(RuntimeError):
+            async with producer.transaction():
+                await producer.send("kinds", b"never")
+                await producer.flush()
+                raise RuntimeError
+        await admin.alter_configs(2, "kinds", {"max.message.bytes": "4000000"})
+        async with producer.transaction():
+            await producer.send("kinds", large)
+        await producer.begin_transaction()
+        await producer.send("kinds", b"undecided")
+        await producer.flush()
+
+        found = await shown(at(cluster, admin, topic="kinds", from_="start"))
+        assert [(one.value.kind, one.mark) for one in found.rows] == [
+            ("json", ""), ("text", "aborted"), ("text", ""), ("text", "not decided"),
+        ]  # fmt: skip
+        assert found.rows[2].value.hidden == 3_000_000 - PAYLOAD_BYTES_MAX
+        committed = await shown(at(cluster, admin, topic="kinds", from_="start", committed="yes"))
+        assert [one.offset for one in committed.rows] == [found.rows[0].offset, found.rows[2].offset]
+        newest = await shown(at(cluster, admin, topic="kinds", count="1"))
+        assert [one.value.text for one in newest.rows] == ["undecided"]
+        filtered = await shown(at(cluster, admin, topic="kinds", from_="start", json="$.n = 1"))
+        assert [one.value.text for one in filtered.rows] == ['{\n  "n": 1\n}']
+        assert filtered.scanned == 4
+
+        offset = str(found.rows[2].offset)
+        told = await whole.show(at(cluster, admin, topic="kinds", partition="0", offset=offset))
+        assert isinstance(told, Download)
+        assert told.content == large
+        with pytest.raises(NotThere, match="there is no key at offset"):
+            await whole.show(at(cluster, admin, topic="kinds", partition="0", offset=offset, part="key"))
+        await producer.abort_transaction()
+
+
+@pytest.mark.cluster
+async def test_a_long_partition_goes_on_where_the_page_ended(cluster: LocalCluster, admin: Admin) -> None:
+    await admin.create_topics([NewTopic("long", 1, 1)])
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await asyncio.gather(*[await producer.send("long", b"%d" % number) for number in range(120)])
+    read: list[str | None] = []
+    query: dict[str, str] = {"topic": "long", "partition": "0", "from_": "start", "count": "50"}
+    while True:
+        found = await shown(at(cluster, admin, **query))
+        read += [one.value.text for one in found.rows]
+        if not found.further:
+            break
+        query |= {"from_": "offset", "at": found.further.partition("at=")[2].partition("&")[0]}
+    assert read == [str(number) for number in range(120)]
+    assert len((await shown(at(cluster, admin, topic="long", value="^11\\d$", from_="start"))).rows) == 10
+    assert (await shown(at(cluster, admin, topic="long", from_="offset", at="500"))).rows == []
+
+
+@pytest.mark.cluster
+async def test_a_record_is_sent_as_the_form_says(cluster: LocalCluster, admin: Admin) -> None:
+    await admin.create_topics([NewTopic("sent", 2, 1)])
+    form = {"topic": "sent", "partition": "1", "key": "k", "value_as": "nothing", "headers": "a=1\na=2"}
+    plan = await sending.plan_sending(at(cluster, admin, form))
+    assert [one.after for one in plan.differences] == [
+        "sent", "1", "k (1 bytes)", "null", "1 (1 bytes)", "2 (1 bytes)",
+    ]  # fmt: skip
+    done = await sending.send(at(cluster, admin, form))
+    assert done.notice == "sent: sent-1, offset 0"
+    async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        consumer.assign([TopicPartition("sent", 1)])
+        consumer.seek(TopicPartition("sent", 1), 0)
+        async with asyncio.timeout(60):
+            one = await consumer.getone()
+    assert (one.key, one.value, list(one.headers)) == (b"k", None, [("a", b"1"), ("a", b"2")])
+    with pytest.raises(NotThere):
+        await sending.plan_sending(at(cluster, admin, form | {"topic": "nowhere"}))
+    with pytest.raises(BadQuestion, match="has partitions 0 to 1"):
+        await sending.plan_sending(at(cluster, admin, form | {"partition": "2"}))
