@@ -33,6 +33,10 @@ from .messages.mirror_records import (
     MirrorCutReachedRecord,
     MirrorCutRecord,
     MirrorCutsTrimmedRecord,
+    MirrorOffsetsDoneRecord,
+    MirrorOffsetsDueRecord,
+    MirrorOffsetsTakenRecord,
+    MirrorOffsetsToldRecord,
     MirrorPartitionRecord,
     MirrorRecord,
     MirrorRemovedRecord,
@@ -43,6 +47,7 @@ from .messages.mirror_records import (
 from .messages.quota_commands import QuotaEntityPart, QuotaValue
 from .messages.transaction_records import CommitIndexRecord
 from .mirror_cuts import MirrorCuts
+from .mirror_offsets import MirrorOffsets
 from .mirror_table import NO_EPOCH, MirrorTable
 from .transaction_table import Place, TransactionTable
 
@@ -148,6 +153,7 @@ class ClusterImage:
         self.transactions = TransactionTable()
         self.mirrors = MirrorTable()
         self.mirror_cuts = MirrorCuts()
+        self.mirror_offsets = MirrorOffsets()
 
     def apply(self, record: Record) -> None:
         """Fold one record; the offset rises by one. Raises ImageInconsistent."""
@@ -190,6 +196,7 @@ class ClusterImage:
                 self.mirrors.apply(record)
                 if isinstance(record, MirrorRemovedRecord):
                     self.mirror_cuts.mirror_removed(record.name)
+                    self.mirror_offsets.mirror_removed(record.name)
             case MirrorTopicRecord():
                 self._topic(record.topic_id)
                 self.mirrors.apply(record)
@@ -202,6 +209,13 @@ class ClusterImage:
                 | MirrorVersionsRecord()
             ):
                 self.mirror_cuts.apply(record)
+            case (
+                MirrorOffsetsDueRecord()
+                | MirrorOffsetsToldRecord()
+                | MirrorOffsetsTakenRecord()
+                | MirrorOffsetsDoneRecord()
+            ):
+                self.mirror_offsets.apply(record)
             case _:
                 self.transactions.apply(record)
         self.offset += 1
@@ -253,6 +267,7 @@ class ClusterImage:
         copy.transactions = self.transactions.copy()
         copy.mirrors = self.mirrors.copy()
         copy.mirror_cuts = self.mirror_cuts.copy()
+        copy.mirror_offsets = self.mirror_offsets.copy()
         return copy
 
     def _topic(self, topic_id: bytes) -> TopicState:
@@ -311,6 +326,7 @@ class ClusterImage:
         yield from self.transactions.records()
         yield from self.mirrors.records()
         yield from self.mirror_cuts.records()
+        yield from self.mirror_offsets.records()
 
     def check(self) -> None:
         """Raises ImageInconsistent if an invariant is broken."""
@@ -329,7 +345,7 @@ class ClusterImage:
                 if broken:
                     raise ImageInconsistent(f"{topic.name}-{index}: {broken}: {state}")
         self.transactions.check()
-        if broken := self.mirrors.broken() or self.mirror_cuts.broken():
+        if broken := self.mirrors.broken() or self.mirror_cuts.broken() or self.mirror_offsets.broken():
             raise ImageInconsistent(broken)
 
     def _broken(self, state: PartitionState) -> str:
@@ -377,7 +393,7 @@ class ImageDelta:
     delegation_tokens: set[str] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
     mirrors: bool = False
-    """Whether a mirror changed, or what is known of a copy."""
+    """Whether a mirror changed, or what is known of a copy, or of offsets that are taken over."""
 
     @property
     def concerns_brokers(self) -> bool:
@@ -413,6 +429,13 @@ class ImageDelta:
                 self.mirrors = True
             case MirrorAclRecord():
                 self.mirrors = True
+            case (
+                MirrorOffsetsDueRecord()
+                | MirrorOffsetsToldRecord()
+                | MirrorOffsetsTakenRecord()
+                | MirrorOffsetsDoneRecord()
+            ):
+                self.mirrors = True
             case RetiredTopicIdRecord():
                 return
             case (
@@ -436,7 +459,7 @@ class ImageDelta:
         delta.scram_credentials = _differing(before.scram_credentials, after.scram_credentials)
         delta.delegation_tokens = _differing(before.delegation_tokens, after.delegation_tokens)
         delta.transactions = _differing(before.transactions.by_id, after.transactions.by_id)
-        delta.mirrors = before.mirrors != after.mirrors
+        delta.mirrors = (before.mirrors, before.mirror_offsets) != (after.mirrors, after.mirror_offsets)
         delta.topics = after.topics_by_id.keys() - before.topics_by_id.keys()
         delta.removed_topics = before.topics_by_id.keys() - after.topics_by_id.keys()
         for topic_id, topic in after.topics_by_id.items():

@@ -27,11 +27,14 @@ SECURITY_WITH_TOKENS: Final = 2
 MIRROR: Final = "ottla.mirror.version"
 """1: all nodes know mirrors. A broker that does not would take records for the copy of a topic.
 2: all nodes know cuts of mirrors, their ACLs, failbacks, and limits of bandwidth. One that does not cannot read the
-records of cuts and ACLs, and would leave out records after a failback, or cut them off."""
+records of cuts and ACLs, and would leave out records after a failback, or cut them off.
+3: all nodes know that mirrors copy committed offsets, too. One that does not cannot read their records, and would have
+groups go on ahead of the cut."""
 MIRROR_WITH_CUTS: Final = 2
 MIRROR_WITH_FAILBACK: Final = 2
 MIRROR_WITH_LIMITS: Final = 2
 MIRROR_WITH_ACLS: Final = 2
+MIRROR_WITH_OFFSETS: Final = 3
 PLACEMENT: Final = "ottla.placement.version"
 """1: all nodes know the hosts of brokers (broker.host). A quorum node that does not would place replicas elsewhere than
 the others."""
@@ -49,7 +52,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("group.version", 0, 1, 1),
         # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
         Feature("metadata.version", 25, 25, 25),
-        Feature(MIRROR, 0, MIRROR_WITH_CUTS, 0),
+        Feature(MIRROR, 0, MIRROR_WITH_OFFSETS, 0),
         Feature(PLACEMENT, 0, PLACEMENT_BY_HOSTS, 0),
         Feature(SECURITY, 0, SECURITY_WITH_TOKENS, 0),
         # 2: clients add partitions to transactions by writing to them, and take up an epoch with each (KIP-890).

@@ -27,6 +27,7 @@ NO_EPOCH: Final = -1
 NO_ROUND: Final = -1
 OF_THE_BROKERS: Final = "__"
 """Topics whose names begin so belong to the brokers of their cluster, and are not copied."""
+_OFFSETS_COPY: Final = "__mirrored_offsets."
 MIRRORED_SETTINGS: Final = (
     "cleanup.policy",
     "delete.retention.ms",
@@ -274,6 +275,16 @@ class MirrorTable:
                         f"the lineage of mirrored partition {topic_id.hex()}-{index} does not rise: {pairs}"
                     )
         return ""
+
+
+def offsets_copy(mirror: str) -> str:
+    """The name of the topic here that is the copy of the source's committed offsets, while a mirror needs it."""
+    return f"{_OFFSETS_COPY}{mirror}"
+
+
+def is_offsets_copy(topic: str) -> bool:
+    """Whether a topic is such a copy, by its name."""
+    return topic.startswith(_OFFSETS_COPY)
 
 
 def mirror_record(mirror: Mirror) -> MirrorRecord:

@@ -145,6 +145,8 @@ class MirrorDescription:
     """Bytes/s that each broker may fetch from the source; 0: no limit."""
     acls: bool = False
     """Whether ACLs of its topics and groups follow."""
+    takes_offsets: bool = False
+    """Whether groups are yet to get the offsets that they had committed at the cut."""
 
     @property
     def lag(self) -> int | None:
@@ -262,8 +264,9 @@ class MirrorAdmin(AdminTheme):
         With `at_cut` every copy ends where the newest cut lies that all have reached, so that no transaction of the
         source is there in one partition and missing in another. Raises KafkaError, INVALID_REQUEST, if there is none.
 
-        Returns when every partition has a leader that takes records. `progress` is called with what is known
-        meanwhile. Raises RequestTimedOut if that takes longer than `request_timeout_ms`; the mirror is promoted then.
+        Returns when every partition has a leader that takes records, and after a cut groups have their offsets.
+        `progress` is called with what is known meanwhile. Raises RequestTimedOut if that takes longer than
+        `request_timeout_ms`; the mirror is promoted then.
         """
         await self._alter_mirror(name, MirrorAction.PROMOTE_AT_CUT if at_cut else MirrorAction.PROMOTE)
         loop, backoff = asyncio.get_running_loop(), Backoff(500)
@@ -282,8 +285,12 @@ class MirrorAdmin(AdminTheme):
                 for one in topic.partitions
                 if (topic.name, one.partition) not in ready
             ]
-            if not waiting and mirror.phase is MirrorPhase.PROMOTED:
+            if not waiting and not mirror.takes_offsets and mirror.phase is MirrorPhase.PROMOTED:
                 return mirror
+            if not waiting and loop.time() > deadline:
+                raise RequestTimedOut(
+                    f"mirror {name!r} is promoted, but groups have not got their committed offsets yet"
+                )
             if loop.time() > deadline:
                 more = f" and {len(waiting) - 5} more" if len(waiting) > 5 else ""
                 raise RequestTimedOut(
@@ -422,7 +429,14 @@ def _mirror(
         any(one.is_cut for _, one in told),
         bandwidth=base.bandwidth,
         acls=base.acls,
+        takes_offsets=_takes_offsets(told),
     )
+
+
+def _takes_offsets(told: list[tuple[int, DescribedMirror]]) -> bool:
+    """Whoever does not know of the promotion yet knows of no offsets either."""
+    promoted = [one for _, one in told if one.phase == MirrorPhase.PROMOTED]
+    return bool(promoted) and all(one.takes_offsets for one in promoted)
 
 
 def _newest_cut(told: Iterable[DescribedMirror]) -> MirrorCut | None:

@@ -57,6 +57,7 @@ from ..handlers.update_features import UpdateFeaturesHandlers
 from ..metrics import BrokerMetrics
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.offset_commits import OwnGroups
+from ..mirroring.offset_takeover import OffsetTakeover
 from ..mirroring.options import MirrorOptions
 from ..mirroring.source import Sources
 from ..mirroring.source_trial import SourceTrial
@@ -168,12 +169,17 @@ class BrokerParts:
         chance = random.Random(os.urandom(16))
         creator = TopicCreator(self.session, config.topics, chance)
         mirror_options = MirrorOptions(self.logins.sealer)
+        commits = OwnGroups(self.groups, self.replicas, self.image, creator, wall_ms)
+        self.takeover = OffsetTakeover(
+            config.node_id, self.replicas, self.session, self.groups, commits, wall_ms
+        )
         self.mirrors = Mirrors(
             config.node_id,
             self.replicas,
             self.session,
             self.transactions.markers,
-            OwnGroups(self.groups, self.replicas, self.image, creator, wall_ms),
+            commits,
+            self.takeover,
             sources,
             mirror_options,
             config.topics.replication_factor,
@@ -262,6 +268,7 @@ class BrokerParts:
                 group_settings=lambda group: self.session.image.configs.get((ResourceType.GROUP, group), {}),
                 wall_ms=wall_ms,
             ),
+            lambda group_id, partition: self.takeover.is_withheld(group_id, partition),
         )
 
     def _register_handlers(

@@ -1,5 +1,11 @@
-"""The names of topics that brokers write themselves, and clients only read."""
+"""The topics that brokers write themselves, and clients only read."""
+
+from ...protocol.mirror_table import is_offsets_copy
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is one of them, by its name."""
+    return topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or is_offsets_copy(topic)

@@ -13,7 +13,8 @@ TopicPartition = tuple[str, int]
 class CommittedOffset:
     """`leader_epoch` is -1 where the client sent none; times are milliseconds since 1970.
 
-    `topic_id` tells a topic from a later one of the same name; zeros where it is not known.
+    `topic_id` tells a topic from a later one of the same name; zeros where it is not known. `mirror` has committed it;
+    empty for one that a client has committed.
     """
 
     offset: int
@@ -21,6 +22,7 @@ class CommittedOffset:
     metadata: str
     commit_time_ms: int
     topic_id: bytes = ZERO_UUID
+    mirror: str = ""
 
     def is_of(self, topic_id: bytes) -> bool:
         """Whether it was committed for the topic with this id, as far as is known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from ...protocol.cluster_image import ClusterImage, ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
@@ -49,8 +49,11 @@ class GroupCoordinator:
         partition_count: Callable[[], int | None],
         topics: Callable[[], Container[str]],
         dependencies: GroupDependencies | None = None,
+        is_withheld: Callable[[str, int], bool] = lambda _group_id, _partition: False,
     ) -> None:
-        """`partition_count` and `topics` are as the cluster image has them now."""
+        """`partition_count` and `topics` are as the cluster image has them now. `is_withheld` tells of a group in a
+        partition whether it is yet to get offsets from elsewhere: nobody asks for those that it has."""
+        self._is_withheld = is_withheld
         self._dependencies = dependencies or GroupDependencies()
         self._topics = topics
         self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
@@ -131,7 +134,16 @@ class GroupCoordinator:
             raise KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{partition} is being read"
             )
+        if self._is_withheld(group_id, partition) and not shard.has_members(group_id):
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                f"offsets of group {group_id!r} are being taken over from a promoted mirror",
+            )
         return shard
+
+    def led(self) -> Mapping[int, Shard]:
+        """Every loaded shard of this broker, by partition."""
+        return {partition: shard for partition, shard in self._shards.items() if shard.loaded}
 
     def shards(self) -> Iterator[Shard]:
         """Every loaded shard of this broker."""

@@ -93,6 +93,7 @@ def offset_record(record: OffsetRecord) -> KeyValue:
                     metadata=committed.metadata,
                     commit_timestamp=committed.commit_time_ms,
                     topic_id=committed.topic_id,
+                    mirror=committed.mirror,
                 ),
                 OFFSET_VALUE_VERSION,
             ),
@@ -237,7 +238,12 @@ def _read_offset(
         return OffsetRecord(named.group, partition, None, position)
     stored = decode(OffsetCommitValue, value, _version.unpack_from(value)[0], 2)
     committed = CommittedOffset(
-        stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp, bytes(stored.topic_id)
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        bytes(stored.topic_id),
+        stored.mirror,
     )
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     return OffsetRecord(named.group, partition, committed, position, producer_id)

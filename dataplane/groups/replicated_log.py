@@ -54,8 +54,13 @@ class ReplicatedOffsetsLog:
     async def read_all(self) -> AsyncIterator[memoryview]:
         """Everything up to the log end, which ends once all of it is committed: what the leader before told
         its clients is in it, and what nobody else has yet must not be told."""
+        async for data in self.read_below(self.end_offset):
+            yield data
+
+    async def read_below(self, limit: int) -> AsyncIterator[memoryview]:
+        """The same below an offset at which a batch begins."""
         log = self._partition.log
-        offset, end = log.log_start_offset, log.log_end_offset
+        offset, end = log.log_start_offset, min(limit, log.log_end_offset)
         while offset < end:
             # Not `log`: the replica may move into another folder between two turns of the loop.
             piece = self._partition.log.read(offset, READ_BYTES, end, at_least_one=True)

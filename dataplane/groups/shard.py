@@ -78,6 +78,11 @@ class Shard:
         """The groups by id; none of them is dead."""
         return self._table.groups
 
+    def has_members(self, group_id: str) -> bool:
+        """Whether somebody is in a group."""
+        group = self.groups.get(group_id)
+        return group is not None and bool(group.members)
+
     # ------------------------------------------------------------ life
 
     async def load(self) -> None:

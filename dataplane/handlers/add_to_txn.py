@@ -27,7 +27,7 @@ from ...protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from ...protocol.transaction_table import Phase, Place, by_topic
-from ..cluster.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ..cluster.internal_topics import OFFSETS_TOPIC, is_internal
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
@@ -130,9 +130,7 @@ class AddToTxnHandlers:
             if self._place(*place) is None
         }
         refused |= {
-            place: ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            for place in _named(topics)
-            if place[0] in INTERNAL_TOPICS
+            place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in _named(topics) if is_internal(place[0])
         }
         if request.api_version < _FIRST_WITH_MANY:
             denied = request.access.denied_topics(AclOperation.WRITE, (topic.name for topic in topics))

@@ -20,7 +20,7 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ..cluster.internal_topics import INTERNAL_TOPICS
+from ..cluster.internal_topics import is_internal
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices, pieces
@@ -81,7 +81,7 @@ class DeleteRecordsHandlers:
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=_UNKNOWN)
         try:
             access.check_topic(AclOperation.DELETE, topic)
-            if topic in INTERNAL_TOPICS:
+            if is_internal(topic):
                 raise KafkaError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} stay"
                 )

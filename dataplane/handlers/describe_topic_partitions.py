@@ -16,7 +16,7 @@ from ...protocol.messages.topic_partitions import (
 )
 from ..cluster.authorized_operations import TOPIC_OPERATIONS
 from ..cluster.endpoints import endpoint
-from ..cluster.internal_topics import INTERNAL_TOPICS
+from ..cluster.internal_topics import is_internal
 from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
 from ..security.authorization.access import Access
@@ -91,9 +91,7 @@ def _may_describe(access: Access, name: str, *, quiet: bool) -> bool:
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     valid = is_valid_topic_name(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=error, name=name, is_internal=name in INTERNAL_TOPICS
-    )
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
 
 
 class _View:
@@ -109,7 +107,7 @@ class _View:
         return DescribeTopicPartitionsResponseTopic(
             name=topic.name,
             topic_id=topic.id,
-            is_internal=topic.name in INTERNAL_TOPICS,
+            is_internal=is_internal(topic.name),
             partitions=list(self._partitions(topic, page)),
             topic_authorized_operations=self._access.operations(AclResourceType.TOPIC, topic.name)
             & TOPIC_OPERATIONS,

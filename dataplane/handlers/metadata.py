@@ -18,7 +18,7 @@ from ...protocol.messages.metadata import (
 from ...protocol.schema import ZERO_UUID
 from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from ..cluster.endpoints import Endpoint, controller_id, endpoint, live_endpoints, registered_endpoint
-from ..cluster.internal_topics import INTERNAL_TOPICS
+from ..cluster.internal_topics import is_internal
 from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
 from ..quorum.access import Quorum
@@ -233,7 +233,7 @@ class _TopicView:
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
-            is_internal=topic.name in INTERNAL_TOPICS,
+            is_internal=is_internal(topic.name),
             partitions=[self._partition(i, state) for i, state in sorted(topic.partitions.items())],
             topic_authorized_operations=self._operations(topic.name),
         )
@@ -248,7 +248,7 @@ class _TopicView:
             error_code=error,
             name=name,
             topic_id=topic_id,
-            is_internal=name in INTERNAL_TOPICS,
+            is_internal=name is not None and is_internal(name),
             topic_authorized_operations=self._operations(name or ""),
         )
 

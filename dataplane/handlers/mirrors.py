@@ -199,6 +199,7 @@ class MirrorHandlers:
             behind_cut=list(behind.values()),
             bandwidth=mirror.bandwidth,
             acls=mirror.copies_acls,
+            takes_offsets=mirror.name in image.mirror_offsets.due,
         )
 
     def _topic(self, topic: TopicState, copies: Mapping[tuple[str, int], Copy]) -> DescribedMirrorTopic:

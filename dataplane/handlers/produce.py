@@ -30,7 +30,7 @@ from ...protocol.messages.produce import (
 )
 from ...protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
-from ..cluster.internal_topics import INTERNAL_TOPICS
+from ..cluster.internal_topics import is_internal
 from ..log import TakesLong
 from ..producing.deferred_batches import (
     ALL,
@@ -293,7 +293,7 @@ class ProduceHandlers:
 
 def _check(partition: Partition, data: PartitionProduceData, version: int) -> int:
     """The attributes of the first batch. KafkaError for what no producer may send, as far as its header tells."""
-    if partition.topic in INTERNAL_TOPICS:
+    if is_internal(partition.topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only")
     records = data.records
     if not records:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...protocol.cluster_image import ClusterImage
-from ...protocol.mirror_table import NO_EPOCH, MirrorPartition
+from ...protocol.mirror_table import NO_EPOCH, MirrorPartition, is_offsets_copy
 from ...protocol.schema import ZERO_UUID
+from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..replication.replica.partition import Partition
 
 NEVER = -1
@@ -59,6 +60,11 @@ class Copy:
         return self.partition.topic, self.partition.index
 
     @property
+    def source_key(self) -> tuple[str, int]:
+        """Topic and partition, as the source names them."""
+        return source_name(self.partition.topic), self.partition.index
+
+    @property
     def is_led(self) -> bool:
         """Whether the leadership lasts."""
         return self.partition.leader is not None and self.partition.leader_epoch == self.leader_epoch
@@ -109,3 +115,8 @@ class Copy:
             return False
         state = self.state(image)
         return state.fault is None and state.promoted_epoch == NO_EPOCH
+
+
+def source_name(topic: str) -> str:
+    """The name at the source of the topic whose copy is a topic here."""
+    return OFFSETS_TOPIC if is_offsets_copy(topic) else topic

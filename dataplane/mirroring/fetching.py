@@ -18,7 +18,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ...protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault
+from ...protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault, is_offsets_copy
 from ...protocol.schema import ZERO_UUID
 from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
@@ -169,6 +169,7 @@ class SourceFetcher:
         state = copy.state(image)
         return (
             self._mirror.start != EARLIEST
+            and not is_offsets_copy(copy.partition.topic)
             and not state.lineage
             and state.resumption is None
             and copy.log_end == 0
@@ -201,7 +202,7 @@ class SourceFetcher:
             elif epoch == NO_EPOCH:
                 copy.checked_epoch = copy.source_epoch
             else:
-                asked[copy.key] = copy, epoch
+                asked[copy.source_key] = copy, epoch
         faults += await self._epoch_ends(asked)
         if faults:
             await self._report(faults)
@@ -274,7 +275,7 @@ class SourceFetcher:
     # ------------------------------------------------------------ fetching
 
     async def _fetch(self, copies: list[Copy]) -> None:
-        by_name = {copy.key: copy for copy in copies}
+        by_name = {copy.source_key: copy for copy in copies}
         by_id = {(copy.source_topic_id, copy.partition.index): copy for copy in copies}
         epochs = {copy.key: copy.source_epoch for copy in copies}
         # A source fills its answer in the order of the request: nobody waits for ever.
@@ -377,7 +378,7 @@ class SourceFetcher:
 
     async def _offsets(self, copies: list[Copy], timestamp: int) -> list[tuple[Copy, int]]:
         """What ListOffsets says of a time; -1 where it says nothing."""
-        by_key = {copy.key: copy for copy in copies}
+        by_key = {copy.source_key: copy for copy in copies}
         by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
         for topic, index in by_key:
             epoch = by_key[topic, index].source_epoch
@@ -414,7 +415,7 @@ def _request(wanted: Sequence[tuple[Copy, int]], allowance: int, wait_ms: int) -
     """For so many bytes. A source sends one batch in any case, however large it is."""
     by_topic: dict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
     for copy, offset in wanted:
-        by_topic[copy.partition.topic, copy.source_topic_id].append(
+        by_topic[copy.source_key[0], copy.source_topic_id].append(
             FetchPartition(
                 partition=copy.partition.index,
                 current_leader_epoch=copy.source_epoch,

@@ -44,8 +44,8 @@ class OffsetCommits(Protocol):
         """Whether a group belongs here, and has no members."""
         ...
 
-    async def commit(self, group_id: str, offsets: PartitionOffsets) -> None:
-        """Commit those that are news, and that the copies reach. Raises KafkaError."""
+    async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:
+        """Commit those that are news, and that the copies reach, as a mirror's. Raises KafkaError."""
         ...
 
 
@@ -54,12 +54,14 @@ class GroupOffsets:
 
     def __init__(
         self,
+        mirror: str,
         source: SourceCluster,
         pattern: Pattern,
         commits: OffsetCommits,
         topics: Callable[[], set[str]],
     ) -> None:
         """`topics` are those that the mirror copies."""
+        self._mirror = mirror
         self._source = source
         self._pattern = pattern
         self._commits = commits
@@ -76,7 +78,7 @@ class GroupOffsets:
                 for group_id, offsets in (await self._offsets(broker_id, some)).items():
                     ours = {key: found for key, found in offsets.items() if key[0] in topics}
                     if ours and self._commits.takes(group_id):
-                        await self._commits.commit(group_id, ours)
+                        await self._commits.commit(group_id, ours, self._mirror)
 
     def _wants(self, group_id: str) -> bool:
         return self._pattern.fullmatch(group_id) is not None and self._commits.takes(group_id)

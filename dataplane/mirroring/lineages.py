@@ -12,6 +12,7 @@ from ...protocol.messages.failback import (
     LineageTopic,
 )
 from ...protocol.messages.metadata import MetadataResponse
+from ..cluster.internal_topics import OFFSETS_TOPIC
 from .common_point import merged
 from .source import SourceCluster
 
@@ -44,6 +45,17 @@ async def copies_of_cluster(
         for topic in answer.topics
         if topic.is_copy and topic.source_cluster_id == cluster_id
     }
+
+
+async def is_ottla(source: SourceCluster, metadata: MetadataResponse) -> bool:
+    """Whether the source is a cluster of Ottla that knows failbacks, as those do that know cuts. Raises KafkaError."""
+    try:
+        await _ask(source, metadata.brokers[0].node_id, OFFSETS_TOPIC)  # a topic of which nobody tells
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return False
+        raise
+    return True
 
 
 async def _ask(source: SourceCluster, broker_id: int, topics: str) -> DescribeLineagesResponse:

@@ -23,7 +23,7 @@ from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.throttle import UNLIMITED, Throttle
 from .acl_list import AclList
-from .copies import NOBODY, Copy
+from .copies import NOBODY, Copy, source_name
 from .fetching import SourceFetcher
 from .group_offsets import GroupOffsets, OffsetCommits
 from .rounds import ROUND_EVERY_S, CutRounds
@@ -71,7 +71,11 @@ class MirrorLink:
         topics = compile_pattern(mirror.topics, "topics")
         groups = compile_pattern(mirror.groups, "groups") if mirror.groups else None
         self.topic_list = TopicList(mirror, source, quorum, topics, replication_factor, chance)
-        self._groups = None if groups is None else GroupOffsets(source, groups, commits, self._copied_topics)
+        self._groups = (
+            None
+            if groups is None
+            else GroupOffsets(mirror.name, source, groups, commits, self._copied_topics)
+        )
         self._acls = AclList(mirror.name, source, quorum, topics, groups) if mirror.copies_acls else None
         self.rounds = CutRounds(broker_id, mirror, source, quorum, self.topic_list)
         self._source_brokers: Sequence[int] = ()
@@ -158,7 +162,7 @@ class MirrorLink:
     async def _look_once(self) -> None:
         is_ours = self.looks_after_topics
         metadata = await self._source.metadata(
-            None if is_ours else sorted({topic for topic, _ in self._copies})
+            None if is_ours else sorted({source_name(topic) for topic, _ in self._copies})
         )
         self._check_cluster(metadata)
         self._source_brokers = [one.node_id for one in metadata.brokers]
@@ -185,8 +189,8 @@ class MirrorLink:
             for topic in metadata.topics
             for part in topic.partitions
         }
-        for key, copy in self._copies.items():
-            found = leaders.get(key)
+        for copy in self._copies.values():
+            found = leaders.get(copy.source_key)
             if found is None:
                 copy.source_leader, copy.trouble = NOBODY, "the source has no such partition"
                 continue

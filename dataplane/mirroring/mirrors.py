@@ -16,6 +16,7 @@ from ..replication.replicas.replicas import Replicas
 from ..transactions.markers import Markers
 from .group_offsets import OffsetCommits
 from .link import MirrorLink
+from .offset_takeover import OffsetTakeover
 from .options import MirrorOptions
 from .source import Sources
 
@@ -34,6 +35,7 @@ class Mirrors:
         quorum: Quorum,
         markers: Markers,
         commits: OffsetCommits,
+        takeover: OffsetTakeover,
         sources: Sources | None,
         options: MirrorOptions,
         replication_factor: int,
@@ -45,6 +47,7 @@ class Mirrors:
         self._quorum = quorum
         self._markers = markers
         self._commits = commits
+        self._takeover = takeover
         self._sources = sources
         self._options = options
         self._replication_factor = replication_factor
@@ -59,7 +62,10 @@ class Mirrors:
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change. Replicas have their roles already."""
-        if self._closed or not (image.mirrors.by_name or self.links):
+        if self._closed:
+            return
+        self._takeover.image_changed(image)
+        if not (image.mirrors.by_name or self.links):
             return
         copied = image.mirrors.topics
         if (
@@ -155,3 +161,4 @@ class Mirrors:
             self._end(self.links.pop(name))
         if self._closing:
             await asyncio.wait(self._closing)
+        await self._takeover.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
@@ -11,6 +11,7 @@ from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.topic_creation import TopicCreator
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition
+from ..groups.shard import Shard
 from ..replication.replicas.replicas import Replicas
 from .group_offsets import PartitionOffsets
 
@@ -48,28 +49,46 @@ class OwnGroups:
             return False
         return group is None or not group.members
 
-    async def commit(self, group_id: str, offsets: PartitionOffsets) -> None:
-        """Commit those that are news, and that the copies reach. Raises KafkaError."""
+    async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:
+        """Commit those that are news, and that the copies reach, as a mirror's. Raises KafkaError."""
         shard = self._groups.shard_for(group_id)
         known = shard.offsets.of_group(group_id)
         now_ms, topics = self._wall_ms(), self._image().topics
         news = {
-            key: CommittedOffset(offset, UNKNOWN_EPOCH, metadata, now_ms, topics[key[0]].id)
+            key: CommittedOffset(offset, UNKNOWN_EPOCH, metadata, now_ms, topics[key[0]].id, mirror)
             for key, (offset, metadata) in offsets.items()
             if key[0] in topics
             and (key not in known or known[key].offset != offset)
             and self._reaches(key, offset)
         }
-        if not news:
-            return
-        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        shard.commit(
-            group_id, "", None, -1, news, lambda outcome: None if told.done() else told.set_result(outcome)
-        )
-        outcome = await told
-        if outcome is not ErrorCode.NONE:
-            raise KafkaError(outcome, f"offsets of group {group_id} cannot be committed")
+        if news:
+            await commit(shard, group_id, news)
 
     def _reaches(self, key: TopicPartition, offset: int) -> bool:
         partition = self._replicas.find(*key)
         return partition is not None and partition.high_watermark >= offset
+
+
+async def commit(shard: Shard, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    """Commit offsets of a group without members. Raises KafkaError."""
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    shard.commit(
+        group_id, "", None, -1, offsets, lambda outcome: None if told.done() else told.set_result(outcome)
+    )
+    outcome = await told
+    if outcome is not ErrorCode.NONE:
+        raise KafkaError(outcome, f"offsets of group {group_id} cannot be committed")
+
+
+async def forget(shard: Shard, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+    """Remove offsets of a group without members. Raises KafkaError."""
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: ErrorCode, _consumed: frozenset[str]) -> None:
+        if not told.done():
+            told.set_result(outcome)
+
+    shard.delete_offsets(group_id, partitions, done)
+    outcome = await told
+    if outcome is not ErrorCode.NONE:
+        raise KafkaError(outcome, f"offsets of group {group_id} cannot be removed")

@@ -84,7 +84,9 @@ class CutRounds:
         if found.error_code:
             raise KafkaError(ErrorCode.of(found.error_code), found.error_message or "")
         if not await self._is_of_all(broker):
-            return "the source has topics or partitions that are not copied yet"
+            return (
+                self._topics.offsets_trouble or "the source has topics or partitions that are not copied yet"
+            )
         told_offset = image.mirror_cuts.of(self._mirror.name).versions.told_offset
         versions = await versions_at(
             self._source, broker, found.cut, told_offset, lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS

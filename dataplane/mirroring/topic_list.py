@@ -1,4 +1,8 @@
-"""Which topics a mirror copies: the source's topics that match, with their partitions and settings."""
+"""Which topics a mirror copies: the source's topics that match, with their partitions and settings.
+
+If groups follow, and the source tells cuts, the topic of its committed offsets is copied, too: a promotion at a cut
+takes the offsets out of that copy.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Final
 
 from ...protocol.cluster_image import ClusterImage, TopicState
 from ...protocol.errors import ErrorCode
+from ...protocol.features import MIRROR, MIRROR_WITH_OFFSETS, finalized
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -19,15 +24,19 @@ from ...protocol.mirror_table import (
     Mirror,
     MirrorPartition,
     MirrorTopic,
+    offsets_copy,
 )
 from ...protocol.schema import ZERO_UUID
+from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..patterns import Pattern
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
-from .lineages import copies_of_cluster
+from .lineages import copies_of_cluster, is_ottla
 from .source import SourceCluster
 
 TOPICS_AT_ONCE: Final = 100
+OFFSETS_STAY_MS: Final = 3_600_000
+"""How long an offset stays in the copy of them, though a newer one has come."""
 _DEFAULT_CONFIG: Final = 5
 """DescribeConfigs' way to say that nobody has set a value."""
 
@@ -47,23 +56,24 @@ class TopicList:
         """`replication_factor`: that of topics here. A copy has as many replicas, and no fewer than at its source."""
         self.skipped: dict[str, str] = {}
         """Topics that match, and are not copied: why."""
+        self.offsets_trouble = ""
+        """Why committed offsets are not copied that should be."""
         self._mirror = mirror
         self._source = source
         self._quorum = quorum
         self._pattern = pattern
         self._replication_factor = replication_factor
         self._chance = chance
+        self._tells_cuts: bool | None = None
 
     async def bring_up_to_date(self, metadata: MetadataResponse) -> None:
         """Have all that match, as the source has them now. `metadata` is of all topics. Raises KafkaError."""
+        await self._look_at_offsets(metadata)
         wanted = [topic for topic in metadata.topics if self._wants(topic)]
         skipped: dict[str, str] = {}
         for some in pieces(wanted, TOPICS_AT_ONCE):
             settings = await self._settings([topic.name or "" for topic in some], metadata)
-            topics = [
-                _as_wanted(topic, settings.get(topic.name or "", {}), self._replication_factor)
-                for topic in some
-            ]
+            topics = [self._as_wanted(topic, settings.get(topic.name or "", {})) for topic in some]
             news = [topic for topic in topics if _is_news(self._quorum.image, self._mirror.name, topic)]
             loops = await self._loops(news, metadata)
             skipped |= loops
@@ -91,14 +101,48 @@ class TopicList:
     def has_all(self, metadata: MetadataResponse) -> bool:
         """Whether all that match are copied, with all their partitions, but for those that cannot be. `metadata` is of
         all topics."""
-        return all(
-            _is_copied(self._quorum.image, self._mirror.name, topic)
+        return not self.offsets_trouble and all(
+            _is_copied(self._quorum.image, self._mirror.name, self._name_here(topic), topic)
             for topic in metadata.topics
             if self._wants(topic) and topic.name not in self.skipped
         )
 
+    @property
+    def _wants_offsets(self) -> bool:
+        level = finalized(self._quorum.image.features)[MIRROR]
+        return bool(self._mirror.groups) and level >= MIRROR_WITH_OFFSETS and self._tells_cuts is True
+
+    async def _look_at_offsets(self, metadata: MetadataResponse) -> None:
+        """Whether committed offsets are copied, and whether they can be. Raises KafkaError."""
+        if self._tells_cuts is None and self._mirror.groups:
+            self._tells_cuts = await is_ottla(self._source, metadata)
+        trouble = ""
+        if self._wants_offsets and all(topic.name != OFFSETS_TOPIC for topic in metadata.topics):
+            asked = await self._source.metadata([OFFSETS_TOPIC])
+            if any(topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic in asked.topics):
+                trouble = f"the mirror's user needs DESCRIBE and READ on {OFFSETS_TOPIC} of the source"
+        self.offsets_trouble = trouble
+
+    def _name_here(self, topic: MetadataResponseTopic) -> str:
+        return offsets_copy(self._mirror.name) if topic.name == OFFSETS_TOPIC else topic.name or ""
+
+    def _as_wanted(self, topic: MetadataResponseTopic, settings: Mapping[str, str]) -> MirroredTopic:
+        if topic.name == OFFSETS_TOPIC:
+            settings = {**settings, **_offsets_settings(settings)}
+        return MirroredTopic(
+            name=self._name_here(topic),
+            source_topic_id=topic.topic_id,
+            partitions=len(topic.partitions),
+            replication_factor=max(
+                self._replication_factor, *(len(one.replica_nodes) for one in topic.partitions)
+            ),
+            configs=[NewTopicConfig(name=key, value=value) for key, value in sorted(settings.items())],
+        )
+
     def _wants(self, topic: MetadataResponseTopic) -> bool:
         name = topic.name or ""
+        if name == OFFSETS_TOPIC:
+            return topic.error_code == ErrorCode.NONE and self._wants_offsets
         return (
             topic.error_code == ErrorCode.NONE
             and not topic.is_internal
@@ -132,16 +176,11 @@ class TopicList:
         }
 
 
-def _as_wanted(
-    topic: MetadataResponseTopic, settings: Mapping[str, str], replication_factor: int
-) -> MirroredTopic:
-    return MirroredTopic(
-        name=topic.name or "",
-        source_topic_id=topic.topic_id,
-        partitions=len(topic.partitions),
-        replication_factor=max(replication_factor, *(len(one.replica_nodes) for one in topic.partitions)),
-        configs=[NewTopicConfig(name=key, value=value) for key, value in sorted(settings.items())],
-    )
+def _offsets_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What is different for the copy of committed offsets. An offset as of a cut is not to go for a newer one that lies
+    behind it."""
+    lag_ms = max(OFFSETS_STAY_MS, int(settings.get("min.compaction.lag.ms", 0)))
+    return {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
 
 
 def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
@@ -158,8 +197,8 @@ def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
     return len(topic.partitions) < wanted.partitions or here != there
 
 
-def _is_copied(image: ClusterImage, mirror: str, theirs: MetadataResponseTopic) -> bool:
-    topic = image.topics.get(theirs.name or "")
+def _is_copied(image: ClusterImage, mirror: str, name: str, theirs: MetadataResponseTopic) -> bool:
+    topic = image.topics.get(name)
     copy = None if topic is None else image.mirrors.topics.get(topic.id)
     return (
         topic is not None

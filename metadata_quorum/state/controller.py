@@ -44,6 +44,8 @@ from ...protocol.messages.mirror_commands import (
     ReconnectMirror,
     ReportMirrorCuts,
     ReportMirrorPartitions,
+    ReportOffsetsTaken,
+    TellMirrorOffsets,
 )
 from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from ...protocol.messages.partition_commands import AlterPartition, ElectLastKnown, ElectLeaders
@@ -89,6 +91,7 @@ from . import (
     mirror_acls,
     mirror_cuts,
     mirror_failback,
+    mirror_offsets,
     mirrors,
     offline_replicas,
     partitions,
@@ -372,6 +375,8 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     FailBackMirror: mirror_failback.fail_back,
     LimitMirror: mirrors.limit,
     FollowAcls: mirror_acls.follow,
+    TellMirrorOffsets: mirror_offsets.tell,
+    ReportOffsetsTaken: mirror_offsets.taken,
 }
 
 if left := set(COMMANDS.values()) ^ set(_COMMANDS):

@@ -7,10 +7,17 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 
 def check_is_no_copy(image: ClusterImage, topic: TopicState) -> None:
-    """Raises KafkaError, POLICY_VIOLATION, for a topic whose mirror is not promoted."""
+    """Raises KafkaError, POLICY_VIOLATION, for a topic whose mirror is not promoted, or still needs it."""
     mirror = image.mirrors.mirror_of(topic.id)
     if mirror is not None:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
             f"topic {topic.name!r} is the copy of mirror {mirror.name!r}: until that is promoted it follows its source",
+        )
+    due = image.mirror_offsets.of_copy(topic.id)
+    if due is not None:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {topic.name!r} has committed offsets that are being taken over from mirror {due[0]!r}: it goes "
+            "afterwards",
         )

@@ -51,12 +51,13 @@ from ...protocol.mirror_table import (
     MirrorPartition,
     MirrorPhase,
     Resumption,
+    is_offsets_copy,
     mirror_partition_record,
     mirror_record,
 )
 from ...protocol.schema import ZERO_UUID
 from ...protocol.transaction_table import Place
-from . import mirror_acls, mirror_cuts, mirrored_transactions, topics
+from . import mirror_acls, mirror_cuts, mirror_offsets, mirrored_transactions, topics
 from .known_mirrors import known_mirror, refused_for_mirror
 from .refusal import MESSAGE_LENGTH_MAX, message_of
 from .workspace import Workspace
@@ -159,6 +160,7 @@ def alter(work: Workspace, command: AlterMirror) -> PlainResult:
             f"mirror {mirror.name!r} is promoted: its topics take records, and are copied no more"
         )
     if phase is MirrorPhase.PROMOTED:
+        mirror_offsets.drop_copy(work, mirror)
         _begin_epochs_of_our_own(work, mirror, {})
     work.emit(mirror_record(replace(mirror, phase=phase)))
     return PlainResult()
@@ -184,6 +186,7 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
             replaces=any(topic.has_returned for _, topic in work.image.mirrors.topics_of(mirror.name)),
         )
         _begin_epochs_of_our_own(work, mirror, offsets)
+        mirror_offsets.become_due(work, mirror)
         work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PROMOTED, promoted_round=at.number)))
     return PromoteMirrorAtCutResult(number=at.number, cut=at.cut, time_ms=at.time_ms)
 
@@ -224,12 +227,15 @@ def _pairs(options: Iterable[MirrorOption]) -> tuple[tuple[str, str], ...]:
 def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
     """Forget a mirror that copies nothing. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
-    copies = sum(1 for _ in work.image.mirrors.topics_of(mirror.name))
+    mirror_offsets.check_nobody_waits(work, mirror)
+    names = [work.image.topics_by_id[one].name for one, _ in work.image.mirrors.topics_of(mirror.name)]
+    copies = sum(not is_offsets_copy(name) for name in names)
     if mirror.phase is not MirrorPhase.PROMOTED and copies:
         raise refused_for_mirror(
             f"mirror {mirror.name!r} has {copies} topics that take no records: promote it first, and delete the topics "
             "that are not wanted afterwards"
         )
+    mirror_offsets.drop_copy(work, mirror)
     work.emit(MirrorRemovedRecord(name=mirror.name))
     return PlainResult()
 
@@ -279,7 +285,7 @@ def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, b
 
 def _create_copy(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
     if wanted.name.startswith(OF_THE_BROKERS):
-        raise refused_for_mirror(f"{wanted.name!r} belongs to the brokers of its cluster")
+        mirror_offsets.check_may_be_copied(work, mirror, wanted.name)
     new = NewTopic(
         name=wanted.name,
         num_partitions=wanted.partitions,

@@ -303,6 +303,12 @@ def _delete(work: Workspace, topic: TopicState | None, missing: TopicResult) -> 
         return TopicResult(
             name=topic.name, topic_id=topic.id, error_code=error.code, error_message=message_of(error)
         )
+    remove(work, topic)
+    return TopicResult(name=topic.name, topic_id=topic.id)
+
+
+def remove(work: Workspace, topic: TopicState) -> None:
+    """With its settings, whoever may want that."""
     for key in sorted(work.image.configs.get((ResourceType.TOPIC, topic.name), ())):
         work.emit(
             ConfigRecord(
@@ -311,7 +317,6 @@ def _delete(work: Workspace, topic: TopicState | None, missing: TopicResult) -> 
         )
     topic_goes(work, topic.id, topic.partitions)
     work.emit(TopicRemovedRecord(topic_id=topic.id))
-    return TopicResult(name=topic.name, topic_id=topic.id)
 
 
 def create_partitions(work: Workspace, command: CreatePartitions) -> CreatePartitionsResult:

@@ -33,6 +33,9 @@ class OffsetCommitValue(Message):
     topic_id: bytes = uuid(
         "4+", default=ZERO_UUID, tag=0, ignorable=True, about="Id of the topic; zero unknown."
     )
+    mirror: str = string(
+        "4+", tag=10_000, ignorable=True, about="Ottla's own: the mirror that it follows from; empty: none."
+    )
 
 
 @data("2", flexible="none")

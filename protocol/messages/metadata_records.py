@@ -9,6 +9,10 @@ from .mirror_records import (
     MirrorCutReachedRecord,
     MirrorCutRecord,
     MirrorCutsTrimmedRecord,
+    MirrorOffsetsDoneRecord,
+    MirrorOffsetsDueRecord,
+    MirrorOffsetsTakenRecord,
+    MirrorOffsetsToldRecord,
     MirrorPartitionRecord,
     MirrorRecord,
     MirrorRemovedRecord,
@@ -241,6 +245,10 @@ Record = (
     | MirrorCutsTrimmedRecord
     | MirrorVersionsRecord
     | MirrorAclRecord
+    | MirrorOffsetsDueRecord
+    | MirrorOffsetsToldRecord
+    | MirrorOffsetsTakenRecord
+    | MirrorOffsetsDoneRecord
 )
 
 _TYPES: dict[int, type[Record]] = {
@@ -275,6 +283,10 @@ _TYPES: dict[int, type[Record]] = {
     29: MirrorCutsTrimmedRecord,
     32: MirrorVersionsRecord,  # 30 and 31 are another's
     33: MirrorAclRecord,
+    34: MirrorOffsetsDueRecord,
+    35: MirrorOffsetsToldRecord,
+    36: MirrorOffsetsTakenRecord,
+    37: MirrorOffsetsDoneRecord,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

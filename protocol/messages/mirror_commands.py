@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
 from .acl_commands import AclEntry
 from .command import Command, CommandResult, PlainResult
-from .mirror_records import MirroredAppVersion, MirrorOption, SourceEpoch
+from .mirror_records import MirroredAppVersion, MirroredOffset, MirrorOption, SourceEpoch
 from .topic_commands import NewTopicConfig
 
 
@@ -202,3 +202,34 @@ class PromoteMirrorAtCut(Command[PromoteMirrorAtCutResult]):
     """Promote the topics of a mirror at the newest cut that all of its copies have reached."""
 
     name: str = string(about="Of the mirror.")
+
+
+@data()
+class TellMirrorOffsets(Command[PlainResult]):
+    """The leader of a copy of committed offsets tells those as of the cut at which the mirror was promoted."""
+
+    broker_id: int = int32(about="Who tells it.")
+    topic_id: bytes = uuid(about="Id of the copy here.")
+    partition: int = int32(about="Partition index.")
+    leader_epoch: int = int32(about="In which the broker leads.")
+    offsets: list[MirroredOffset] = array(MirroredOffset, about="Some of them, or all.")
+    is_last: bool = boolean(about="Whether that is all of the partition, with what was told before.")
+
+
+@data()
+class TakenOffsets(Message):
+    """A partition in which committed offsets are kept has those of the mirror."""
+
+    partition: int = int32(about="Partition index.")
+    leader_epoch: int = int32(about="In which the broker leads.")
+
+
+@data()
+class ReportOffsetsTaken(Command[PlainResult]):
+    """A broker has committed what a mirror has told, for the groups that it coordinates. Former leaders are passed
+    over."""
+
+    broker_id: int = int32(about="Who tells it.")
+    mirror: str = string(about="Name of the mirror.")
+    topic_id: bytes = uuid(about="Id of the topic in which this cluster keeps committed offsets.")
+    partitions: list[TakenOffsets] = array(TakenOffsets, about="Which have them.")

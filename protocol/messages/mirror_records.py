@@ -166,3 +166,47 @@ class MirrorVersionsRecord(Message):
     is_whole: bool = boolean(about="All others have none; else they are as they were.")
     next_offset: int = int64(default=-1, about="The source's metadata offset up to which changes are told.")
     versions: list[MirroredAppVersion] = array(MirroredAppVersion, about="Those that have changed, or all.")
+
+
+@data()
+class MirroredOffset(Message):
+    """What a group of the source had committed at a cut."""
+
+    group: str = string(about="Id of the group.")
+    topic_id: bytes = uuid(about="Id of the topic here.")
+    partition: int = int32(about="Partition index.")
+    offset: int = int64(about="Next offset to consume.")
+    metadata: str = string(about="What the client keeps with the offset.")
+
+
+@data()
+class MirrorOffsetsDueRecord(Message):
+    """A mirror was promoted at a cut: committed offsets as of that cut are to be taken over."""
+
+    mirror: str = string(about="Name of the mirror.")
+    topic_id: bytes = uuid(about="Id here of the copy of the source's committed offsets.")
+
+
+@data()
+class MirrorOffsetsToldRecord(Message):
+    """What one partition of that copy has."""
+
+    mirror: str = string(about="Name of the mirror.")
+    partition: int = int32(about="Of the copy.")
+    is_last: bool = boolean(about="Whether that is all of the partition, with what was told before.")
+    offsets: list[MirroredOffset] = array(MirroredOffset, about="Some of its offsets, as of the cut.")
+
+
+@data()
+class MirrorOffsetsTakenRecord(Message):
+    """Groups have their offsets."""
+
+    mirror: str = string(about="Name of the mirror.")
+    partitions: list[int] = array(int32, about="Of the topic in which this cluster keeps committed offsets.")
+
+
+@data()
+class MirrorOffsetsDoneRecord(Message):
+    """All groups have their offsets, or nobody waits for them any more."""
+
+    mirror: str = string(about="Name of the mirror.")

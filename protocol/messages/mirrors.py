@@ -166,6 +166,9 @@ class DescribedMirror(Message):
         "0+", tag=5, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
     acls: bool = boolean("0+", tag=6, about="Whether ACLs of these topics and groups follow.")
+    takes_offsets: bool = boolean(
+        "0+", tag=7, about="Whether committed offsets as of the cut are still being taken over."
+    )
 
 
 @response(20010, "0", flexible="0+")

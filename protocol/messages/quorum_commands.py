@@ -38,6 +38,8 @@ from .mirror_commands import (
     ReconnectMirror,
     ReportMirrorCuts,
     ReportMirrorPartitions,
+    ReportOffsetsTaken,
+    TellMirrorOffsets,
 )
 from .offline_replica_commands import RenewReplicas, ReportOfflineReplicas
 from .partition_commands import (
@@ -125,6 +127,8 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     56: FailBackMirror,
     57: LimitMirror,
     58: FollowAcls,
+    59: TellMirrorOffsets,
+    60: ReportOffsetsTaken,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

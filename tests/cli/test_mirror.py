@@ -256,6 +256,7 @@ def test_status_as_json_has_all(cluster: Mirroring, capsys: pytest.CaptureFixtur
         "options": {"security_protocol": "SSL"},
         "bandwidth": None,
         "acls": False,
+        "takes_offsets": False,
         "lag": None,
         "lag_bytes": None,
         "topics": [

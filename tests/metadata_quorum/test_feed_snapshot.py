@@ -51,6 +51,10 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
             topic_id=b"t" * 16, lineage=[m.SourceEpoch(epoch=3, start_offset=0)], fault=1
         ),
         m.MirrorCutRecord(mirror="m", number=3, cut=17),
+        m.MirrorOffsetsDueRecord(mirror="m", topic_id=b"t" * 16),
+        m.MirrorOffsetsToldRecord(
+            mirror="m", offsets=[m.MirroredOffset(group="g", topic_id=b"t" * 16, offset=4)]
+        ),
     ):
         image.apply(record)
     empty = vars(ClusterImage())

@@ -75,6 +75,8 @@ NUMBERS = {
     56: "FailBackMirror",
     57: "LimitMirror",
     58: "FollowAcls",
+    59: "TellMirrorOffsets",
+    60: "ReportOffsetsTaken",
 }
 """As journals and snapshots have them. Add a line for a new command; change none."""
 

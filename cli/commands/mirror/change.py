@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Awaitable, Callable
 
 from ....client.admin import Admin, MirrorDescription
-from ....protocol.mirror_table import MirrorPhase
+from ....protocol.mirror_table import MirrorPhase, is_offsets_copy
 from ...arguments.selection import missing
 from ...asking import run_client
 from ...connection.precedence import connection_of
@@ -61,17 +61,22 @@ def limit(arguments: argparse.Namespace) -> None:
 def promote(arguments: argparse.Namespace) -> None:
     """Let the topics take records."""
     before = _one(arguments)
-    partitions = sum(len(topic.partitions) for topic in before.topics)
+    # That of committed offsets goes.
+    topics = [topic for topic in before.topics if not is_offsets_copy(topic.name)]
+    partitions = sum(len(topic.partitions) for topic in topics)
     if before.phase is not MirrorPhase.PROMOTED:
         left = _left_behind_cut(before) if arguments.at_cut else _left_behind(before)
         confirm(
-            f"Promote {before.name}? Its {len(before.topics)} topics take records from then on and are copied no more; "
+            f"Promote {before.name}? Its {len(topics)} topics take records from then on and are copied no more; "
             f"it cannot be undone. {left}",
             yes=arguments.yes,
         )
 
     def told(mirror: MirrorDescription) -> None:
-        show_progress(f"{mirror.name}: waiting for leaders that take records")
+        what = (
+            "groups that get their committed offsets" if mirror.takes_offsets else "leaders that take records"
+        )
+        show_progress(f"{mirror.name}: waiting for {what}")
 
     after = run_client(_promote(arguments, told))
     show_progress(f"{after.name}: every partition takes records", last=True)
@@ -80,7 +85,7 @@ def promote(arguments: argparse.Namespace) -> None:
             {
                 "name": after.name,
                 "result": "promoted",
-                "topics": len(after.topics),
+                "topics": len(topics),
                 "partitions": partitions,
                 "lag_before": before.lag,
                 "faults": len(stopped(before)),
@@ -89,7 +94,7 @@ def promote(arguments: argparse.Namespace) -> None:
         )
     else:
         at = f" at cut {after.cut.commit_index}" if after.is_promoted_at_cut and after.cut else ""
-        rows = [(after.name, len(after.topics), partitions, f"promoted{at}")]
+        rows = [(after.name, len(topics), partitions, f"promoted{at}")]
         print_table(("MIRROR", "TOPICS", "PARTITIONS", "RESULT"), rows)
 
 

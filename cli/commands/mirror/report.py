@@ -102,7 +102,8 @@ def cut_line(mirror: MirrorDescription) -> str:
     """A line about the cut that a promotion would go by, or has gone by; empty where none is of use."""
     if mirror.phase is MirrorPhase.PROMOTED:
         at = mirror.cut.commit_index if mirror.is_promoted_at_cut and mirror.cut else None
-        return "" if at is None else f"promoted at cut {at}"
+        left = "; groups are still to get their committed offsets" if mirror.takes_offsets else ""
+        return "" if at is None else f"promoted at cut {at}{left}"
     if mirror.cut is None:
         return f"cut: none; {why_no_cut(mirror)}"
     held_up = f"; {why_no_cut(mirror)}" if mirror.cut.age_ms >= OLD_CUT_MS else ""
@@ -164,6 +165,7 @@ def as_json(mirror: MirrorDescription) -> dict[str, Any]:
         "options": dict(mirror.options),
         "bandwidth": mirror.bandwidth or None,
         "acls": mirror.acls,
+        "takes_offsets": mirror.takes_offsets,
         "lag": mirror.lag,
         "lag_bytes": mirror.lag_bytes,
         "topics": [_topic_as_json(mirror, topic) for topic in mirror.topics],

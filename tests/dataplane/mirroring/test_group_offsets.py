@@ -87,7 +87,8 @@ class Commits:
     def takes(self, group_id: str) -> bool:
         return True
 
-    async def commit(self, group_id: str, offsets: PartitionOffsets) -> None:
+    async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:
+        assert mirror == "m"
         self.taken[group_id] = offsets
 
 
@@ -95,7 +96,7 @@ class Commits:
 async def test_offsets_follow_from_brokers_that_tell_of_one_group_at_a_time(last: int) -> None:
     commits = Commits()
     source: Any = OneBroker(last)
-    groups = GroupOffsets(source, compile_pattern(".*", "groups"), commits, lambda: {"orders"})
+    groups = GroupOffsets("m", source, compile_pattern(".*", "groups"), commits, lambda: {"orders"})
     await groups.bring_up_to_date([1])
     wanted: Mapping[str, Mapping[tuple[str, int], tuple[int, str]]] = {
         "a": {("orders", 0): (5, "")},

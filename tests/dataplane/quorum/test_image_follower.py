@@ -21,7 +21,7 @@ from ottla.protocol.messages.metadata_records import (
     TopicRecord,
     encode_record,
 )
-from ottla.protocol.messages.mirror_records import MirrorCutRecord, MirrorRecord
+from ottla.protocol.messages.mirror_records import MirrorCutRecord, MirrorOffsetsDueRecord, MirrorRecord
 from ottla.protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
 from ottla.protocol.messages.quota_commands import QuotaEntityPart, QuotaValue
 from ottla.protocol.messages.transaction_records import (
@@ -114,8 +114,9 @@ def test_all_that_a_snapshot_holds_is_taken_over() -> None:
     token = DelegationTokenRecord(token_id="id", owner="User:a", requester="User:b", key_id=b"k")
     mirror = MirrorRecord(name="m", source_cluster_id="s", bootstrap_servers="h:1", topics=".*", phase=1)
     cut = MirrorCutRecord(mirror="m", number=0, cut=5, metadata_offset=7, time_ms=9)
+    due = MirrorOffsetsDueRecord(mirror="m", topic_id=TOPIC)
     records: list[Record] = [
-        *(*HISTORY, quota, config, broker, level, acl, user, token, transaction, writer, mirror, cut)
+        *(*HISTORY, quota, config, broker, level, acl, user, token, transaction, writer, mirror, cut, due)
     ]
     expected = ClusterImage()
     for record in records:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.metadata_quorum.state.controller import Applied, Controller
 from ottla.protocol.cluster_image import ImageDelta, PartitionState
-from ottla.protocol.features import MIRROR, MIRROR_WITH_CUTS
+from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command, PlainResult
@@ -48,7 +48,7 @@ LINEAGE = ((3, 0), (5, 4))
 class Mirrors(ControllerWithBrokers):
     """Three brokers, and no mirror yet. Every command is checked: what brokers are told of it is what it changed."""
 
-    def __init__(self, brokers: int = 3, level: int = MIRROR_WITH_CUTS) -> None:
+    def __init__(self, brokers: int = 3, level: int = MIRROR_WITH_OFFSETS) -> None:
         super().__init__(brokers)
         features = [InitialFeature(feature=MIRROR, level=level)]
         self.do(FormCluster(cluster_id="here", features=features), PlainResult)

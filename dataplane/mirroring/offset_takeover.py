@@ -1,0 +1,227 @@
+"""Committed offsets as of the cut at which a mirror was promoted: from the copy of the source's into our own groups.
+
+The leader of each partition of the copy tells the quorum what is there. Once all have, whoever coordinates groups
+commits what belongs to them. Each tells the quorum when it is done, and who leads next goes on with what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.errors import KafkaError
+from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffsets, TellMirrorOffsets
+from ...protocol.messages.mirror_records import MirroredOffset
+from ...protocol.mirror_offsets import MirrorOffsetsDue, OffsetsOfGroup, mirrored_offsets
+from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..groups.coordinator import GroupCoordinator, partition_for
+from ..groups.offsets import CommittedOffset, TopicPartition
+from ..groups.replicated_log import ReplicatedOffsetsLog
+from ..groups.shard import Shard
+from ..patterns import Pattern, compile_pattern
+from ..quorum.access import Quorum
+from ..replication.replica.partition import Partition
+from ..replication.replicas.replicas import Replicas
+from ..runtime.time_slices import pieces
+from .group_offsets import OffsetCommits
+from .offset_commits import UNKNOWN_EPOCH, commit, forget
+from .offsets_at_cut import OffsetsAtCut, copied_offset
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_AT_ONCE: Final = 1000
+"""In one command."""
+GROUPS_AT_ONCE: Final = 100
+LOOK_AGAIN_S: Final = 0.2
+"""Shards are read meanwhile, and what failed is tried again."""
+
+
+class OffsetTakeover:
+    """Follows the image. One writer: the event loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: Replicas,
+        quorum: Quorum,
+        groups: GroupCoordinator,
+        commits: OffsetCommits,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._quorum = quorum
+        self._groups = groups
+        self._commits = commits
+        self._wall_ms = wall_ms
+        self._news = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._patterns: dict[str, Pattern] = {}
+        self._ended: set[asyncio.Task[None]] = set()
+
+    def is_withheld(self, group_id: str, partition: int) -> bool:
+        """Whether a group in a partition of our offsets is yet to get its own."""
+        due = self._quorum.image.mirror_offsets.due
+        return any(
+            partition not in due[name].taken and self._pattern(name).fullmatch(group_id) is not None
+            for name in due
+        )
+
+    def _pattern(self, mirror: str) -> Pattern:
+        if mirror not in self._patterns:
+            groups = self._quorum.image.mirrors.by_name[mirror].groups
+            self._patterns[mirror] = compile_pattern(groups, "groups")
+        return self._patterns[mirror]
+
+    def image_changed(self, image: ClusterImage) -> None:
+        """Follow a change. Replicas have their roles already."""
+        due = image.mirror_offsets.due
+        for name in self._tasks.keys() - due.keys():
+            self._end(self._tasks.pop(name))
+            self._patterns.pop(name, None)
+        for name in due.keys() - self._tasks.keys():
+            task = asyncio.get_running_loop().create_task(self._run(name), name=f"offsets of mirror {name}")
+            self._tasks[name] = task
+        self._news.set()
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        self._ended.add(task)
+        task.add_done_callback(self._ended.discard)
+
+    async def close(self) -> None:
+        """Take over no more."""
+        for name in list(self._tasks):
+            self._end(self._tasks.pop(name))
+        if self._ended:
+            await asyncio.wait(self._ended)
+
+    async def _run(self, mirror: str) -> None:
+        while True:
+            self._news.clear()
+            try:
+                await self._go_on(mirror)
+            except KafkaError as error:
+                logger.info("mirror %s: committed offsets: %s", mirror, error.message)
+            except Exception:
+                logger.exception("mirror %s: committed offsets cannot be taken over", mirror)
+            await asyncio.sleep(LOOK_AGAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self._news.wait()
+
+    async def _go_on(self, mirror: str) -> None:
+        """With what this broker leads. Raises KafkaError."""
+        image = self._quorum.image
+        due = image.mirror_offsets.due.get(mirror)
+        if due is None:
+            return
+        copy = image.topics_by_id[due.topic_id]
+        for index in sorted(copy.partitions.keys() - due.told):
+            partition = self._replicas.find_by_id(due.topic_id, index)
+            if partition is not None and partition.leader is not None:
+                await self._tell(mirror, partition)
+        if due.told >= copy.partitions.keys():
+            await self._commits.have_a_place()
+            await self._take(mirror, due)
+
+    # ------------------------------------------------------------ what the copy has
+
+    async def _tell(self, mirror: str, partition: Partition) -> None:
+        leader_epoch, image = partition.leader_epoch, self._quorum.image
+        copy = image.mirrors.partition(partition.topic_id, partition.index)
+        assert copy is not None
+        assert copy.resumption is not None, "a promotion at a cut tells where the log ends"
+        found = OffsetsAtCut(copy.resumption.offset)
+        async for data in ReplicatedOffsetsLog(partition).read_below(copy.resumption.offset):
+            found.feed(data)
+        pattern = self._pattern(mirror)
+        offsets: list[MirroredOffset] = []
+        of_groups = found.committed(
+            lambda group_id: pattern.fullmatch(group_id) is not None, copied_offset(image, mirror)
+        )
+        for group_id, of_group in of_groups:
+            offsets += mirrored_offsets(group_id, of_group)
+        told = list(pieces(offsets, OFFSETS_AT_ONCE)) or [[]]
+        for number, some in enumerate(told, 1):
+            await self._quorum.submit(
+                TellMirrorOffsets(
+                    broker_id=self._broker_id,
+                    topic_id=partition.topic_id,
+                    partition=partition.index,
+                    leader_epoch=leader_epoch,
+                    offsets=list(some),
+                    is_last=number == len(told),
+                )
+            )
+
+    # ------------------------------------------------------------ what groups get
+
+    async def _take(self, mirror: str, due: MirrorOffsetsDue) -> None:
+        topic = self._quorum.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return
+        groups: dict[int, set[str]] = defaultdict(set)
+        for group_id in due.by_group:
+            groups[partition_for(group_id, len(topic.partitions))].add(group_id)
+        taken = []
+        for index, shard in sorted(self._groups.led().items()):
+            partition = self._replicas.find(OFFSETS_TOPIC, index)
+            if index in due.taken or partition is None:
+                continue
+            leader_epoch = partition.leader_epoch
+            # Those that are on their way count, too: they are known once they are below the high watermark.
+            await partition.high_watermark_at(partition.log.log_end_offset)
+            await self._take_into(mirror, due, shard, index, groups[index])
+            taken.append(TakenOffsets(partition=index, leader_epoch=leader_epoch))
+        if taken:
+            command = ReportOffsetsTaken(
+                broker_id=self._broker_id, mirror=mirror, topic_id=topic.id, partitions=taken
+            )
+            await self._quorum.submit(command)
+
+    async def _take_into(
+        self, mirror: str, due: MirrorOffsetsDue, shard: Shard, index: int, groups: set[str]
+    ) -> None:
+        """Have the groups of a shard go on at the cut: these, and those that are ahead of it. Raises KafkaError."""
+        ahead = {
+            group_id
+            for group_id in shard.offsets.groups()
+            if any(one.mirror == mirror for one in shard.offsets.of_group(group_id).values())
+        }
+        for some in pieces(sorted(groups | ahead), GROUPS_AT_ONCE):
+            changes = [self._change(mirror, due, shard, group_id, index) for group_id in some]
+            await asyncio.gather(*changes)
+
+    async def _change(
+        self, mirror: str, due: MirrorOffsetsDue, shard: Shard, group_id: str, index: int
+    ) -> None:
+        """An offset that only this mirror has committed, and that was none at the cut, goes. Each time it is looked
+        whether another broker has done it since, and lets clients commit: what they have committed stays."""
+        if shard.has_members(group_id) or not self.is_withheld(group_id, index):
+            return
+        ours = self._here(due.by_group.get(group_id, {}))
+        known = shard.offsets.of_group(group_id)
+        news = {
+            key: committed
+            for key, committed in ours.items()
+            if key not in known or (known[key].offset, known[key].mirror) != (committed.offset, "")
+        }
+        gone = [key for key, one in known.items() if one.mirror == mirror and key not in ours]
+        if news:
+            await commit(shard, group_id, news)
+        if gone and self.is_withheld(group_id, index):
+            await forget(shard, group_id, gone)
+
+    def _here(self, offsets: OffsetsOfGroup) -> Mapping[TopicPartition, CommittedOffset]:
+        topics, now_ms = self._quorum.image.topics_by_id, self._wall_ms()
+        return {
+            (topics[topic_id].name, index): CommittedOffset(offset, UNKNOWN_EPOCH, metadata, now_ms, topic_id)
+            for (topic_id, index), (offset, metadata) in offsets.items()
+            if topic_id in topics
+        }

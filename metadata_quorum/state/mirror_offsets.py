@@ -1,0 +1,117 @@
+"""Committed offsets of a mirror's source as of the cut of a promotion: told by the leaders of their copy, and taken by
+those who coordinate groups here. The copy goes once all have theirs, or nobody needs it.
+"""
+
+from __future__ import annotations
+
+from ...protocol.cluster_image import PartitionState
+from ...protocol.features import MIRROR, MIRROR_WITH_OFFSETS, finalized
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TellMirrorOffsets
+from ...protocol.messages.mirror_records import (
+    MirrorOffsetsDoneRecord,
+    MirrorOffsetsDueRecord,
+    MirrorOffsetsTakenRecord,
+    MirrorOffsetsToldRecord,
+)
+from ...protocol.mirror_table import Mirror, is_offsets_copy, offsets_copy
+from .known_mirrors import refused_for_mirror
+from .topics import remove
+from .workspace import Workspace
+
+
+def check_may_be_copied(work: Workspace, mirror: Mirror, name: str) -> None:
+    """Raises KafkaError for a topic of the brokers that is not the copy of this mirror's offsets."""
+    if name != offsets_copy(mirror.name):
+        raise refused_for_mirror(f"{name!r} belongs to the brokers of its cluster")
+    if finalized(work.image.features)[MIRROR] < MIRROR_WITH_OFFSETS:
+        raise refused_for_mirror(
+            f"committed offsets are copied from level {MIRROR_WITH_OFFSETS} of {MIRROR} on"
+        )
+
+
+def become_due(work: Workspace, mirror: Mirror) -> None:
+    """With a promotion at a cut: the mirror has copied offsets, which are to be taken over."""
+    topic_id = _copy_of(work, mirror)
+    if topic_id is not None:
+        work.emit(MirrorOffsetsDueRecord(mirror=mirror.name, topic_id=topic_id))
+
+
+def drop_copy(work: Workspace, mirror: Mirror) -> None:
+    """Nobody needs it."""
+    topic_id = _copy_of(work, mirror)
+    if topic_id is not None:
+        remove(work, work.image.topics_by_id[topic_id])
+
+
+def _copy_of(work: Workspace, mirror: Mirror) -> bytes | None:
+    return next(
+        (
+            topic_id
+            for topic_id, _ in work.image.mirrors.topics_of(mirror.name)
+            if is_offsets_copy(work.image.topics_by_id[topic_id].name)
+        ),
+        None,
+    )
+
+
+def tell(work: Workspace, command: TellMirrorOffsets) -> PlainResult:
+    """Offsets as of the cut. Former leaders are passed over, and what was told already."""
+    found = work.image.mirror_offsets.of_copy(command.topic_id)
+    state = _partition(work, command.topic_id, command.partition)
+    is_leader = state is not None and (state.leader, state.leader_epoch) == (
+        command.broker_id,
+        command.leader_epoch,
+    )
+    if found is None or not is_leader or command.partition in found[1].told:
+        return PlainResult()
+    offsets = [one for one in command.offsets if one.offset >= 0]
+    work.emit(
+        MirrorOffsetsToldRecord(
+            mirror=found[0], partition=command.partition, is_last=command.is_last, offsets=offsets
+        )
+    )
+    return PlainResult()
+
+
+def taken(work: Workspace, command: ReportOffsetsTaken) -> PlainResult:
+    """Groups have their offsets. With the last of them the copy goes."""
+    due = work.image.mirror_offsets.due.get(command.mirror)
+    copy = None if due is None else work.image.topics_by_id.get(due.topic_id)
+    own = work.image.topics_by_id.get(command.topic_id)
+    if due is None or copy is None or own is None or not due.told >= copy.partitions.keys():
+        return PlainResult()
+    partitions = []
+    for one in command.partitions:
+        state = _partition(work, own.id, one.partition)
+        is_leader = state is not None and (state.leader, state.leader_epoch) == (
+            command.broker_id,
+            one.leader_epoch,
+        )
+        if is_leader and one.partition not in due.taken:
+            partitions.append(one.partition)
+    if partitions:
+        work.emit(MirrorOffsetsTakenRecord(mirror=command.mirror, partitions=sorted(partitions)))
+    if due.taken >= own.partitions.keys():
+        work.emit(MirrorOffsetsDoneRecord(mirror=command.mirror))
+        remove(work, copy)
+    return PlainResult()
+
+
+def _partition(work: Workspace, topic_id: bytes, index: int) -> PartitionState | None:
+    topic = work.image.topics_by_id.get(topic_id)
+    return None if topic is None else topic.partitions.get(index)
+
+
+def check_nobody_waits(work: Workspace, mirror: Mirror) -> None:
+    """Raises KafkaError while the promoted mirror has offsets that groups have not got. Where nobody leads a partition
+    that has some, a person may give them up."""
+    due = work.image.mirror_offsets.due.get(mirror.name)
+    copy = None if due is None else work.image.topics_by_id.get(due.topic_id)
+    if due is None or copy is None:
+        return
+    lost = [index for index, state in copy.partitions.items() if index not in due.told and state.leader < 0]
+    if not lost:
+        raise refused_for_mirror(
+            f"committed offsets are still being taken over from mirror {mirror.name!r}: delete it afterwards"
+        )

@@ -1,0 +1,132 @@
+"""Whether the topic of the source's committed offsets is among those that a mirror copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC, is_internal
+from ottla.dataplane.mirroring.topic_list import OFFSETS_STAY_MS, TopicList
+from ottla.dataplane.patterns import compile_pattern
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS
+from ottla.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from ottla.protocol.messages.failback import DescribeLineagesRequest, DescribeLineagesResponse
+from ottla.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.mirror_commands import FollowTopics, FollowTopicsResult, MirroredTopic
+from ottla.protocol.messages.mirror_records import MirrorRecord, MirrorTopicRecord
+from ottla.protocol.mirror_table import offsets_copy
+
+THERE, COPY = b"s" * 16, b"c" * 16
+
+
+def as_told(name: str, error: ErrorCode = ErrorCode.NONE) -> MetadataResponseTopic:
+    partitions = [MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[1])]
+    return MetadataResponseTopic(
+        name=name, topic_id=THERE, error_code=error, is_internal=is_internal(name), partitions=partitions
+    )
+
+
+class Source:
+    """A cluster with one broker."""
+
+    def __init__(self) -> None:
+        self.is_ottla = True
+        self.told_by_name = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """What it says of its offsets, if it is asked for them alone."""
+        self.topics = [as_told(OFFSETS_TOPIC)]
+
+    @property
+    def everything(self) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(node_id=1)], topics=self.topics)
+
+    async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        return MetadataResponse(topics=[as_told(name, self.told_by_name) for name in topics])
+
+    async def ask(self, _broker_id: int, message: Any) -> Any:
+        if isinstance(message, DescribeLineagesRequest):
+            if not self.is_ottla:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            return DescribeLineagesResponse()
+        assert isinstance(message, DescribeConfigsRequest)
+        return DescribeConfigsResponse()
+
+
+class World:
+    def __init__(self, groups: str = "g.*", level: int = MIRROR_WITH_OFFSETS) -> None:
+        self.image = ClusterImage()
+        self.followed: list[MirroredTopic] = []
+        for record in (
+            FeatureLevelRecord(feature=MIRROR, level=level),
+            MirrorRecord(name="m", source_cluster_id="there", topics=".*", groups=groups, phase=1),
+        ):
+            self.image.apply(record)
+        self.source = Source()
+        self.topics = TopicList(
+            self.image.mirrors.by_name["m"],
+            cast(Any, self.source),
+            cast(Any, self),
+            compile_pattern(".*", "topics"),
+            1,
+            lambda: 1,
+        )
+
+    async def submit(self, command: FollowTopics) -> FollowTopicsResult:
+        """As the quorum, which makes nothing of it."""
+        self.followed += command.topics
+        return FollowTopicsResult()
+
+    async def look(self) -> list[MirroredTopic]:
+        """What the quorum is asked to copy."""
+        await self.topics.bring_up_to_date(self.source.everything)
+        return self.followed
+
+    def copied(self) -> None:
+        """As the quorum would do it."""
+        self.image.apply(TopicRecord(topic_id=COPY, name=offsets_copy("m")))
+        self.image.apply(MirrorTopicRecord(topic_id=COPY, mirror="m", source_topic_id=THERE))
+        self.image.apply(PartitionRecord(topic_id=COPY, partition=0, replicas=[1], isr=[1], leader=1))
+
+
+async def test_offsets_of_ottla_are_copied_under_a_name_of_their_own() -> None:
+    world = World()
+    (wanted,) = await world.look()
+    assert (wanted.name, wanted.source_topic_id, wanted.partitions) == (offsets_copy("m"), THERE, 1)
+    settings = {one.name: one.value for one in wanted.configs}
+    assert settings == {"cleanup.policy": "compact", "min.compaction.lag.ms": str(OFFSETS_STAY_MS)}
+    assert not world.topics.has_all(world.source.everything)
+    world.copied()
+    assert world.topics.has_all(world.source.everything)
+
+
+@pytest.mark.parametrize("world", [World(groups=""), World(level=2)])
+async def test_offsets_are_not_copied_that_nobody_takes_over(world: World) -> None:
+    assert await world.look() == []
+    assert world.topics.has_all(world.source.everything)
+
+
+async def test_offsets_of_a_source_without_cuts_are_not_copied() -> None:
+    world = World()
+    world.source.is_ottla = False
+    assert await world.look() == []
+    assert world.topics.has_all(world.source.everything)
+
+
+async def test_offsets_that_may_not_be_read_are_no_offsets_that_are_not_there() -> None:
+    world = World()
+    world.source.topics = []
+    await world.look()
+    assert world.topics.has_all(world.source.everything), "the source has no groups yet"
+    world.source.told_by_name = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    await world.look()
+    assert not world.topics.has_all(world.source.everything)
+    assert OFFSETS_TOPIC in world.topics.offsets_trouble

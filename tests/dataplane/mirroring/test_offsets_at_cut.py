@@ -1,0 +1,165 @@
+"""What groups had committed at a cut: a fold of the copy of their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from ottla.dataplane.groups.offsets import CommittedOffset, TopicPartition
+from ottla.dataplane.groups.records import (
+    OffsetRecord,
+    OffsetsWriter,
+    batch_of,
+    offset_record,
+    read_records,
+    transactional_batch_of,
+)
+from ottla.dataplane.mirroring.offsets_at_cut import OffsetsAtCut, copied_offset
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.messages.metadata_records import TopicRecord
+from ottla.protocol.messages.mirror_records import MirrorPartitionRecord, MirrorTopicRecord
+from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
+from ottla.protocol.record_batch import patch_offset_and_epoch
+from ottla.protocol.schema import ZERO_UUID
+
+PLACE = (b"t" * 16, 0)
+KEY: TopicPartition = ("t", 0)
+"""The same, as groups name it."""
+THERE = b"s" * 16
+"""Id of that topic at the source."""
+PRODUCER, OTHER = 7, 8
+
+
+class Log:
+    """Batches one behind the other, each of one record: so each offset is that of a batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+
+    def _append(self, batch: bytearray) -> int:
+        offset = len(self.batches)
+        patch_offset_and_epoch(batch, 0, offset, 0)
+        self.batches.append(bytes(batch))
+        return offset
+
+    def commit(self, group: str, offset: int | None, producer: int | None = None) -> int:
+        """An offset, or a tombstone; in a producer's transaction, or in none. Where it lies."""
+        committed = None if offset is None else CommittedOffset(offset, 3, "kept", 1)
+        records = [offset_record(OffsetRecord(group, KEY, committed))]
+        if producer is None:
+            return self._append(batch_of(records, 1))
+        return self._append(transactional_batch_of(records, OffsetsWriter(producer, 0), 1))
+
+    def mark(self, *, committed: bool, producer: int = PRODUCER) -> int:
+        """A marker. Where it lies."""
+        kind = ControlRecord(ControlType.COMMIT if committed else ControlType.ABORT, 0, 0)
+        return self._append(
+            bytearray(encode_control_batch(kind, timestamp_ms=1, producer_id=producer, producer_epoch=0))
+        )
+
+    def at(self, cut: int, wanted: Iterable[str] = ("g", "h")) -> dict[str, int]:
+        """What counts at a cut, by group. It makes no difference how the log comes in pieces."""
+        whole, apart = OffsetsAtCut(cut), OffsetsAtCut(cut)
+        whole.feed(memoryview(b"".join(self.batches)))
+        for batch in self.batches:
+            apart.feed(memoryview(batch))
+        names = set(wanted)
+        found, other = (
+            dict(one.committed(names.__contains__, lambda _key, known: (PLACE, known.offset)))
+            for one in (whole, apart)
+        )
+        assert found == other
+        assert all(offsets.keys() == {PLACE} for offsets in found.values())
+        assert all(metadata == "kept" for offsets in found.values() for _, metadata in offsets.values())
+        return {group: offset for group, offsets in found.items() for offset, _ in offsets.values()}
+
+
+def test_the_newest_commit_below_the_cut_counts() -> None:
+    log = Log()
+    log.commit("g", 5)
+    second = log.commit("g", 9)
+    log.commit("g", 12)
+    assert log.at(0) == {}
+    assert log.at(second) == {"g": 5}
+    assert log.at(second + 1) == {"g": 9}
+    assert log.at(100) == {"g": 12}
+
+
+def test_a_transaction_counts_if_its_marker_is_below_the_cut() -> None:
+    log = Log()
+    log.commit("g", 5)
+    log.commit("g", 9, PRODUCER)
+    marker = log.mark(committed=True)
+    assert log.at(marker) == {"g": 5}
+    assert log.at(marker + 1) == {"g": 9}
+
+
+def test_what_is_open_at_the_cut_or_was_aborted_does_not_count() -> None:
+    log = Log()
+    log.commit("g", 5, PRODUCER)
+    log.mark(committed=False)
+    log.commit("g", 7, OTHER)
+    later = log.mark(committed=True, producer=OTHER)
+    log.commit("g", 9, PRODUCER)
+    assert log.at(later) == {}
+    assert log.at(100) == {"g": 7}
+
+
+def test_a_commit_without_a_transaction_that_came_later_wins() -> None:
+    log = Log()
+    log.commit("g", 5, PRODUCER)
+    log.commit("g", 3)
+    log.mark(committed=True)
+    assert log.at(100) == {"g": 3}
+
+
+def test_a_removed_offset_is_none() -> None:
+    log = Log()
+    log.commit("g", 5)
+    tombstone = log.commit("g", None)
+    assert log.at(tombstone) == {"g": 5}
+    assert log.at(tombstone + 1) == {}
+
+
+def test_only_groups_that_are_wanted_are_told() -> None:
+    log = Log()
+    log.commit("g", 5)
+    log.commit("h", 6)
+    assert log.at(100, ["h"]) == {"h": 6}
+
+
+@pytest.fixture
+def image() -> ClusterImage:
+    """Mirror "m" was promoted at a cut, and its copy of t-0 ends at 40."""
+    image = ClusterImage()
+    image.apply(TopicRecord(topic_id=PLACE[0], name="t"))
+    image.apply(TopicRecord(topic_id=b"o" * 16, name="own"))
+    image.apply(MirrorTopicRecord(topic_id=PLACE[0], mirror="m", source_topic_id=THERE))
+    image.apply(
+        MirrorPartitionRecord(topic_id=PLACE[0], resumed_epoch=3, resumed_offset=40, promoted_epoch=3)
+    )
+    return image
+
+
+def told(image: ClusterImage, key: TopicPartition, offset: int, topic_id: bytes = ZERO_UUID) -> object:
+    return copied_offset(image, "m")(key, CommittedOffset(offset, 3, "", 1, topic_id))
+
+
+def test_an_offset_behind_the_end_of_the_copy_is_set_back_to_it(image: ClusterImage) -> None:
+    assert told(image, KEY, 40) == (PLACE, 40)
+    assert told(image, KEY, 41) == (PLACE, 40)
+    assert told(image, KEY, 7, THERE) == (PLACE, 7)
+
+
+def test_offsets_of_topics_that_are_not_copied_are_passed_over(image: ClusterImage) -> None:
+    assert told(image, ("own", 0), 7) is None
+    assert told(image, ("unknown", 0), 7) is None
+    assert told(image, ("t", 1), 7) is None
+    assert told(image, KEY, 7, b"another" + bytes(9)) is None, "the topic that had this name before"
+
+
+def test_a_committed_offset_remembers_that_a_mirror_has_committed_it() -> None:
+    committed = CommittedOffset(5, -1, "", 1, THERE, "m")
+    batch = batch_of([offset_record(OffsetRecord("g", KEY, committed))], 1)
+    assert list(read_records(memoryview(batch))) == [OffsetRecord("g", KEY, committed)]

@@ -1,0 +1,183 @@
+"""Committed offsets of a mirror's source in the controller: copied, due after a promotion at a cut, told, and taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import MIRROR_WITH_CUTS
+from ottla.protocol.messages.command import PlainResult
+from ottla.protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffsets, TellMirrorOffsets
+from ottla.protocol.messages.mirror_records import MirroredOffset
+from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
+from ottla.protocol.mirror_offsets import MirrorOffsetsDue
+from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
+
+from .harness import topic
+from .mirrored import Mirrors, at_source
+
+COPY = offsets_copy("m")
+OWN = "__consumer_offsets"
+GROUPS = "g.*"
+
+
+@pytest.fixture
+def cluster() -> Mirrors:
+    """Mirror "m" copies t-0 and two partitions of offsets. Two partitions have offsets of this cluster's own."""
+    cluster = Mirrors()
+    assert not cluster.create_mirror(groups=GROUPS).error_code
+    results = cluster.follow(
+        at_source(factor=3), at_source(COPY, partitions=2, factor=3, source_id=b"o" * 16)
+    )
+    assert not any(one.error_code for one in results), results
+    cluster.create(topic(OWN, partitions=2, factor=3))
+    return cluster
+
+
+def promote(cluster: Mirrors) -> None:
+    cluster.announce(5)
+    cluster.reach(0, 40)
+    for index in (0, 1):
+        cluster.reach(0, 7, COPY, index)
+    assert not cluster.promote_at_cut().error_code
+
+
+def due(cluster: Mirrors) -> MirrorOffsetsDue | None:
+    return cluster.machine.image.mirror_offsets.due.get("m")
+
+
+def offset(cluster: Mirrors, group: str, number: int) -> MirroredOffset:
+    return MirroredOffset(group=group, topic_id=cluster.topic_id("t"), offset=number)
+
+
+def tell(cluster: Mirrors, index: int, *offsets: MirroredOffset, is_last: bool = True, **told: Any) -> None:
+    state = cluster.partition(COPY, index)
+    values = {
+        "broker_id": state.leader,
+        "topic_id": cluster.topic_id(COPY),
+        "partition": index,
+        "leader_epoch": state.leader_epoch,
+        **told,
+    }
+    command = TellMirrorOffsets(offsets=list(offsets), is_last=is_last, **values)
+    assert not cluster.do(command, PlainResult).error_code
+
+
+def take(cluster: Mirrors, *indexes: int, behind: int = 0) -> None:
+    """The leaders tell that groups have theirs, or leaders of so many epochs before."""
+    for index in indexes:
+        state = cluster.partition(OWN, index)
+        taken = TakenOffsets(partition=index, leader_epoch=state.leader_epoch - behind)
+        command = ReportOffsetsTaken(
+            broker_id=state.leader, mirror="m", topic_id=cluster.topic_id(OWN), partitions=[taken]
+        )
+        assert not cluster.do(command, PlainResult).error_code
+
+
+def test_what_is_told_is_kept_until_all_have_it(cluster: Mirrors) -> None:
+    promote(cluster)
+    tell(cluster, 0, offset(cluster, "g1", 3), is_last=False)
+    tell(cluster, 0, offset(cluster, "g2", 4))
+    tell(cluster, 1)
+    found = due(cluster)
+    assert found is not None
+    place = (cluster.topic_id("t"), 0)
+    assert found.by_group == {"g1": {place: (3, "")}, "g2": {place: (4, "")}}
+    take(cluster, 0)
+    assert found.taken == {0}
+    assert cluster.restored().image.mirror_offsets == cluster.machine.image.mirror_offsets
+    take(cluster, 1)
+    assert due(cluster) is None
+    assert COPY not in cluster.machine.image.topics
+
+
+def test_nothing_counts_as_taken_before_all_is_told(cluster: Mirrors) -> None:
+    promote(cluster)
+    tell(cluster, 0, offset(cluster, "g1", 3))
+    take(cluster, 0, 1)
+    found = due(cluster)
+    assert found is not None
+    assert not found.taken
+
+
+def test_former_leaders_are_passed_over(cluster: Mirrors) -> None:
+    promote(cluster)
+    tell(cluster, 0, leader_epoch=cluster.partition(COPY, 0).leader_epoch - 1)
+    tell(cluster, 1, broker_id=99)
+    found = due(cluster)
+    assert found is not None
+    assert not found.told
+    tell(cluster, 0)
+    tell(cluster, 1)
+    take(cluster, 0, behind=1)
+    assert not found.taken
+
+
+def test_what_has_told_all_tells_no_more(cluster: Mirrors) -> None:
+    promote(cluster)
+    tell(cluster, 0, offset(cluster, "g1", 3))
+    tell(cluster, 0, offset(cluster, "g1", 9))
+    found = due(cluster)
+    assert found is not None
+    assert found.by_group == {"g1": {(cluster.topic_id("t"), 0): (3, "")}}
+
+
+def test_nobody_deletes_the_copy_or_the_mirror_meanwhile(cluster: Mirrors) -> None:
+    promote(cluster)
+    gone = cluster.do(DeleteTopics(names=[COPY]), DeleteTopicsResult).topics[0]
+    assert gone.error_code == ErrorCode.POLICY_VIOLATION
+    assert "being taken over" in gone.error_message
+    refused = cluster.delete_mirror()
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert "being taken over" in refused.error_message
+
+
+def test_offsets_that_nobody_can_tell_any_more_may_be_given_up(cluster: Mirrors) -> None:
+    promote(cluster)
+    tell(cluster, 0)
+    for broker in cluster.partition(COPY, 1).replicas:
+        cluster.fence(broker)
+    assert cluster.partition(COPY, 1).leader < 0
+    assert not cluster.delete_mirror().error_code
+    assert due(cluster) is None
+    assert COPY not in cluster.machine.image.topics
+
+
+def test_a_promotion_without_a_cut_needs_no_copy_of_offsets(cluster: Mirrors) -> None:
+    cluster.promote()
+    assert due(cluster) is None
+    assert COPY not in cluster.machine.image.topics
+
+
+def test_a_mirror_that_copies_nothing_else_can_be_deleted() -> None:
+    cluster = Mirrors()
+    cluster.create_mirror(groups=GROUPS)
+    cluster.follow(at_source(COPY))
+    assert not cluster.delete_mirror().error_code
+    assert COPY not in cluster.machine.image.topics
+
+
+def test_other_topics_of_brokers_are_not_copied(cluster: Mirrors) -> None:
+    (result,) = cluster.follow(at_source(offsets_copy("other")))
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_nothing_is_copied_below_the_level_that_knows_of_it() -> None:
+    cluster = Mirrors(level=MIRROR_WITH_CUTS)
+    cluster.create_mirror(groups=GROUPS)
+    (result,) = cluster.follow(at_source(COPY))
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert "level 3" in result.error_message
+
+
+def test_a_mirror_without_groups_has_nothing_to_take_over() -> None:
+    cluster = Mirrors()
+    cluster.create_mirror()
+    cluster.follow(at_source(factor=3))
+    cluster.announce(5)
+    cluster.reach(0, 40)
+    assert not cluster.promote_at_cut().error_code
+    assert due(cluster) is None
+    assert cluster.machine.image.mirrors.by_name["m"].phase is MirrorPhase.PROMOTED
