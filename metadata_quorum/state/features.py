@@ -10,6 +10,7 @@ from ...protocol.features import (
     MIRROR_WITH_CUTS,
     MIRROR_WITH_FAILBACK,
     MIRROR_WITH_LIMITS,
+    MIRROR_WITH_OFFSETS,
     OURS,
     PLACEMENT,
     PLACEMENT_BY_HOSTS,
@@ -19,6 +20,7 @@ from ...protocol.features import (
 )
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
+from ...protocol.mirror_table import is_offsets_copy
 from ...protocol.sealed_text import sealed_bytes
 from .workspace import Workspace
 
@@ -119,6 +121,12 @@ def _check_mirrors(work: Workspace, level: int) -> None:
         raise _refusal(
             f"Invalid update version {level} for feature {MIRROR}. There are {limited} mirrors with a limit of "
             "bandwidth: lift it first."
+        )
+    copies = sum(is_offsets_copy(name) for name in image.topics)
+    if level < MIRROR_WITH_OFFSETS and copies:
+        raise _refusal(
+            f"Invalid update version {level} for feature {MIRROR}. There are {copies} mirrors that copy committed "
+            "offsets: promote them first."
         )
     returned = sum(topic.has_returned for topic in image.mirrors.topics.values())
     if level < MIRROR_WITH_FAILBACK and returned:

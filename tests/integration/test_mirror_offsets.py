@@ -142,7 +142,7 @@ async def cut_above(operator: Admin, cut: int) -> MirrorDescription:
 
 async def committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
     try:
-        return {place: found.offset for place, found in (await admin.committed_offsets(group)).items()}
+        return await admin.committed_offsets(group)
     except KafkaError:
         return {}  # No place for offsets yet, or being moved.
 

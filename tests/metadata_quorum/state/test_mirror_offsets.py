@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import MIRROR_WITH_CUTS
+from ottla.protocol.features import MIRROR, MIRROR_WITH_CUTS
+from ottla.protocol.messages.broker_commands import UnregisterBroker
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffsets, TellMirrorOffsets
 from ottla.protocol.messages.mirror_records import MirroredOffset
+from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.mirror_offsets import MirrorOffsetsDue
 from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
@@ -170,6 +172,16 @@ def test_nothing_is_copied_below_the_level_that_knows_of_it() -> None:
     (result,) = cluster.follow(at_source(COPY))
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert "level 3" in result.error_message
+
+
+def test_the_level_stays_while_offsets_are_copied(cluster: Mirrors) -> None:
+    for broker in (1, 2, 3):  # Of these nobody knows what their programs know.
+        assert not cluster.do(UnregisterBroker(broker_id=broker), PlainResult).error_code
+    lower = FeatureLevel(feature=MIRROR, level=2, upgrade_type=2)
+    refused = cluster.do(UpdateFeatures(updates=[lower]), UpdateFeaturesResult)
+    assert "copy committed offsets" in refused.error_message
+    cluster.promote()
+    assert not cluster.do(UpdateFeatures(updates=[lower]), UpdateFeaturesResult).error_code
 
 
 def test_a_mirror_without_groups_has_nothing_to_take_over() -> None:
