@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.dataplane.groups.offsets import CommittedOffset, TopicPartition
 from ottla.dataplane.groups.records import (
@@ -127,6 +129,45 @@ def test_only_groups_that_are_wanted_are_told() -> None:
     log.commit("g", 5)
     log.commit("h", 6)
     assert log.at(100, ["h"]) == {"h": 6}
+
+
+Event = tuple[str, str, int]
+"""What is appended, by or for whom, and an offset; 0 for a tombstone."""
+EVENTS = st.one_of(
+    st.tuples(st.just("alone"), st.sampled_from("gh"), st.integers(0, 9)),
+    st.tuples(st.sampled_from(["first", "second"]), st.sampled_from("gh"), st.integers(1, 9)),
+    st.tuples(st.sampled_from(["commits", "aborts"]), st.sampled_from(["first", "second"]), st.just(0)),
+)
+PRODUCERS = {"first": PRODUCER, "second": OTHER}
+
+
+def by_hand(events: list[Event], cut: int) -> dict[str, int]:
+    """The commit that lies last in the log counts, of those without a transaction and of those whose is committed."""
+    counts: dict[str, dict[int, int]] = {"g": {}, "h": {}}
+    pending: dict[str, list[tuple[str, int, int]]] = {"first": [], "second": []}
+    for position, (kind, name, offset) in enumerate(events[:cut]):
+        if kind in pending:
+            pending[kind].append((name, position, offset))
+        elif kind == "alone":
+            counts[name][position] = offset
+        else:
+            for group, at, committed in pending[name]:
+                if kind == "commits":
+                    counts[group][at] = committed
+            pending[name] = []
+    newest = {group: found[max(found)] for group, found in counts.items() if found}
+    return {group: offset for group, offset in newest.items() if offset}
+
+
+@given(events=st.lists(EVENTS, max_size=30), cut=st.integers(0, 30))
+def test_every_history_is_folded_as_by_hand(events: list[Event], cut: int) -> None:
+    log = Log()
+    for kind, name, offset in events:
+        if kind in ("commits", "aborts"):
+            log.mark(committed=kind == "commits", producer=PRODUCERS[name])
+        else:
+            log.commit(name, offset or None, PRODUCERS.get(kind))
+    assert log.at(cut) == by_hand(events, cut)
 
 
 @pytest.fixture
