@@ -67,7 +67,7 @@ class OffsetTakeover:
     def is_withheld(self, group_id: str, partition: int) -> bool:
         """Whether a group in a partition of our offsets is yet to get its own."""
         due = self._quorum.image.mirror_offsets.due
-        return any(
+        return bool(due) and any(
             partition not in due[name].taken and self._pattern(name).fullmatch(group_id) is not None
             for name in due
         )

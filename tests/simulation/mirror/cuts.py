@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.mirror_table import NO_EPOCH, MirrorPhase
+from ottla.protocol.mirror_table import NO_EPOCH, NO_ROUND, MirrorPhase
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.mirror.clients import EXACT, MIRROR, PLAIN
 from tests.simulation.mirror.endings import leaders_of
 from tests.simulation.mirror.images import NewestImage
-from tests.simulation.mirror.invariants import FaultsHaveCauses
+from tests.simulation.mirror.invariants import FaultsHaveCauses, offsets_at
 from tests.simulation.mirror.ledger import Place, SourceLedger
 
 TRANSACTIONAL = (PLAIN, EXACT)
@@ -111,3 +111,24 @@ def check_whole(target: SimulatedCluster, ledger: SourceLedger) -> Counter[str]:
         return Counter({"promoted at a cut": 1})
     torn = sum(len(set(one.values())) > 1 for one in present.values())
     return Counter({"transactions torn by promotions without a cut": torn})
+
+
+def check_offsets(target: SimulatedCluster, group: str) -> None:
+    """After a promotion at a cut a group is not ahead of it, and nobody waits for offsets. Raises InvariantBroken."""
+    image = target.newest_image()
+    assert image is not None
+    if image.mirrors.by_name[MIRROR].promoted_round == NO_ROUND:
+        return
+    if image.mirror_offsets.due:
+        raise InvariantBroken(
+            "groups get their offsets", f"some wait yet: {sorted(image.mirror_offsets.due)}"
+        )
+    for node in target.brokers.values():
+        for (topic, index), offset in offsets_at(node, group).items():
+            copy = image.mirrors.partition(image.topics[topic].id, index)
+            if copy is not None and copy.resumption is not None and offset > copy.resumption.offset:
+                raise InvariantBroken(
+                    "offsets are those of the cut",
+                    f"{node.name} has {offset} for {topic}-{index} of group {group}, which is cut at "
+                    f"{copy.resumption.offset}",
+                )

@@ -35,7 +35,7 @@ from tests.simulation.machine.threads import Thread
 from tests.simulation.machine.trace import Trace
 from tests.simulation.mirror import clients
 from tests.simulation.mirror.clients import BOLD, COMPACTED, EXACT, GROUP, PLAIN, TOPICS, Doings
-from tests.simulation.mirror.cuts import CutsAreTrue, check_whole
+from tests.simulation.mirror.cuts import CutsAreTrue, check_offsets, check_whole
 from tests.simulation.mirror.endings import (
     check_compacted,
     check_promoted,
@@ -378,6 +378,7 @@ class MirrorRun:
         if self.promotion == NEVER:
             return
         self._at_the_end = check_whole(self.target, self.ledger)
+        check_offsets(self.target, GROUP)
         sends = [*self.here.history.sends]
         check_promoted(self.target, sends, self.ledger)
 
