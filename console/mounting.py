@@ -99,6 +99,8 @@ class Mounting:
 
     def _events(self, area: Area, view: View, refresh_s: float) -> Callable[[Request], Awaitable[Any]]:
         async def answer(request: Request) -> Any:
+            if request.method == "HEAD":
+                return PlainTextResponse("", media_type="text/event-stream")
             visit = self._visit(request, view.path)
 
             async def produce() -> Mapping[str, str]:

@@ -26,6 +26,8 @@ from .pages import all_areas
 from .security import ListenAddress, door_of
 
 HEAD_BYTES_MAX = 16 * 1024
+REQUEST_MS = 10_000
+"""A broker that hangs is given up before the page that asks it."""
 END_S = 3
 """How long answers under way may take once the console is told to stop."""
 
@@ -57,7 +59,9 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
     with _listening(settings.listen) as bound:
         listen = replace(settings.listen, port=bound.getsockname()[1])
         door = door_of(listen, settings.public, settings.token)
-        async with Admin(client_id="ottla-console", **settings.connection) as admin:
+        async with Admin(
+            **{"client_id": "ottla-console", "request_timeout_ms": REQUEST_MS, **settings.connection}
+        ) as admin:
             sampler = Sampler(partial(take_snapshot, admin), _source(settings, admin))
             stopping = asyncio.Event()
             app = build(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...client.connections.metadata import NO_LEADER, PartitionInfo
-from ...client.records import TopicPartition
 from .snapshots import ClusterSnapshot
 
 TOLD_MAX: Final = 8
@@ -29,7 +28,7 @@ def happenings_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[
     found = [
         *_of_quorum(before, after),
         *_of_brokers(before, after),
-        *_of_partitions(dict(before.partitions()), after),
+        *_of_partitions(before, after),
         *_of_moves(before, after),
     ]
     return [Happening(after.at_s, kind, text) for kind, text in found]
@@ -54,18 +53,19 @@ def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tup
         yield "good", f"broker {come} takes part"
 
 
-def _of_partitions(
-    old: dict[TopicPartition, PartitionInfo], after: ClusterSnapshot
-) -> Iterator[tuple[str, str]]:
+def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
     told: Counter[str] = Counter()
-    for name, new in after.partitions():
-        known = old.get(name)
-        if known is None:
-            continue
-        for group, kind, text in _of_partition(f"{name.topic}-{name.partition}", known, new):
-            told[group] += 1
-            if told[group] <= TOLD_MAX:
-                yield kind, text
+    topics = {one.name: one.partitions for one in before.topics}
+    for topic in after.topics:
+        known = topics.get(topic.name, {})
+        for new in topic.partitions.values():
+            old = known.get(new.index)
+            if old is None or (old.leader == new.leader and old.isr == new.isr):
+                continue
+            for group, kind, text in _of_partition(f"{topic.name}-{new.index}", old, new):
+                told[group] += 1
+                if told[group] <= TOLD_MAX:
+                    yield kind, text
     for group, number in told.items():
         if number > TOLD_MAX:
             yield "news", f"{group} in {number - TOLD_MAX} more partitions"

@@ -118,7 +118,10 @@ class Sampler:
 
     async def _run(self) -> None:
         while True:
-            await self.sample()
+            try:
+                await self.sample()
+            except Exception:
+                logger.exception("a sample failed; the next one is tried all the same")
             is_watched = self._now() - self._looked_s < LOOKS_FOR_S
             self._wake.clear()
             if is_watched:

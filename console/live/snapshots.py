@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeVar
 
 from ...client.admin import Admin, ClusterDescription, OngoingReassignment, QuorumDescription
 from ...client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
+from ...client.failures import ClientError
 from ...client.records import TopicPartition
 from ...protocol.errors import KafkaError
 
 AnswerT = TypeVar("AnswerT")
 QUORUM_TIMEOUT_MS: Final = 3_000
 """A quorum without a leader lets brokers wait, and the page would wait with them."""
+TRIES, PAUSE_S = 4, 0.25
+"""For topics that are about to have a leader."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterSnapshot:
     """Brokers, topics, the quorum and what moves. Where the quorum does not answer, `quorum` is None and
     `quorum_trouble` says why."""
@@ -35,12 +39,12 @@ class ClusterSnapshot:
             for partition in topic.partitions.values():
                 yield TopicPartition(topic.name, partition.index), partition
 
-    @property
+    @cached_property
     def under_replicated(self) -> list[tuple[TopicPartition, PartitionInfo]]:
         """Partitions whose ISR lacks replicas."""
         return [(name, one) for name, one in self.partitions() if len(one.isr) < len(one.replicas)]
 
-    @property
+    @cached_property
     def leaderless(self) -> list[tuple[TopicPartition, PartitionInfo]]:
         """Partitions that nobody leads."""
         return [(name, one) for name, one in self.partitions() if one.leader == NO_LEADER]
@@ -50,7 +54,7 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
     """Ask the cluster. Raises KafkaError where it tells nothing of its brokers and topics."""
     cluster, topics, quorum, moving = await asyncio.gather(
         admin.describe_cluster(),
-        admin.describe_topics(),
+        _all_topics(admin),
         _or_trouble(admin.describe_quorum(timeout_ms=QUORUM_TIMEOUT_MS)),
         _or_trouble(admin.list_partition_reassignments()),
     )
@@ -62,6 +66,18 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
         quorum.message if isinstance(quorum, KafkaError) else "",
         {} if isinstance(moving, KafkaError) else moving,
     )
+
+
+async def _all_topics(admin: Admin) -> list[TopicInfo]:
+    """A topic that is just being created makes Kafka's brokers say that it has no leader yet."""
+    for _ in range(TRIES - 1):
+        try:
+            return await admin.describe_topics()
+        except KafkaError as error:
+            if not error.code.retriable or isinstance(error, ClientError):
+                raise
+        await asyncio.sleep(PAUSE_S)
+    return await admin.describe_topics()
 
 
 async def _or_trouble(question: Coroutine[object, object, AnswerT]) -> AnswerT | KafkaError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from markupsafe import Markup
@@ -61,6 +61,17 @@ class NeedyPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class MovingPartition:
+    """A partition whose replicas move."""
+
+    topic: str
+    name: str
+    replicas: str
+    adding: str
+    removing: str
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """A drawing under a title."""
 
@@ -80,6 +91,7 @@ class Overview:
     under_replicated_total: int
     leaderless_total: int
     moving: int
+    moves: Sequence[MovingPartition]
     needy: Sequence[NeedyPartition]
     voters: Sequence[VoterRow]
     quorum_trouble: str
@@ -126,6 +138,16 @@ def overview(
         under_replicated_total=len(snapshot.under_replicated),
         leaderless_total=len(snapshot.leaderless),
         moving=len(snapshot.moving),
+        moves=[
+            MovingPartition(
+                name.topic,
+                f"{name.topic}-{name.partition}",
+                numbers(one.replicas),
+                numbers(one.adding),
+                numbers(one.removing),
+            )
+            for name, one in islice(sorted(snapshot.moving.items()), ROWS_MAX)
+        ],
         needy=[_needy(*one) for one in islice(sorted(needy.items(), key=lambda one: one[0]), ROWS_MAX)],
         voters=voter_rows(snapshot),
         quorum_trouble=snapshot.quorum_trouble,
@@ -137,13 +159,10 @@ def overview(
 
 def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
     """The brokers that take part, with what they hold."""
-    leads: Counter[int] = Counter()
-    held: Counter[int] = Counter()
-    in_sync: Counter[int] = Counter()
-    for _, partition in snapshot.partitions():
-        leads[partition.leader] += 1
-        held.update(partition.replicas)
-        in_sync.update(partition.isr)
+    partitions = [one for topic in snapshot.topics for one in topic.partitions.values()]
+    leads = Counter(one.leader for one in partitions)
+    held = Counter(chain.from_iterable(one.replicas for one in partitions))
+    in_sync = Counter(chain.from_iterable(one.isr for one in partitions))
     return [
         BrokerRow(
             one.id,

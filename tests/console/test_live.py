@@ -6,18 +6,21 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ottla.client.admin import Admin
+from ottla.client.connections.metadata import TopicInfo
 from ottla.client.failures import NoBrokerReachable
 from ottla.console.bounds import SAMPLES_MAX, STREAMS_MAX
 from ottla.console.live.counters import Key, TopicTraffic
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
 from ottla.console.live.sampler import LEADERLESS, Sampler
-from ottla.console.live.snapshots import ClusterSnapshot
+from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.live.streams import EventStream
 from ottla.console.rendering import HERE
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import Browser, FakeAdmin, partition, snapshot_of, topic
 
 PATIENCE_S = 60.0
@@ -101,6 +104,23 @@ async def test_a_cluster_that_does_not_answer_leaves_a_gap() -> None:
         cluster.now_s += 10
         await sampler.sample()
     assert [value for _, value in sampler.series(LEADERLESS).points] == [0, None, 0]
+
+
+async def test_a_topic_without_a_leader_yet_does_not_hide_the_others() -> None:
+    admin = FakeAdmin(topic("orders", partition()))
+    refusals = [KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "not yet")]
+    describe = admin.describe_topics
+
+    async def describe_topics() -> list[TopicInfo]:
+        if refusals:
+            raise refusals.pop()
+        return await describe()
+
+    admin.describe_topics = describe_topics  # type: ignore[assignment]
+    assert len((await take_snapshot(cast(Admin, admin), 1.0)).topics) == 1
+    refusals.append(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "never"))
+    with pytest.raises(KafkaError, match="never"):
+        await take_snapshot(cast(Admin, admin), 1.0)
 
 
 # ------------------------------------------------------------ feeds

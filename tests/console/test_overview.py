@@ -54,6 +54,12 @@ def test_the_quorum_and_what_there_is_without_one() -> None:
     assert (model.voters, model.quorum_trouble) == ([], "not allowed")
 
 
+def test_what_moves() -> None:
+    moving = {TopicPartition("t", 1): OngoingReassignment((2, 3, 1), (3,), (1,))}
+    (row,) = overview(snapshot_of(moving=moving), Rates(), [], []).moves
+    assert (row.name, row.replicas, row.adding, row.removing) == ("t-1", "2, 3, 1", "3", "1")
+
+
 def test_only_what_is_counted_has_a_chart() -> None:
     counted = {TopicTraffic.RECORDS_IN: Series("records in", [(1.0, 5.0)])}
     charts = charts_of(lambda name: counted.get(name, Series(name, [(1.0, None)])), 1.0)

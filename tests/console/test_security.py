@@ -146,6 +146,10 @@ def test_listening_for_others_needs_a_token_and_a_name() -> None:
     assert "Secure" not in door_of(ListenAddress("127.0.0.1", 9280)).set_cookie(HOST)
 
 
+def test_the_head_of_an_event_stream_ends(browser: Browser) -> None:
+    assert browser.enter().client.head("/events/overview").status_code == 200
+
+
 def test_every_console_has_a_token_of_its_own() -> None:
     doors = [door_of(ListenAddress("127.0.0.1", 9280)) for _ in range(2)]
     assert len({one.token for one in doors}) == len({one.form_value for one in doors}) == 2
