@@ -19,6 +19,7 @@ from ottla.dataplane.mirroring.judgement import arrived
 from ottla.dataplane.mirroring.link import MirrorLink
 from ottla.dataplane.mirroring.mirrors import Mirrors
 from ottla.dataplane.mirroring.offset_commits import OwnGroups
+from ottla.dataplane.mirroring.offset_takeover import OffsetTakeover
 from ottla.dataplane.mirroring.rounds import CutRounds
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas import replicas
@@ -405,6 +406,25 @@ def round_of_some_copies() -> Iterator[None]:
 
 
 @mutant(
+    "offsets-stay-ahead",
+    "after a promotion at a cut groups keep the offsets that have followed",
+    history=_OWN,
+    needs="a group that has committed behind the cut, and whose offset has followed",
+    where="mirror",
+)
+def offsets_stay_ahead() -> Iterator[None]:
+    """The cut ends a copy at offset 46, and the group's offset 75 has followed. After the promotion others write 29
+    records. The group reads on behind them.
+    """
+
+    async def change(*_: object) -> None:
+        return
+
+    with patch.object(OffsetTakeover, "_change", change):
+        yield
+
+
+@mutant(
     "former-leaders-report",
     "what a former leader of a copy tells is taken",
     history="KIP-903, for a mirror",
@@ -465,6 +485,7 @@ ALL: Iterable[Mutant] = (
     cut_ignored,
     cut_reached_too_early,
     round_of_some_copies,
+    offsets_stay_ahead,
     former_leaders_report,
     copy_takes_records,
 )
