@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ottla import Admin, Consumer, KafkaError, MirrorDescription, NewTopic, Producer, TopicPartition
+from ottla.protocol.mirror_table import offsets_copy
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.mirroring import fault_of, records_of, until
 
@@ -22,9 +23,8 @@ pytestmark = pytest.mark.xdist_group("mirrors")
 READ, WRITTEN, STUCK = "eo.read", "eo.written", "eo.stuck"
 PARTITIONS = 2
 GROUP, LATECOMER, LOCAL = "copier", "copier.late", "copier.local"
-LOOKS = 3
-"""So many batches the application goes on while the mirror is observed."""
-GONE_AFTER_MS = 10_000
+GONE_AFTER_MS = 20_000
+PATIENT_MS = 60_000
 WAIT_S = 120.0
 PLACES = [TopicPartition(READ, index) for index in range(PARTITIONS)]
 
@@ -34,9 +34,9 @@ class Application:
     """Copies records from one topic to another in transactions, which also commit the offsets of its group."""
 
     bootstrap: str
-    group: str = GROUP
-    batches: int = 0
-    """Committed by this process."""
+    patience_ms: int = GONE_AFTER_MS
+    commit_index: int = -1
+    """Of its newest transaction."""
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -46,19 +46,19 @@ class Application:
                 Consumer(
                     READ,
                     bootstrap_servers=self.bootstrap,
-                    group_id=self.group,
+                    group_id=GROUP,
                     isolation_level="read_committed",
                     auto_offset_reset="earliest",
                     enable_auto_commit=False,
-                    request_timeout_ms=GONE_AFTER_MS // 2,
+                    request_timeout_ms=self.patience_ms // 2,
                 ) as consumer,
                 Producer(
                     bootstrap_servers=self.bootstrap,
-                    transactional_id=self.group,
+                    transactional_id=GROUP,
                     linger_ms=0,
-                    max_block_ms=GONE_AFTER_MS,
-                    delivery_timeout_ms=GONE_AFTER_MS,
-                    request_timeout_ms=GONE_AFTER_MS // 2,
+                    max_block_ms=self.patience_ms,
+                    delivery_timeout_ms=self.patience_ms,
+                    request_timeout_ms=self.patience_ms // 2,
                 ) as producer,
             ):
                 while not self.stopped.is_set():
@@ -77,8 +77,7 @@ class Application:
         await asyncio.gather(*sent)
         offsets = {place: records[-1].offset + 1 for place, records in batch.items()}
         await producer.send_offsets_to_transaction(offsets, consumer)
-        await transaction.commit()
-        self.batches += 1
+        self.commit_index = (await transaction.commit()).commit_index
 
 
 @dataclass
@@ -147,12 +146,22 @@ async def committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
         return {}  # No place for offsets yet, or being moved.
 
 
+async def has_committed(source: RunningCluster) -> bool:
+    async with Admin(bootstrap_servers=source.bootstrap, request_timeout_ms=PATIENT_MS) as admin:
+        return (await committed(admin, GROUP)).keys() == set(PLACES)
+
+
+def kill(source: RunningCluster) -> None:
+    for node in (*source.brokers, *source.quorum):
+        node.kill9()
+
+
 async def go_on_at(target: RunningCluster) -> None:
     """The application begins anew there, until it has copied all."""
     writer = Writer(target.bootstrap, "here", 100)
     await writer.run()
     assert writer.written == writer.count
-    application = Application(target.bootstrap)
+    application = Application(target.bootstrap, PATIENT_MS)
     running = asyncio.create_task(application.run())
     everything = await values_of(target.bootstrap, READ)
 
@@ -172,45 +181,44 @@ async def check_exactly_once(target: RunningCluster) -> None:
     assert not twice, f"{len(twice)} of {len(read)} records were copied twice, as {sorted(twice)[:5]}"
 
 
+@pytest.mark.timeout(600)
 async def test_an_application_copies_each_record_once_where_its_cluster_was_killed(
     source: RunningCluster, target: RunningCluster
 ) -> None:
     await create_topics(source.bootstrap)
-    async with Admin(bootstrap_servers=target.bootstrap, request_timeout_ms=60_000) as operator:
+    async with Admin(bootstrap_servers=target.bootstrap, request_timeout_ms=PATIENT_MS) as operator:
         await operator.create_mirror("eo", source=source.bootstrap, topics=r"eo\..*", groups="copier.*")
         writer, application = Writer(source.bootstrap, "there"), Application(source.bootstrap)
         tasks = [asyncio.create_task(one.run()) for one in (writer, application)]
-        began = await cut_above(operator, 10)
-        assert began.cut is not None
-        await cut_above(operator, began.cut.commit_index + 20)
-        for node in (*source.brokers, *source.quorum):
-            node.kill9()
+        await until(lambda: has_committed(source), "offsets of all partitions", WAIT_S)
+        await cut_above(operator, application.commit_index + 20)
+        kill(source)
+        application.stopped.set()
         promoted = await promote_while_a_broker_dies(operator, target)
         await asyncio.gather(*tasks)
     assert promoted.is_promoted_at_cut
-    assert application.batches > LOOKS
     await go_on_at(target)
     await check_exactly_once(target)
 
 
+@pytest.mark.timeout(600)
 async def test_offsets_that_are_ahead_of_the_cut_are_set_back(
     source: RunningCluster, target: RunningCluster
 ) -> None:
     await create_topics(source.bootstrap)
     await write_stuck(source.bootstrap)
     async with (
-        Admin(bootstrap_servers=source.bootstrap, request_timeout_ms=5000) as admin,
-        Admin(bootstrap_servers=target.bootstrap, request_timeout_ms=60_000) as operator,
+        Admin(bootstrap_servers=source.bootstrap, request_timeout_ms=PATIENT_MS) as admin,
+        Admin(bootstrap_servers=target.bootstrap, request_timeout_ms=PATIENT_MS) as operator,
     ):
         await operator.create_mirror("eo", source=source.bootstrap, topics=r"eo\..*", groups="copier.*")
-        tasks = [
-            asyncio.create_task(one.run())
-            for one in (Writer(source.bootstrap, "there"), Application(source.bootstrap))
-        ]
-        await cut_above(operator, 10)
+        application = Application(source.bootstrap)
+        tasks = [asyncio.create_task(one.run()) for one in (Writer(source.bootstrap, "there"), application)]
+        await until(lambda: has_committed(source), "offsets of all partitions", WAIT_S)
+        await cut_above(operator, application.commit_index)
         await stop_rounds(admin, operator, source)
         await admin.alter_offsets(LATECOMER, {PLACES[0]: 1})
-        later = await committed(admin, GROUP)
+        later = await goes_on(admin)
 
         async def are_ahead() -> bool:
             here, late = await committed(operator, GROUP), await committed(operator, LATECOMER)
@@ -218,18 +226,34 @@ async def test_offsets_that_are_ahead_of_the_cut_are_set_back(
 
         await until(are_ahead, "offsets that were committed behind the cut", WAIT_S)
         await operator.alter_offsets(LOCAL, {PLACES[0]: 1})
-        for node in (*source.brokers, *source.quorum):
-            node.kill9()
+        kill(source)
+        application.stopped.set()
         assert (await operator.promote_mirror("eo", at_cut=True)).is_promoted_at_cut
         await asyncio.gather(*tasks)
-        here = await committed(operator, GROUP)
+        here = await operator.committed_offsets(GROUP)
         assert here.keys() == later.keys()
         assert all(here[place] < offset for place, offset in later.items())
-        assert await committed(operator, LATECOMER) == {}
-        assert await committed(operator, LOCAL) == {PLACES[0]: 1}
-        assert not [topic for topic in await operator.list_topics() if topic.startswith("__mirrored")]
+        assert await operator.committed_offsets(LATECOMER) == {}
+        assert await operator.committed_offsets(LOCAL) == {PLACES[0]: 1}
+
+        async def is_gone() -> bool:
+            return offsets_copy("eo") not in await operator.list_topics()
+
+        await until(is_gone, "the end of the copy of offsets", WAIT_S)
     await go_on_at(target)
     await check_exactly_once(target)
+
+
+async def goes_on(admin: Admin) -> dict[TopicPartition, int]:
+    """What the group has committed once that is more than now, everywhere."""
+    before = await admin.committed_offsets(GROUP)
+
+    async def look() -> dict[TopicPartition, int]:
+        now = await admin.committed_offsets(GROUP)
+        return now if all(now.get(place, -1) > offset for place, offset in before.items()) else {}
+
+    later: dict[TopicPartition, int] = await until(look, "the application goes on", WAIT_S)
+    return later
 
 
 async def stop_rounds(admin: Admin, operator: Admin, source: RunningCluster) -> None:
@@ -253,8 +277,8 @@ async def promote_while_a_broker_dies(operator: Admin, target: RunningCluster) -
     assert leader is not None
     victim = target.broker(leader)
 
-    def kill(_: MirrorDescription) -> None:
+    def strike(_: MirrorDescription) -> None:
         if victim.alive:
             victim.kill9()
 
-    return await operator.promote_mirror("eo", at_cut=True, progress=kill)
+    return await operator.promote_mirror("eo", at_cut=True, progress=strike)
