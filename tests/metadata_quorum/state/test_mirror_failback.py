@@ -8,7 +8,7 @@ import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import MIRROR
+from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS
 from ottla.protocol.messages.broker_commands import BrokerFeature, RegisterBroker, RegisterBrokerResult
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import PlainResult
@@ -138,7 +138,7 @@ def test_it_needs_a_level_that_all_nodes_know() -> None:
 def test_the_level_stays_while_there_are_topics_that_have_returned() -> None:
     cluster = Mirrors(0)
     command = RegisterBroker(
-        broker_id=1, incarnation=b"i" * 16, features=[BrokerFeature(name=MIRROR, most=2)]
+        broker_id=1, incarnation=b"i" * 16, features=[BrokerFeature(name=MIRROR, most=MIRROR_WITH_OFFSETS)]
     )
     assert not cluster.do(command, RegisterBrokerResult).error_code
     cluster.unfence(1)
