@@ -167,11 +167,11 @@ class _Replicas:
         self._by_name = {(one.topic, one.index): one for one in partitions}
         self._by_key = {(one.topic_id, one.index): one for one in partitions}
 
-    def get(self, topic: str, index: int) -> Partition:
-        return self._by_name[topic, index]
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self._by_name.get((topic, index))
 
-    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
-        return self._by_key[topic_id, index]
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        return self._by_key.get((topic_id, index))
 
 
 class Rig:

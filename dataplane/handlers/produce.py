@@ -12,7 +12,6 @@ appended in the turn in which it came is `Deferred`.
 from __future__ import annotations
 
 import logging
-import struct
 from functools import partial
 from time import perf_counter
 
@@ -28,12 +27,19 @@ from ...protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ...protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
+from ...protocol.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+)
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
 from ..cluster.internal_topics import is_internal
-from ..log import TakesLong
+from ..log import AppendResult, TakesLong
 from ..producing.deferred_batches import (
     ALL,
+    BATCH_START,
     Deferred,
     DeferredBatch,
     PlaceInAnswer,
@@ -41,7 +47,9 @@ from ..producing.deferred_batches import (
     Uncommitted,
     failure,
     in_version,
+    unknown_outcome,
 )
+from ..producing.plain_requests import PlainRequests
 from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
 from ..quotas import ClientQuotas
 from ..replication.replica.partition import Partition
@@ -54,9 +62,6 @@ from ..transactions.gate import TransactionGate
 
 logger = logging.getLogger(__name__)
 
-# Batch length, magic and attributes of a record batch.
-_BATCH = struct.Struct(">8xi4xb4xh")
-_MAGIC = 2
 _ZSTD = Compression.ZSTD.value
 
 _ON_LOOP_S = 0.01
@@ -96,16 +101,22 @@ class ProduceHandlers:
         self._transactional = TransactionalBatches(gate)
         self._quotas = quotas or ClientQuotas()
         self._validation = validation or ValidationQueue()
+        self._plain = PlainRequests(self, replicas, purgatory, self._quotas, self._validation)
 
     def close(self) -> None:
         """Validate nothing more in threads."""
         self._validation.close()
+
+    def take_plain(self, request: ClientRequest, frame: memoryview, offset: int) -> bool:
+        """Handle a plain request; False if it is none."""
+        return self._plain.take(request, frame, offset)
 
     @handles(
         ProduceRequest,
         3,
         13,
         advertise_from=0,
+        takes_frames="take_plain",
         on_error=refused,
         needs=handler_asks("WRITE TransactionalId for transactional batches; WRITE Topic"),
     )
@@ -240,8 +251,19 @@ class ProduceHandlers:
         acks: int,
         max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
-        """The answer if the append is enough, and the offset behind the batch. With `max_timestamp` its records were
-        validated before.
+        """The answer if the append is enough, and the offset behind the batch. The rest is as in `append_records`."""
+        result = self.append_records(partition, records, acks, max_timestamp)
+        return PartitionProduceResponse(
+            index=index,
+            base_offset=result.first_offset,
+            log_append_time_ms=result.append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        ), result.last_offset + 1
+
+    def append_records(
+        self, partition: Partition, records: memoryview, acks: int, max_timestamp: int | None = None
+    ) -> AppendResult:
+        """Append a batch, and count it. With `max_timestamp` its records were validated before.
 
         Raises KafkaError that tells why it is not appended, with REQUEST_TIMED_OUT where that is not certain. Raises
         TakesLong if its records have to be validated in a thread.
@@ -260,12 +282,7 @@ class ProduceHandlers:
             traffic = partition.traffic
             traffic.bytes_in += result.size
             traffic.messages_in += result.last_offset + 1 - result.first_offset
-        return PartitionProduceResponse(
-            index=index,
-            base_offset=result.first_offset,
-            log_append_time_ms=result.append_time_ms,
-            log_start_offset=partition.log.log_start_offset,
-        ), result.last_offset + 1
+        return result
 
     def expire_at(self, request: ClientRequest, timeout_ms: int, waiting: _Waiting) -> Parked:
         """Answer `waiting` as it is when the request's time is over."""
@@ -303,8 +320,8 @@ def _check(partition: Partition, data: PartitionProduceData, version: int) -> in
         )
     if len(records) < HEADER_SIZE:
         return 0
-    batch_length, magic, attributes = _BATCH.unpack_from(records)
-    if magic != _MAGIC:
+    batch_length, magic, attributes = BATCH_START.unpack_from(records)
+    if magic != MAGIC:
         return 0
     if HEADER_SIZE - LOG_OVERHEAD <= batch_length < len(records) - LOG_OVERHEAD:
         raise KafkaError(
@@ -323,7 +340,7 @@ def _has_transactional(message: ProduceRequest) -> bool:
     return any(
         data.records is not None
         and len(data.records) >= HEADER_SIZE
-        and _BATCH.unpack_from(data.records)[2] & TRANSACTIONAL_FLAG
+        and BATCH_START.unpack_from(data.records)[2] & TRANSACTIONAL_FLAG
         for topic in message.topic_data
         for data in topic.partition_data
     )
@@ -370,7 +387,7 @@ class _Waiting:
             return
         del self._open[id(answer)]
         if error is not ErrorCode.NONE:
-            _unknown_outcome(answer, error)
+            unknown_outcome(answer, error)
         if not self._open:
             self._reply()
 
@@ -378,7 +395,7 @@ class _Waiting:
         """The request's time is over: what is not settled has an unknown outcome."""
         self._parked = None
         for answer in self._open.values():
-            _unknown_outcome(answer, ErrorCode.REQUEST_TIMED_OUT)
+            unknown_outcome(answer, ErrorCode.REQUEST_TIMED_OUT)
         self._reply()
 
     def _reply(self) -> None:
@@ -398,8 +415,3 @@ def _failures(response: ProduceResponse) -> str:
         for answer in topic.partition_responses
         if answer.error_code
     )
-
-
-def _unknown_outcome(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    answer.error_code = error
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1

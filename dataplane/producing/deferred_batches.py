@@ -6,6 +6,7 @@ transaction yet.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -34,6 +35,8 @@ _FIRST_WITH_ABORTABLE = 11
 _FIRST_THAT_ADDS = 12
 ALL = -1
 """acks=all."""
+BATCH_START = struct.Struct(">8xi4xb4xh")
+"""Batch length, magic and attributes at the beginning of a record batch."""
 
 Uncommitted = tuple[Partition, int, PartitionProduceResponse]
 """A batch that is appended, the offset behind it, and its answer."""
@@ -68,6 +71,12 @@ def in_version(error: KafkaError, version: int) -> KafkaError:
     if isinstance(error, TransactionGone) and version < _FIRST_THAT_ADDS:
         return KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, error.message)
     return error
+
+
+def unknown_outcome(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    """A batch was appended, and nobody knows whether it stays."""
+    answer.error_code = error
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 class PlaceInAnswer(NamedTuple):

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 ErrorResponse = Callable[[Any, KafkaError], Message]
 UnsupportedResponse = Callable[["Handler"], Message]
+FrameTaker = Callable[["ClientRequest", memoryview, int], bool]
+"""Handles a request whose body begins at an offset of its frame: has its connection expect it, and answers it. Or it
+returns False, and has done nothing."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 logger = logging.getLogger(__name__)
@@ -65,6 +68,7 @@ class _Registration:
     on_unsupported: UnsupportedResponse | None
     elements_max: int
     needs: Needs | None
+    takes_frames: str | None
 
 
 def handles(
@@ -77,6 +81,7 @@ def handles(
     on_unsupported: UnsupportedResponse | None = None,
     elements_max: int = ELEMENTS_PER_TURN,
     needs: Needs | None = None,
+    takes_frames: str | None = None,
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
@@ -92,10 +97,20 @@ def handles(
     give others a turn of the event loop, unless one element takes it more than some microseconds.
     `needs`: what the sender has to be allowed to do. Without it the API is denied to everybody, where there is an
     authorizer.
+    `takes_frames`: the name of a `FrameTaker` beside the method. It is asked first, but where rights or processor time
+    have to be looked at.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(
-        request_class, min_version, max_version, first, on_error, on_unsupported, elements_max, needs
+        request_class,
+        min_version,
+        max_version,
+        first,
+        on_error,
+        on_unsupported,
+        elements_max,
+        needs,
+        takes_frames,
     )
 
     def register(function: _Function) -> _Function:
@@ -120,6 +135,7 @@ class Handler:
     on_unsupported: UnsupportedResponse | None
     elements_max: int
     needs: Needs | None
+    take_frame: FrameTaker | None
 
     def authorize(self, access: Access, message: Any) -> None:
         """Raises KafkaError if the sender of a message may not call this."""
@@ -167,6 +183,9 @@ class HandlerTable:
                 on_unsupported=registration.on_unsupported,
                 elements_max=registration.elements_max,
                 needs=registration.needs,
+                take_frame=None
+                if registration.takes_frames is None
+                else getattr(handler_object, registration.takes_frames),
             )
 
     def get(self, api_key: int) -> Handler | None:

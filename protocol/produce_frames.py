@@ -1,0 +1,98 @@
+"""The usual requests to produce, read to plain tuples, and their answers, written from such: no message in between.
+
+The reader is `produce_frames_in_python.py`, or the same in C where it was built; OTTLA_PURE_PYTHON=1 turns that down.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from .messages.headers import FIRST_FLEXIBLE
+from .messages.produce import ProduceRequest
+from .primitives import write_uvarint
+from .pure_python import PURE_PYTHON
+
+if TYPE_CHECKING:
+    from . import produce_frames_in_python as _frames
+else:
+    try:
+        if PURE_PYTHON:
+            raise ImportError("the reader in C is turned down")
+        from . import _produce_frames as _frames
+    except ImportError:  # or not built, or built for another Python
+        from . import produce_frames_in_python as _frames
+
+read_produce = _frames.read_produce
+
+__all__ = ["Appended", "read_produce", "write_produced"]
+
+Appended: TypeAlias = tuple[str | bytes, int, int, int, int]
+"""Where a batch was appended: topic and partition as in the request, the base offset, the time by which the log stamped
+it or -1, the log start offset."""
+
+_FLEXIBLE: Final = FIRST_FLEXIBLE[ProduceRequest.api_key]
+_TOPIC_IDS: Final = 13
+_RECORD_ERRORS: Final = 8
+_LOG_START: Final = 5
+_HEAD = struct.Struct(">ii")
+_APPENDED = struct.Struct(">ihqqq")
+_APPENDED_WITHOUT_START_BYTES: Final = _APPENDED.size - 8
+_NO_THROTTLE: Final = bytes(4)
+_topic_of = itemgetter(0)
+
+
+def write_produced(version: int, correlation_id: int, appended: Sequence[Appended]) -> bytes:
+    """The whole frame that answers a request whose batches were all appended. Those of one topic stand side by side."""
+    flexible = version >= _FLEXIBLE
+    if len(appended) == 1:
+        groups, topics = [(appended[0][0], appended)], 1
+    else:
+        groups = [(topic, list(group)) for topic, group in groupby(appended, _topic_of)]
+        topics = len(groups)
+    pieces = [b"\0" if flexible else b"", _count(topics, flexible)]
+    behind = _behind_batch(version)
+    for topic, batches in groups:
+        pieces.append(_topic_head(version, topic, len(batches)))
+        for _, index, base_offset, append_time_ms, log_start_offset in batches:
+            written = _APPENDED.pack(index, 0, base_offset, append_time_ms, log_start_offset)
+            pieces.append(written if version >= _LOG_START else written[:_APPENDED_WITHOUT_START_BYTES])
+            pieces.append(behind)
+        if flexible:
+            pieces.append(b"\0")
+    pieces.append(_NO_THROTTLE)
+    if flexible:
+        pieces.append(b"\0")
+    body = b"".join(pieces)
+    return _HEAD.pack(4 + len(body), correlation_id) + body
+
+
+def _count(count: int, flexible: bool) -> bytes:
+    if not flexible:
+        return count.to_bytes(4, "big")
+    out = bytearray()
+    write_uvarint(out, count + 1)
+    return bytes(out)
+
+
+@lru_cache(maxsize=16)
+def _behind_batch(version: int) -> bytes:
+    """No record that was refused, no message, no tagged fields."""
+    if version >= _FLEXIBLE:
+        return b"\1\0\0"
+    return b"\0\0\0\0\xff\xff" if version >= _RECORD_ERRORS else b""
+
+
+@lru_cache(maxsize=4096)
+def _topic_head(version: int, topic: str | bytes, batches: int) -> bytes:
+    """What stands before the batches of a topic."""
+    flexible = version >= _FLEXIBLE
+    if isinstance(topic, bytes):
+        return topic + _count(batches, flexible)
+    name = topic.encode()
+    size = _count(len(name), flexible) if flexible else len(name).to_bytes(2, "big")
+    return size + name + _count(batches, flexible)

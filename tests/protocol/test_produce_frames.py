@@ -1,0 +1,220 @@
+"""Usual requests to produce are read without a message, and answered without one: in C as in Python, and as messages
+are."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.protocol import produce_frames_in_python
+from ottla.protocol.codec import decode, encode
+from ottla.protocol.messages.headers import (
+    decode_request_header,
+    decode_response,
+    encode_request,
+    response_header,
+)
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.protocol.primitives import MalformedMessage
+from ottla.protocol.produce_frames import write_produced
+from ottla.protocol.produce_frames_in_python import BATCHES_MAX, UsualProduce
+
+try:
+    from ottla.protocol import _produce_frames as in_c
+except ImportError:
+    in_c = None
+
+NEEDS_C = pytest.mark.skipif(in_c is None, reason="the extension is not built")
+BOTH = [
+    pytest.param(produce_frames_in_python, id="in Python"),
+    pytest.param(in_c, id="in C", marks=NEEDS_C),
+]
+VERSIONS = list(range(3, 14))
+
+names = st.text(st.characters(codec="utf-8"), max_size=40)
+partitions = st.builds(
+    PartitionProduceData,
+    index=st.integers(-(2**31), 2**31 - 1),
+    records=st.none() | st.binary(max_size=300),
+)
+topics = st.builds(
+    TopicProduceData,
+    name=names,
+    topic_id=st.binary(min_size=16, max_size=16),
+    partition_data=st.lists(partitions, max_size=4),
+)
+requests = st.builds(
+    ProduceRequest,
+    transactional_id=st.none() | names,
+    acks=st.integers(-2, 2),
+    timeout_ms=st.integers(-(2**31), 2**31 - 1),
+    topic_data=st.lists(topics, max_size=3),
+)
+
+
+def framed(message: ProduceRequest, version: int) -> tuple[memoryview, int]:
+    """The frame without its size, and where its body begins."""
+    frame = memoryview(encode_request(message, version, 7, "client"))[4:]
+    return frame, decode_request_header(frame)[1]
+
+
+def as_message_says(frame: memoryview, offset: int, version: int) -> UsualProduce | None:
+    """What is usual about a request, by its definition."""
+    try:
+        message = decode(ProduceRequest, frame, version, offset)
+    except MalformedMessage:
+        return None
+    named = [data.topic_id if version >= 13 else data.name for data in message.topic_data]
+    batches = [
+        (name, one.index, one.records)
+        for name, data in zip(named, message.topic_data, strict=True)
+        for one in data.partition_data
+    ]
+    if (
+        not 0 < len(batches) <= BATCHES_MAX
+        or not all(data.partition_data for data in message.topic_data)
+        or any(one == other for one, other in pairwise(named))
+        or any(records is None for _, _, records in batches)
+    ):
+        return None
+    return message.transactional_id, message.acks, message.timeout_ms, batches  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("version", VERSIONS)
+@given(message=requests)
+def test_it_reads_what_messages_say(module: ModuleType, version: int, message: ProduceRequest) -> None:
+    frame, offset = framed(message, version)
+    assert module.read_produce(frame, offset, version) == as_message_says(frame, offset, version)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+@given(message=requests, place=st.integers(0), change=st.integers(1, 255), cuts=st.booleans())
+def test_damaged_frames_are_read_as_messages_are_or_not_at_all(
+    module: ModuleType, version: int, message: ProduceRequest, place: int, change: int, cuts: bool
+) -> None:
+    frame, offset = framed(message, version)
+    damaged = bytearray(frame)
+    at = offset + place % (len(frame) - offset)
+    if cuts:
+        del damaged[at:]
+    else:
+        damaged[at] ^= change
+    view = memoryview(damaged)
+    read = module.read_produce(view, offset, version)
+    expected = as_message_says(view, offset, version)
+    # Only a tagged field may be refused by one and not by the other.
+    assert read == expected or (read is None and not cuts and version >= 9)
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_the_records_are_views_of_the_frame(module: ModuleType) -> None:
+    data = [PartitionProduceData(index=index, records=bytes([index]) * 200) for index in range(BATCHES_MAX)]
+    message = ProduceRequest(
+        acks=-1, timeout_ms=5, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+    frame, offset = framed(message, 9)
+    changed = memoryview(bytearray(frame))
+    read = module.read_produce(changed, offset, 9)
+    assert read is not None
+    assert read[:3] == (None, -1, 5)
+    for index, (topic, partition, records) in enumerate(read[3]):
+        records[0] = 0xFF
+        assert (topic, partition, bytes(records)) == ("t", index, b"\xff" + bytes([index]) * 199)
+    assert bytes(changed).count(b"\xff") == bytes(frame).count(b"\xff") + BATCHES_MAX
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_what_is_not_usual_is_left_to_messages(module: ModuleType, version: int) -> None:
+    one = PartitionProduceData(index=0, records=b"records")
+
+    def read(*topic_data: TopicProduceData) -> UsualProduce | None:
+        result: UsualProduce | None = module.read_produce(
+            *framed(ProduceRequest(topic_data=[*topic_data]), version), version
+        )
+        return result
+
+    def topic(*data: PartitionProduceData, name: str = "t") -> TopicProduceData:
+        return TopicProduceData(name=name, topic_id=name.encode() * 16, partition_data=[*data])
+
+    assert read(topic(one)) is not None
+    assert read(topic(one), topic(one, name="u"), topic(one)) is not None
+    assert read() is None, "no topic"
+    assert read(topic()) is None, "no partition"
+    assert read(topic(one), topic(one)) is None, "the same topic twice"
+    assert read(topic(PartitionProduceData(index=0, records=None))) is None, "null in place of records"
+    assert read(topic(*[one] * BATCHES_MAX)) is not None
+    assert read(topic(*[one] * (BATCHES_MAX + 1))) is None, "too many batches"
+    assert read(topic(*[one] * BATCHES_MAX), topic(one, name="u")) is None, "too many batches"
+    frame, offset = framed(ProduceRequest(topic_data=[topic(one)]), version)
+    for wrong in (-1, 0, 1, 2, 14, 1 << 20):
+        assert module.read_produce(frame, offset, wrong) is None, "no such version"
+    assert module.read_produce(frame, len(frame), version) is None
+    assert module.read_produce(frame, len(frame) + 1, version) is None
+
+
+@NEEDS_C
+def test_arguments_are_checked() -> None:
+    with pytest.raises(TypeError):
+        in_c.read_produce(b"bytes", 0, 9)
+    with pytest.raises(TypeError):
+        in_c.read_produce(memoryview(b"bytes"), 0)
+    with pytest.raises(TypeError):
+        in_c.read_produce(memoryview(b"bytes"), "0", 9)
+
+
+offsets = st.integers(-1, 2**63 - 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(
+    sent=st.lists(
+        st.tuples(
+            names,
+            st.binary(min_size=16, max_size=16),
+            st.lists(st.tuples(st.integers(0, 2**31 - 1), offsets, offsets, offsets), min_size=1, max_size=4),
+        ),
+        min_size=1,
+        max_size=3,
+        unique_by=(lambda one: one[0], lambda one: one[1]),
+    ),
+    correlation_id=st.integers(-(2**31), 2**31 - 1),
+)
+def test_it_writes_what_messages_write(
+    version: int, sent: list[tuple[str, bytes, list[tuple[int, int, int, int]]]], correlation_id: int
+) -> None:
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=index, base_offset=base, log_append_time_ms=time, log_start_offset=start
+                    )
+                    for index, base, time, start in batches
+                ],
+            )
+            for name, topic_id, batches in sent
+        ]
+    )
+    appended = [
+        (topic_id if version >= 13 else name, *batch) for name, topic_id, batches in sent for batch in batches
+    ]
+    frame = write_produced(version, correlation_id, appended)
+    body = response_header(ProduceRequest.api_key, version, correlation_id) + encode(response, version)
+    assert frame == len(body).to_bytes(4, "big") + body
+    assert decode_response(ProduceRequest, frame[4:], version)[0] == correlation_id
