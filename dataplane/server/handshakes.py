@@ -6,14 +6,12 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from ...network.tls.handshake import HANDSHAKE_FAILURE, TLS_HANDSHAKE, accept_tls, readable, reason_of
+from ...network.tls.handshake import HANDSHAKE_FAILURE, TLS_HANDSHAKE, note_whose, reason_of
 from ...network.tls.stream import TlsStream
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
@@ -47,23 +45,58 @@ class _NoTls(Exception):
     """What came first is no handshake; the text guesses what it is."""
 
 
+class _Handshake:
+    """One that is under way."""
+
+    __slots__ = ("fd", "is_shaken", "newcomer", "stream", "timer", "tls")
+
+    def __init__(self, newcomer: Newcomer, tls: ListenerTls) -> None:
+        self.newcomer, self.tls = newcomer, tls
+        self.fd = newcomer.sock.fileno()
+        self.timer: asyncio.TimerHandle | None = None
+        # None until the peer has said something that is TLS.
+        self.stream: TlsStream | None = None
+        self.is_shaken = False
+
+    def step(self) -> bool:
+        """Go on by what has come: whether the socket has taken what there is to say.
+
+        Raises BlockingIOError if nothing has come, _NoTls, and another OSError.
+        """
+        if self.stream is None:
+            _check_first(self.newcomer.sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
+            self.stream = TlsStream(self.newcomer.sock, self.tls.accepting)
+        try:
+            self.is_shaken = self.stream.step()
+        except ssl.SSLCertVerificationError as error:
+            note_whose(error, self.stream.shown_certificate())
+            raise
+        return self.stream.flush()
+
+
 class Handshakes:
-    """All that are under way. Whoever takes too long is cut off."""
+    """All that are under way. Whoever takes too long is cut off.
+
+    They go on by callbacks of the loop. A task for each, with its futures and its timeout, took the processor 0.3 ms
+    more, and OpenSSL alone takes 0.7.
+    """
 
     def __init__(
         self,
         timeout_s: float,
         done: Callable[[Newcomer, TlsStream, Principal], None],
         failed: Callable[[Newcomer], None],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`done` is called with the principal of the peer's certificate, or `failed`."""
+        """`done` is called with the principal of the peer's certificate, or `failed`. When `done` is called, the loop
+        still looks for bytes to receive: whoever gets the stream puts a reader of its own in the place of the last."""
         self._timeout_s = timeout_s
         self._done = done
         self._failed = failed
-        self._running: dict[Newcomer, asyncio.Task[None]] = {}
-        # Steps of this turn of the loop, and who waits for the next.
+        self._loop = loop
+        self._running: dict[Newcomer, _Handshake] = {}
+        # Of this turn of the loop.
         self._steps = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self.failures = 0
 
     def __len__(self) -> int:
@@ -71,88 +104,108 @@ class Handshakes:
 
     def begin(self, newcomer: Newcomer, tls: ListenerTls) -> None:
         """Shake hands with the peer."""
-        task = asyncio.get_running_loop().create_task(
-            self._run(newcomer, tls), name=f"handshake with {newcomer}"
-        )
-        self._running[newcomer] = task
-        task.add_done_callback(partial(self._ended, newcomer))
+        handshake = _Handshake(newcomer, tls)
+        timeout_s = min(self._timeout_s, newcomer.deadline - self._loop.time())
+        handshake.timer = self._loop.call_later(timeout_s, self._too_late, handshake, timeout_s)
+        self._running[newcomer] = handshake
+        self._loop.add_reader(handshake.fd, self._go_on, handshake)
 
     def close(self) -> None:
         """End them all."""
-        for task in self._running.values():
-            task.cancel()
+        for newcomer in list(self._running):
+            self.cut_off(newcomer)
 
     def cut_off(self, newcomer: Newcomer) -> bool:
         """End the handshake with this peer; False if there is none."""
-        task = self._running.get(newcomer)
-        return task is not None and task.cancel()
+        handshake = self._running.get(newcomer)
+        if handshake is None:
+            return False
+        self._hang_up(handshake)
+        return True
 
-    def _ended(self, newcomer: Newcomer, task: asyncio.Task[None]) -> None:
-        del self._running[newcomer]
-        if task.cancelled():
-            # It may not have begun.
-            newcomer.sock.close()
-            self._failed(newcomer)
-
-    async def _run(self, newcomer: Newcomer, tls: ListenerTls) -> None:
-        try:
-            began = asyncio.get_running_loop().time()
-            timeout_s = min(self._timeout_s, newcomer.deadline - began)
-            async with asyncio.timeout(timeout_s):
-                stream = await self._shake(newcomer, tls)
-        except _NoTls as error:
-            logger.warning("closing the connection of %s: %s", newcomer, error)
-            _say_failure(newcomer.sock)
-        except TimeoutError:
-            logger.info(
-                "closing the connection of %s: no TLS handshake within %g s (ssl.handshake.timeout.ms, "
-                "connection.authentication.timeout.ms)", newcomer, timeout_s,
-            )  # fmt: skip
-        except ssl.SSLError as error:
-            logger.warning("the TLS handshake with %s failed: %s", newcomer, reason_of(error))
-        except OSError as error:
-            logger.info("%s has hung up during the TLS handshake: %s", newcomer, error)
-        else:
-            try:
-                principal = tls.principal_of(stream.peer_certificate())
-            except ValueError as error:
-                logger.warning(
-                    "closing the connection of %s: its certificate names no principal: %s", newcomer, error
-                )
-                stream.close()
-            else:
-                self._done(newcomer, stream, principal)
-                return
-        self.failures += 1
-        newcomer.sock.close()
-        self._failed(newcomer)
-
-    async def _shake(self, newcomer: Newcomer, tls: ListenerTls) -> TlsStream:
-        await readable(newcomer.sock)
-        _check_first(newcomer.sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
-        return await accept_tls(newcomer.sock, tls.accepting, self._turn)
-
-    async def _turn(self) -> None:
-        """A step may be done."""
-        if self._steps < STEPS_PER_TURN:
-            self._count()
-            return
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        await waiting
-
-    def _count(self) -> None:
+    def _go_on(self, handshake: _Handshake) -> None:
+        """Something has come, or the peer is gone."""
+        if self._steps == STEPS_PER_TURN:
+            return  # The loop tells of it again in its next turn.
         if self._steps == 0:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._loop.call_soon(self._next_turn)
         self._steps += 1
+        try:
+            has_said = handshake.step()
+        except BlockingIOError:
+            return
+        except (_NoTls, OSError) as error:
+            self._fail(handshake, error)
+            return
+        if not has_said:
+            self._loop.add_writer(handshake.fd, self._say_on, handshake)
+            self._loop.remove_reader(handshake.fd)
+        elif handshake.is_shaken:
+            self._succeed(handshake)
 
     def _next_turn(self) -> None:
         self._steps = 0
-        while self._waiting and self._steps < STEPS_PER_TURN:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                self._count()
+
+    def _say_on(self, handshake: _Handshake) -> None:
+        assert handshake.stream is not None
+        try:
+            if not handshake.stream.flush():
+                return
+        except OSError as error:
+            self._fail(handshake, error)
+            return
+        self._loop.add_reader(handshake.fd, self._go_on, handshake)
+        self._loop.remove_writer(handshake.fd)
+        if handshake.is_shaken:
+            self._succeed(handshake)
+
+    def _succeed(self, handshake: _Handshake) -> None:
+        newcomer, stream = handshake.newcomer, handshake.stream
+        assert stream is not None
+        try:
+            principal = handshake.tls.principal_of(stream.peer_certificate())
+        except ValueError as error:
+            logger.warning(
+                "closing the connection of %s: its certificate names no principal: %s", newcomer, error
+            )
+            self._end(handshake)
+            return
+        self._forget(handshake)
+        self._done(newcomer, stream, principal)
+
+    def _fail(self, handshake: _Handshake, error: Exception) -> None:
+        newcomer = handshake.newcomer
+        if isinstance(error, _NoTls):
+            logger.warning("closing the connection of %s: %s", newcomer, error)
+            _say_failure(newcomer.sock)
+        elif isinstance(error, ssl.SSLError):
+            logger.warning("the TLS handshake with %s failed: %s", newcomer, reason_of(error))
+        else:
+            logger.info("%s has hung up during the TLS handshake: %s", newcomer, error)
+        self._end(handshake)
+
+    def _too_late(self, handshake: _Handshake, timeout_s: float) -> None:
+        logger.info(
+            "closing the connection of %s: no TLS handshake within %g s (ssl.handshake.timeout.ms, "
+            "connection.authentication.timeout.ms)", handshake.newcomer, timeout_s,
+        )  # fmt: skip
+        self._end(handshake)
+
+    def _end(self, handshake: _Handshake) -> None:
+        self.failures += 1
+        self._hang_up(handshake)
+
+    def _hang_up(self, handshake: _Handshake) -> None:
+        self._forget(handshake)
+        self._loop.remove_reader(handshake.fd)
+        self._loop.remove_writer(handshake.fd)
+        handshake.newcomer.sock.close()
+        self._failed(handshake.newcomer)
+
+    def _forget(self, handshake: _Handshake) -> None:
+        del self._running[handshake.newcomer]
+        if handshake.timer is not None:
+            handshake.timer.cancel()
 
 
 def _say_failure(sock: socket.socket) -> None:

@@ -98,7 +98,9 @@ class Server:
             self._delayed_closes,
         )
         self.listeners: list[ListeningSocket] = []
-        self.handshakes = Handshakes(self.config.handshake_timeout_ms / 1000, self._shaken, self._not_shaken)
+        self.handshakes = Handshakes(
+            self.config.handshake_timeout_ms / 1000, self._shaken, self._not_shaken, self._loop
+        )
         #: in the order in which they came
         self.connections: dict[ClientConnection, None] = {}
         #: where the broker's image of the metadata stands; what connections are older than is told by it

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from .stream import TlsStream
 
@@ -19,50 +18,36 @@ HANDSHAKE_FAILURE: Final = b"\x15\x03\x01\x00\x02\x02\x28"
 _SUBJECT_LETTERS_MAX: Final = 200
 
 
-class _HasDescriptor(Protocol):
-    def fileno(self) -> int: ...
-
-
-async def _nothing() -> None:
-    pass
-
-
-async def accept_tls(
-    sock: socket.socket, context: ssl.SSLContext, turn: Callable[[], Awaitable[None]] = _nothing
-) -> TlsStream:
-    """Answer a client's handshake. `turn` is awaited before each step, which may take the processor a millisecond.
-
-    The socket is closed in any failure, cancellation included. Raises OSError.
-    """
-    return await _shake_hands(TlsStream(sock, context), turn)
-
-
 async def dial_tls(sock: socket.socket, context: ssl.SSLContext, name: str) -> TlsStream:
     """Begin TLS with a server that was dialled by `name`.
 
     The socket is closed in any failure, cancellation included. Raises OSError.
     """
-    return await _shake_hands(TlsStream(sock, context, name), _nothing)
+    return await begin_tls(TlsStream(sock, context, name))
 
 
-async def _shake_hands(stream: TlsStream, turn: Callable[[], Awaitable[None]]) -> TlsStream:
+async def begin_tls(stream: TlsStream) -> TlsStream:
+    """The same stream, once its handshake is done.
+
+    The socket is closed in any failure, cancellation included. Raises OSError.
+    """
     try:
         while True:
-            await turn()
             is_done = stream.step()
             while not stream.flush():
                 await _writable(stream)
             if is_done:
                 return stream
-            await readable(stream)
+            await _readable(stream)
     except BaseException as error:
         if isinstance(error, ssl.SSLCertVerificationError):
-            _note_whose(error, stream.shown_certificate())
+            note_whose(error, stream.shown_certificate())
         stream.close()
         raise
 
 
-def _note_whose(refused: ssl.SSLCertVerificationError, certificate: bytes | None) -> None:
+def note_whose(refused: ssl.SSLCertVerificationError, certificate: bytes | None) -> None:
+    """Note in the error whose certificate it was, in DER, by what that says."""
     from cryptography import x509
 
     from .checks import subject_of
@@ -74,9 +59,8 @@ def _note_whose(refused: ssl.SSLCertVerificationError, certificate: bytes | None
             refused.add_note(f"it says that it is of {name[:_SUBJECT_LETTERS_MAX]}")
 
 
-async def readable(sock: _HasDescriptor) -> None:
-    """Wait until there is something to receive, or the peer is gone."""
-    loop, fd = asyncio.get_running_loop(), sock.fileno()
+async def _readable(stream: TlsStream) -> None:
+    loop, fd = asyncio.get_running_loop(), stream.fileno()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(fd, partial(_wake, ready))
     try:
@@ -85,8 +69,8 @@ async def readable(sock: _HasDescriptor) -> None:
         loop.remove_reader(fd)
 
 
-async def _writable(sock: _HasDescriptor) -> None:
-    loop, fd = asyncio.get_running_loop(), sock.fileno()
+async def _writable(stream: TlsStream) -> None:
+    loop, fd = asyncio.get_running_loop(), stream.fileno()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_writer(fd, partial(_wake, ready))
     try:

@@ -23,7 +23,8 @@ from ottla.dataplane.server import (
 from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
 from ottla.dataplane.server.wires import Wire, plain_wire, tls_wire
-from ottla.network.tls.handshake import accept_tls
+from ottla.network.tls.handshake import begin_tls
+from ottla.network.tls.stream import TlsStream
 from tests.dataplane.event_loop import event_loop_policy as event_loop_policy
 
 
@@ -66,7 +67,7 @@ class FrameServer:
     async def _shake_hands(
         self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int], tls: ssl.SSLContext
     ) -> None:
-        self._serve(tls_wire(await accept_tls(sock, tls), self.loop, self.pool), listener, peer)
+        self._serve(tls_wire(await begin_tls(TlsStream(sock, tls)), self.loop, self.pool), listener, peer)
 
     def _serve(self, wire: Wire, listener: ListeningSocket, peer: tuple[str, int]) -> None:
         self.connections.add(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import socket
@@ -436,6 +437,56 @@ async def test_handshakes_leave_the_loop_to_others(
     counting.cancel()
     assert len(steps) >= 80
     assert max(steps.count(one) for one in steps) <= STEPS_PER_TURN + 1
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_a_handshake_goes_on_when_the_socket_takes_what_there_is_to_say(
+    cleanup: ExitStack, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """In TLS 1.2 the server speaks last, in TLS 1.3 the client."""
+    flush, calls, late = TlsStream.flush, 0, []
+
+    def two_of_three_fail(stream: TlsStream) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls % 3:
+            late.append(stream)
+            return False
+        return flush(stream)
+
+    monkeypatch.setattr(TlsStream, "flush", two_of_three_fail)
+    server, _, port = whole_server(cleanup, listener_tls())
+    for _ in range(3):
+        await asked(port, client_context(TlsRules((version,)), None, CA))
+    assert len(late) >= 6
+    await until(lambda: not server.connections)
+
+
+async def test_a_peer_that_hangs_up_before_it_takes_the_answer_is_forgotten(
+    cleanup: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused, is_late = 0, False
+
+    def broken(_stream: TlsStream) -> bool:
+        nonlocal refused
+        if is_late:
+            raise ConnectionResetError("reset")
+        refused += 1
+        return False
+
+    monkeypatch.setattr(TlsStream, "flush", broken)
+    server, _, port = whole_server(cleanup, listener_tls())
+    caplog.set_level(logging.INFO)
+    peer = TlsPeer(dialling())
+    await peer.connect_without_handshake(port)
+    shaking = asyncio.create_task(peer.shake_hands())
+    await until(lambda: refused > 2)
+    is_late = True
+    await until(lambda: not server.handshakes)
+    await until(lambda: not server.admissions.open)
+    assert "has hung up during the TLS handshake: reset" in caplog.text
+    with pytest.raises((OSError, EOFError)):
+        await shaking
 
 
 @pytest.mark.parametrize(

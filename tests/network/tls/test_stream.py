@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from ottla.network.tls.contexts import client_context, server_context
-from ottla.network.tls.handshake import accept_tls, dial_tls, reason_of
+from ottla.network.tls.handshake import begin_tls, dial_tls, reason_of
 from ottla.network.tls.settings import ClientAuth, TlsRules
 from ottla.network.tls.stores import KeyStore, TrustStore
 from ottla.network.tls.stream import RECORD_BYTES, TlsStream
@@ -365,7 +365,7 @@ async def refused(served: KeyStore, trusted: TrustStore) -> str:
         one.setblocking(False)
     dialling, accepting = client_context(TlsRules(), None, trusted), server_context(TlsRules(), served, None)
     ends = await asyncio.gather(
-        dial_tls(own, dialling, "localhost"), accept_tls(other, accepting), return_exceptions=True
+        dial_tls(own, dialling, "localhost"), begin_tls(TlsStream(other, accepting)), return_exceptions=True
     )
     assert isinstance(ends[0], ssl.SSLCertVerificationError)
     assert own.fileno() == other.fileno() == -1
