@@ -175,11 +175,21 @@ class ScramServer:
         return b"v=" + base64.b64encode(mechanism.hmac(credential.server_key, said))
 
 
-def unknown_user_credential(mechanism: ScramMechanism, node_key: bytes, name: str) -> ScramCredential:
-    """A credential for a user who does not exist: always the same for the name, and right for no password."""
+def unknown_user_credential(
+    mechanism: ScramMechanism,
+    node_key: bytes,
+    name: str,
+    *,
+    iterations: int = ITERATIONS_MIN,
+    salt_bytes: int = 24,
+) -> ScramCredential:
+    """A credential for a user who does not exist: always the same for the name, and right for no password.
+
+    The salt has 64 bytes at most.
+    """
     seed = hmac.digest(node_key, f"scram salt\0{mechanism.name}\0{name}".encode(), "sha512")
     keys = mechanism.hmac(node_key, b"no such user" + seed)
-    return ScramCredential(seed[:24], keys, keys, ITERATIONS_MIN)
+    return ScramCredential(seed[:salt_bytes], keys, keys, iterations)
 
 
 class ScramClient:

@@ -19,6 +19,7 @@ from ..security.sasl.login import Mechanism
 from ..security.sasl.plain import PLAIN, ListedUsers, PlainMechanism
 from ..security.sasl.scram import ScramCredentials, ScramLogins
 from ..security.sasl.scram_passwords import ScramPasswords
+from ..security.sasl.stand_ins import StandIns
 from ..security.sealing import Sealer
 from ..server.authentication import AuthenticationSettings
 from ..server.authentications import Authentications
@@ -33,7 +34,7 @@ class Logins:
     def __init__(
         self,
         secrets: Secrets,
-        users: Callable[[], Mapping[ScramKey, SealedCredential]],
+        users: Callable[[], dict[ScramKey, SealedCredential]],
         acceptors: Mapping[KerberosSettings, KerberosAcceptor],
         tokens: DelegationTokens | None,
     ) -> None:
@@ -41,10 +42,10 @@ class Logins:
         `tokens`: None if delegation tokens are not enabled."""
         self.sealer = Sealer(secrets.accepted)
         self._credentials = ScramCredentials(self.sealer, users)
-        self._passwords = ScramPasswords(self._credentials, lambda: monotonic_ms() / 1000)
+        self._stand_ins = StandIns(hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256), users)
+        self._passwords = ScramPasswords(self._credentials, self._stand_ins, lambda: monotonic_ms() / 1000)
         self._acceptors = acceptors
         self._tokens = tokens
-        self._unknown_users_key = hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256)
         self.by_token = BearerLogins()
 
     def settings(self, config: SaslConfig) -> AuthenticationSettings:
@@ -71,7 +72,7 @@ class Logins:
             return KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms)
         if config.name in SCRAM_MECHANISMS:
             return ScramLogins(
-                SCRAM_MECHANISMS[config.name], self._credentials, self._unknown_users_key, self._tokens
+                SCRAM_MECHANISMS[config.name], self._credentials, self._stand_ins, self._tokens
             )
         if config.verify == VERIFY_BY_SCRAM:
             return PlainMechanism(self._passwords.check)

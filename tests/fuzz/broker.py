@@ -15,6 +15,7 @@ from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
 from ottla.dataplane.handlers.sasl import SaslHandlers
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
+from ottla.dataplane.security.sasl.stand_ins import StandIns
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
 from ottla.dataplane.server.authentication import AuthenticationSettings
@@ -57,7 +58,9 @@ async def _server() -> AsyncIterator[Server]:
     sealed = {subject: sealed_credential(sealer, subject, valid_inputs.CREDENTIAL)}
     mechanisms = (
         PlainMechanism(_USERS.check),
-        ScramLogins(SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), b"node key"),
+        ScramLogins(
+            SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), StandIns(b"key", lambda: sealed)
+        ),
     )
     table = HandlerTable(_Handlers())
     server = Server(table)

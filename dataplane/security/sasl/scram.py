@@ -12,21 +12,23 @@ from typing import Final
 
 from ....protocol.cluster_image import ScramKey, SealedCredential
 from ....protocol.scram import (
+    SCRAM_MECHANISMS,
     TOKEN_AUTH_EXTENSION,
     ScramCredential,
     ScramMechanism,
     ScramRefused,
     ScramServer,
     ScramUser,
-    unknown_user_credential,
 )
 from ..delegation_tokens import DelegationTokens
 from ..principal import Principal
 from ..sealing import SealBroken, Sealer
 from .login import LoggedIn, LoginRefused
+from .stand_ins import StandIns
 
 MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _NONCE_BYTES: Final = 24
+_NOBODY: Final = b"nobody"
 
 
 class ScramCredentials:
@@ -36,19 +38,23 @@ class ScramCredentials:
         """`sealed`: the credentials as the image has them now."""
         self._sealer = sealer
         self._sealed = sealed
+        # Read where a user has none, so that this takes as long.
+        self._nobodys = {
+            each.code: SealedCredential(b"", sealer.seal(bytes(2 * each.digest_bytes), _NOBODY), 0)
+            for each in SCRAM_MECHANISMS.values()
+        }
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """A user's credential, None without one. Raises LoginRefused if no present secret opens it."""
-        key = (user, mechanism.code)
-        sealed = self._sealed().get(key)
-        if sealed is None:
-            return None
+        key, nobody = (user, mechanism.code), self._nobodys[mechanism.code]
+        subject, sealed = subject_of(key), self._sealed().get(key, nobody)
         try:
-            keys = self._sealer.open(sealed.sealed_keys, subject_of(key))
+            keys = self._sealer.open(sealed.sealed_keys, _NOBODY if sealed is nobody else subject)
         except SealBroken as error:
             raise LoginRefused(str(error)) from None
         size = mechanism.digest_bytes
-        return ScramCredential(sealed.salt, keys[:size], keys[size:], sealed.iterations)
+        found = ScramCredential(sealed.salt, keys[:size], keys[size:], sealed.iterations)
+        return None if sealed is nobody else found
 
 
 def subject_of(key: ScramKey) -> bytes:
@@ -70,15 +76,14 @@ class ScramLogins:
         self,
         mechanism: ScramMechanism,
         credentials: ScramCredentials,
-        node_key: bytes,
+        stand_ins: StandIns,
         tokens: DelegationTokens | None = None,
     ) -> None:
-        """`node_key`: makes up what users who do not exist are asked; the same on all brokers. `tokens`: None if there
-        are none here."""
+        """`tokens`: None if there are none here."""
         self.name = mechanism.name
         self._mechanism = mechanism
         self._credentials = credentials
-        self._node_key = node_key
+        self._stand_ins = stand_ins
         self._tokens = tokens
 
     def begin(self) -> ScramLogin:
@@ -88,13 +93,15 @@ class ScramLogins:
 
     async def credential(self, user: ScramUser, *, is_token: bool) -> ScramCredential:
         """What the user's proof is checked by. Raises LoginRefused."""
+        # Also for who exists, so that this takes as long.
+        stand_in = self._stand_ins.credential(self._mechanism, user.name)
         if not is_token:
             found = self._credentials.find(self._mechanism, user.name)
         elif self._tokens is None:
             raise LoginRefused("delegation tokens are not enabled: there is no delegation.token.secret.key")
         else:
             found = await self._tokens.credential(self._mechanism, user.name)
-        return found or unknown_user_credential(self._mechanism, self._node_key, user.name)
+        return found or stand_in
 
     def of_token(self, token_id: str) -> LoggedIn:
         """Who logs in by a token whose secret was proved. Raises LoginRefused if it has ended."""

@@ -16,6 +16,7 @@ from typing import Final
 from ....protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from .login import LoginRefused
 from .scram import ScramCredentials
+from .stand_ins import StandIns
 
 REMEMBERED_S: Final = 300.0
 WAITING_MAX: Final = 64
@@ -26,8 +27,11 @@ _REMEMBERED_MAX: Final = 10_000
 class ScramPasswords:
     """Checks the passwords of users who have a SCRAM credential of either kind."""
 
-    def __init__(self, credentials: ScramCredentials, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, credentials: ScramCredentials, stand_ins: StandIns, now_s: Callable[[], float]
+    ) -> None:
         self._credentials = credentials
+        self._stand_ins = stand_ins
         self._now_s = now_s
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
@@ -36,12 +40,16 @@ class ScramPasswords:
         self._turn = asyncio.Lock()
 
     async def check(self, user: str, password: str) -> bool:
-        """Whether a user has this password. Raises LoginRefused if too many wait to be checked."""
+        """Whether a user has this password; found in the same time for who does not exist. Raises LoginRefused if too
+        many wait to be checked."""
+        chosen = self._stand_ins.for_password(user)
+        is_known = False
         for mechanism in SCRAM_MECHANISMS.values():
             credential = self._credentials.find(mechanism, user)
             if credential is not None:
-                return await self._matches(mechanism, credential, user, password)
-        return False
+                chosen, is_known = (mechanism, credential), True
+                break
+        return await self._matches(*chosen, user, password) and is_known
 
     async def _matches(
         self, mechanism: ScramMechanism, credential: ScramCredential, user: str, password: str

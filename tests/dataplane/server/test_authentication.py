@@ -17,6 +17,7 @@ from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided, Mechanism
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
+from ottla.dataplane.security.sasl.stand_ins import StandIns
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, delayed_closes, handles
 from ottla.dataplane.server.authentication import (
@@ -133,7 +134,9 @@ def scram(users: Mapping[str, str]) -> ScramLogins:
         )
         for user, password in users.items()
     }
-    return ScramLogins(SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), b"node key")
+    return ScramLogins(
+        SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), StandIns(b"key", lambda: sealed)
+    )
 
 
 @asynccontextmanager

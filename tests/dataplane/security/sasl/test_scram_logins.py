@@ -10,6 +10,7 @@ from ottla.dataplane.security.delegation_tokens import DelegationTokens
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogin, ScramLogins, sealed_credential
 from ottla.dataplane.security.sasl.scram_passwords import ScramPasswords
+from ottla.dataplane.security.sasl.stand_ins import StandIns
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
 from ottla.protocol.node_secrets import Secrets
@@ -19,6 +20,7 @@ ANN = ("ann", SCRAM_SHA_256.code)
 SEALED = sealed_credential(
     Sealer([b"old secret"]), ANN, ScramCredential.of_password(SCRAM_SHA_256, "pw", b"salt")
 )
+STAND_INS = StandIns(b"key", lambda: {ANN: SEALED})
 
 
 def credentials(*secrets: bytes) -> ScramCredentials:
@@ -27,7 +29,7 @@ def credentials(*secrets: bytes) -> ScramCredentials:
 
 
 def logged_in(*secrets: bytes) -> ScramLogin:
-    login = ScramLogins(SCRAM_SHA_256, credentials(*secrets), b"key").begin()
+    login = ScramLogins(SCRAM_SHA_256, credentials(*secrets), STAND_INS).begin()
     client = ScramClient(SCRAM_SHA_256, "ann", "pw", "nonce")
     challenge = asyncio.run(login.receive(client.first()))
     client.check(asyncio.run(login.receive(client.final(challenge))))
@@ -44,7 +46,7 @@ def test_a_credential_that_no_secret_opens_refuses_the_login() -> None:
 
 
 async def test_so_does_a_password_in_the_clear() -> None:
-    passwords = ScramPasswords(credentials(b"new secret"), lambda: 0.0)
+    passwords = ScramPasswords(credentials(b"new secret"), STAND_INS, lambda: 0.0)
     with pytest.raises(LoginRefused, match="follows from no secret in"):
         await passwords.check("ann", "pw")
 
@@ -63,7 +65,7 @@ class TokenLogins:
         self.tokens = DelegationTokens(Secrets((KEY,)), lambda: self.states, lambda: self.now_ms)
         self.tokens.changed(self.states)
         self.logins = ScramLogins(
-            SCRAM_SHA_256, credentials(b"old secret"), b"key", self.tokens if enabled else None
+            SCRAM_SHA_256, credentials(b"old secret"), STAND_INS, self.tokens if enabled else None
         )
 
     async def log_in(

@@ -9,9 +9,16 @@ import pytest
 from ottla.dataplane.security.sasl.login import LoginRefused
 from ottla.dataplane.security.sasl.scram import ScramCredentials, sealed_credential
 from ottla.dataplane.security.sasl.scram_passwords import REMEMBERED_S, WAITING_MAX, ScramPasswords
+from ottla.dataplane.security.sasl.stand_ins import StandIns
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.cluster_image import ScramKey, SealedCredential
-from ottla.protocol.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, ScramMechanism
+from ottla.protocol.scram import (
+    ITERATIONS_MIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    ScramCredential,
+    ScramMechanism,
+)
 
 SEALER = Sealer([b"cluster secret"])
 
@@ -22,11 +29,21 @@ class Users:
     def __init__(self) -> None:
         self.sealed: dict[ScramKey, SealedCredential] = {}
         self.now = 0.0
-        self.passwords = ScramPasswords(ScramCredentials(SEALER, lambda: self.sealed), lambda: self.now)
+        self.passwords = ScramPasswords(
+            ScramCredentials(SEALER, lambda: self.sealed),
+            StandIns(b"key", lambda: self.sealed),
+            lambda: self.now,
+        )
 
-    def set(self, user: str, password: str, mechanism: ScramMechanism = SCRAM_SHA_256) -> None:
+    def set(
+        self,
+        user: str,
+        password: str,
+        mechanism: ScramMechanism = SCRAM_SHA_256,
+        iterations: int = ITERATIONS_MIN,
+    ) -> None:
         key = (user, mechanism.code)
-        credential = ScramCredential.of_password(mechanism, password, b"salt")
+        credential = ScramCredential.of_password(mechanism, password, b"salt", iterations)
         self.sealed[key] = sealed_credential(SEALER, key, credential)
 
 
@@ -73,6 +90,24 @@ async def test_what_is_remembered_is_hashed_anew_after_a_while(
     users.now = REMEMBERED_S + 1
     assert await users.passwords.check("ann", "secret")
     assert hashed == 2
+
+
+@pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
+async def test_who_does_not_exist_is_hashed_like_who_does(
+    users: Users, mechanism: ScramMechanism, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users.set("ann", "secret", mechanism, iterations=8192)
+    hashed = []
+    of_password = ScramCredential.of_password
+
+    def noted(by: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
+        hashed.append((by, len(salt), iterations))
+        return of_password(by, password, salt, iterations)
+
+    monkeypatch.setattr(ScramCredential, "of_password", noted)
+    for name in ("ann", "bob", "bob"):
+        assert not await users.passwords.check(name, "guess")
+    assert hashed == [(mechanism, len(b"salt"), 8192)] * 3
 
 
 async def test_more_than_some_may_not_wait(users: Users) -> None:

@@ -1,0 +1,92 @@
+"""Users who do not exist. They are asked and refused like those who do, and take as long, so that trying names tells
+nothing.
+
+A client is told the salt and the iterations of its user before it proves anything. So what is made up is spread like
+what there is: a name that does not exist has 8192 iterations as often as users have them. It stays the same for a name
+while the users do, and on all brokers.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import Counter
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from ....protocol.cluster_image import ScramKey, SealedCredential
+from ....protocol.scram import (
+    ITERATIONS_MIN,
+    SCRAM_MECHANISMS_BY_CODE,
+    SCRAM_SHA_256,
+    ScramCredential,
+    ScramMechanism,
+    unknown_user_credential,
+)
+
+_SALT_BYTES: Final = 24
+_DRAW_BYTES: Final = 8
+_DRAWS: Final = 256**_DRAW_BYTES
+
+
+class Shape(NamedTuple):
+    """What a credential tells about itself."""
+
+    mechanism: int
+    iterations: int
+    salt_bytes: int
+
+
+class StandIns:
+    """Credentials in the place of those that there are not."""
+
+    def __init__(self, node_key: bytes, sealed: Callable[[], dict[ScramKey, SealedCredential]]) -> None:
+        """`node_key`: makes them up; the same on all brokers. `sealed`: the credentials as the image has them now."""
+        self._node_key = node_key
+        self._sealed = sealed
+        # How many credentials were counted, and the last of them: an image puts what it changes behind the others.
+        self._counted: tuple[int, SealedCredential | None] = (0, None)
+        self._of_mechanism: dict[int, Counter[Shape]] = {}
+        self._of_passwords: Counter[Shape] = Counter()
+
+    def credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        """For a login by this mechanism. It is right for no password."""
+        self._count()
+        return self._made(mechanism, name, self._of_mechanism.get(mechanism.code, Counter()))
+
+    def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
+        """For a login whose password is checked by whatever the user has. It is right for no password."""
+        self._count()
+        shape = self._drawn(name, self._of_passwords, SCRAM_SHA_256)
+        mechanism = SCRAM_MECHANISMS_BY_CODE[shape.mechanism]
+        return mechanism, self._made(mechanism, name, Counter({shape: 1}))
+
+    def _made(self, mechanism: ScramMechanism, name: str, shapes: Counter[Shape]) -> ScramCredential:
+        shape = self._drawn(name, shapes, mechanism)
+        return unknown_user_credential(
+            mechanism, self._node_key, name, iterations=shape.iterations, salt_bytes=shape.salt_bytes
+        )
+
+    def _drawn(self, name: str, shapes: Counter[Shape], mechanism: ScramMechanism) -> Shape:
+        """One of the shapes, each as likely as it is frequent."""
+        seed = hmac.digest(self._node_key, b"scram shape\0" + name.encode(), sha256)[:_DRAW_BYTES]
+        left = int.from_bytes(seed, "big") * shapes.total() // _DRAWS
+        for shape in sorted(shapes):
+            left -= shapes[shape]
+            if left < 0:
+                return shape
+        return Shape(mechanism.code, ITERATIONS_MIN, _SALT_BYTES)
+
+    def _count(self) -> None:
+        sealed = self._sealed()
+        last = next(reversed(sealed.values()), None)
+        if self._counted[0] == len(sealed) and self._counted[1] is last:
+            return
+        self._counted = len(sealed), last
+        self._of_mechanism, self._of_passwords = {}, Counter()
+        for (name, code), credential in sealed.items():
+            shape = Shape(code, credential.iterations, len(credential.salt))
+            self._of_mechanism.setdefault(code, Counter())[shape] += 1
+            # Passwords are checked by the first mechanism that a user has.
+            if all((name, earlier) not in sealed for earlier in range(1, code)):
+                self._of_passwords[shape] += 1
