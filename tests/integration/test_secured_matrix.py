@@ -61,7 +61,13 @@ def check(ways: Sequence[Cell], told: Mapping[str, Mapping[str, Any]], expected:
     } == {}
 
 
-def other_language(secured: TlsCluster, client: str, argv: Sequence[str], cwd: Path | None = None) -> None:
+def other_language(
+    secured: TlsCluster,
+    client: str,
+    argv: Sequence[str],
+    cwd: Path | None = None,
+    expected: Mapping[str, Any] = TOLD,
+) -> None:
     """Run the program that walks all ways, with the ways behind its arguments."""
     ways = cells(secured, client)
     done = subprocess.run(
@@ -73,7 +79,7 @@ def other_language(secured: TlsCluster, client: str, argv: Sequence[str], cwd: P
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    check(ways, json.loads(done.stdout), TOLD)
+    check(ways, json.loads(done.stdout), expected)
 
 
 @pytest.mark.java

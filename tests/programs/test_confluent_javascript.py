@@ -1,5 +1,5 @@
 """@confluentinc/kafka-javascript for Node.js: records, a group, exactly-once copies and its admin, while nodes are
-killed."""
+killed. Then every way into a secured cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 from tests.cluster import RunningCluster
 from tests.integration.foreign_builds import confluent_javascript, needs_node_addon
+from tests.integration.secured_cells import TOLD, secured_cluster
+from tests.integration.test_secured_matrix import other_language
 from tests.programs.clients import CODECS, Client, check_copies, check_group, check_records, make_empty_group
 from tests.programs.clients import cluster as cluster
 
@@ -32,6 +34,18 @@ def test_a_group_through_kills(client: Client) -> None:
 
 def test_exactly_once_copies_through_kills(client: Client) -> None:
     check_copies(client, "numbers")
+
+
+def test_every_way_into_a_secured_cluster(tmp_path: Path) -> None:
+    """Its admin knows no settings."""
+    node, program = confluent_javascript()
+    with secured_cluster(tmp_path) as secured:
+        other_language(
+            secured,
+            "confluent-javascript",
+            [node, str(Path(program).with_name("secured.mjs"))],
+            expected={key: told for key, told in TOLD.items() if key != "setting"},
+        )
 
 
 def test_what_the_admin_client_is_told(client: Client) -> None:
