@@ -1,4 +1,4 @@
-"""What a decision of the authorizer costs: `python -m benchmarks.authorizer`."""
+"""What a decision of the authorizer costs, and an answer that takes thousands: `python -m benchmarks.authorizer`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -14,9 +15,13 @@ from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.security.authorization.grants import Grants
 from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 
+from .metadata_answers import MetadataAnswers
+
 COUNTS = (10, 1_000, 100_000)
 LENGTHS = range(3, 23)
 TOPIC = AclResourceType.TOPIC
+OWN = Acl(TOPIC, "team07-", PatternType.PREFIXED, "User:u7", "*", AclOperation.READ, AclPermission.ALLOW)
+TOPICS = 10_000
 NAMES = [f"team07-topic-number-{number:06d}" for number in range(1000)]
 """Topics that are asked about, by User:u7 from 10.0.0.1."""
 
@@ -61,15 +66,40 @@ def measure(count: int) -> tuple[float, float, float, float, float]:
     began = time.process_time()
     authorizer.change((acl, True) for acl in acls)
     built_us = (time.process_time() - began) * 1e6
-    own = Acl(TOPIC, "team07-", PatternType.PREFIXED, "User:u7", "*", AclOperation.READ, AclPermission.ALLOW)
-    authorizer.change([(own, True)])
+    authorizer.change([(OWN, True)])
     grants: Grants = authorizer.grants("User:u7", "10.0.0.1")
     requester = grants.requester
     cached = microseconds(lambda number: grants.mask(TOPIC, "team07-topic-number-000007"), 100_000)
     cold = microseconds(lambda number: authorizer.mask(TOPIC, NAMES[number % len(NAMES)], requester), 20_000)
-    change = microseconds(lambda number: authorizer.change([(own, number % 2 == 1)]), 10_000)
+    change = microseconds(lambda number: authorizer.change([(OWN, number % 2 == 1)]), 10_000)
     lengths = len({len(acl.resource_name) for acl in acls if acl.pattern_type == PatternType.PREFIXED})
     return cached, cold, change, built_us / count, lengths
+
+
+def answers() -> Table:
+    """Of Metadata about all topics: without ACLs, and with more and more of them."""
+    told = MetadataAnswers(
+        [f"team07-topic-number-{number:06d}" for number in range(TOPICS)], "User:u7", "10.0.0.1"
+    )
+    table = Table(title=f"Metadata about {TOPICS:,} topics: milliseconds")
+    for name in ("ACLs", "topics told", "remembered", "not remembered"):
+        table.add_column(name, justify="right")
+    alone, topics = told.milliseconds(None, lambda: None)
+    table.add_row("no authorizer", f"{topics:,}", f"{alone:.1f}", "")
+    for count in COUNTS:
+        authorizer = Authorizer()
+        authorizer.change((acl, True) for acl in make_acls(count, random.Random(count)))
+        authorizer.change([(OWN, True)])
+        cold, topics = told.milliseconds(authorizer, partial(forget, authorizer))
+        warm, _ = told.milliseconds(authorizer, lambda: None)
+        table.add_row(f"{count:,}", f"{topics:,}", f"{warm:.1f}", f"{cold:.1f}")
+    return table
+
+
+def forget(authorizer: Authorizer) -> None:
+    """Any change of the ACLs has decisions forgotten."""
+    authorizer.change([(OWN, False)])
+    authorizer.change([(OWN, True)])
 
 
 def main() -> None:
@@ -90,6 +120,7 @@ def main() -> None:
             f"{count:,}", f"{lengths:.0f}", f"{cached:.2f}", f"{cold:.2f}", f"{change:.2f}", f"{built:.2f}"
         )
     Console().print(table)
+    Console().print(answers())
 
 
 if __name__ == "__main__":

@@ -2,24 +2,25 @@
 
     python -m benchmarks.security [FIGURE ...] [--only ottla|kafka] [--rounds N] [--json] [--record FILE]
 
-FIGURES: throughput connections memory authorizer decisions (all of them without arguments, some five minutes). One
-broker and one quorum node, the key is ECDSA. The load of `throughput` and `authorizer` comes from confluent-kafka
-(librdkafka), that of the others from bare sockets, on both sides. Kafka's authorizer remembers no decision, and Java
-takes up few of the sessions that OpenSSL wants to resume.
+FIGURES: throughput readers connections handshakes unknown_users memory authorizer decisions (all of them without
+arguments, some nine minutes). One broker and one quorum node, the key is ECDSA. The load of `throughput` and
+`authorizer` comes from confluent-kafka (librdkafka), that of `readers` from that and from bare sockets, that of
+`handshakes` from OpenSSL's own client, beside a server of OpenSSL. Bare sockets are the load of the others. Kafka's
+authorizer remembers no decision, and Java takes up few of the sessions that OpenSSL wants to resume.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from ottla import Admin
 from ottla.protocol.acls import Acl, AclOperation, AclPermission, PatternType
@@ -27,14 +28,23 @@ from ottla.protocol.acls import Acl, AclOperation, AclPermission, PatternType
 from . import authorizer as decided
 from .clusters import Cluster
 from .compare import admin_of, cpu_seconds, new_topic, resident_mb, write_to
+from .cpu import cpu_s
+from .failed_logins import MECHANISMS as FAILED_LOGINS
+from .failed_logins import how_often_longer, seconds_of
 from .kafka import JVM_FLAGS, kafka_jars
+from .openssl_handshakes import bare_server, shaken_hands
 from .rounds import Figure, Goal, Launch, Row, main
-from .secured_clusters import AUTHORIZER, CA_FILE, LOGINS, TLS, secured_kafka, secured_ottla
+from .secured_clusters import AUTHORIZER, CA_FILE, LOGINS, OWN_FILE, TLS, secured_kafka, secured_ottla
 from .security_clients import Peer, trusting
+from .security_readers import KINDS, LibrdkafkaReader, read_together
 
 GIGABYTES, WARM_GIGABYTES = 0.8, 0.4
 PARTITIONS = 6
+READERS = (1, 2, 3)
 CONNECTIONS_S = 5.0
+HANDSHAKES_S = 6
+FAILURES = 1_500
+"""Logins of users who exist, and as many of others."""
 CLIENTS = 2
 IDLE, IDLE_BEFORE = 1_000, 200
 """Connections that are counted, and those that are open before them."""
@@ -43,6 +53,11 @@ LAUNCHERS: dict[str, Launch] = {"ottla": secured_ottla, "kafka": secured_kafka}
 FASTER, CHEAPER = Goal(1.5, is_least=True), Goal(0.6, is_least=False)
 GOALS = {f"TLS, {what}, MB/s": FASTER for what in ("produce", "fetch")} | {
     f"TLS, {what}, broker CPU s/GB": CHEAPER for what in ("produce", "fetch")
+}
+GOALS |= {
+    f"{kind}, {count} at once, {unit}": goal
+    for kind, count in itertools.product(KINDS, READERS)
+    for unit, goal in (("MB/s", FASTER), ("broker CPU s/GB", CHEAPER))
 }
 
 
@@ -73,33 +88,30 @@ def written_and_read(cluster: Cluster, name: str, settings: Mapping[str, str]) -
 
 def read_from(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> Row:
     """Read all of a topic."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "benchmark",
-            "enable.auto.commit": False,
-            "queued.min.messages": 1_000_000,
-            "fetch.message.max.bytes": 4_000_000,
-            **settings,
-        }
-    )
-    partitions = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
-    left = sum(consumer.get_watermark_offsets(one, timeout=30)[1] for one in partitions)
+    reader = LibrdkafkaReader(cluster.bootstrap, settings, topic, range(PARTITIONS))
     before, start = cpu_seconds(cluster.brokers), time.monotonic()
-    consumer.assign(partitions)
-    read = 0
-    while left > 0:
-        for message in consumer.consume(10_000, 1):
-            if (error := message.error()) is not None:
-                raise RuntimeError(f"{cluster.name}: {error}")
-            read += len(message)
-            left -= 1
-        if time.monotonic() > start + 120:
-            raise TimeoutError(f"{cluster.name}: {left} records were not read within 120 s")
+    read = reader.read()
     elapsed = time.monotonic() - start
     cpu = cpu_seconds(cluster.brokers) - before
-    consumer.close()
+    reader.close()
     return {"MB/s": read / 1e6 / elapsed, "broker CPU s/GB": cpu / read * 1e9}
+
+
+def readers(launch: Launch, data: Path) -> Row:
+    """The same topic read over TLS by more and more programs, which share its partitions: first consumers, which have
+    more to do than the broker, then sockets, which have less."""
+    row: Row = {}
+    with launch(data) as cluster:
+        admin = admin_of(cluster)
+        topics = []
+        for gigabytes in (WARM_GIGABYTES, GIGABYTES):
+            topics.append(new_topic(cluster, admin, PARTITIONS))
+            write_to(cluster, topics[-1], gigabytes, {})
+        for kind, count in itertools.product(KINDS, READERS):
+            for topic in topics:
+                found = read_together(cluster, kind, count, data / CA_FILE, topic, PARTITIONS)
+            row |= {f"{kind}, {count} at once, {unit}": value for unit, value in found.items()}
+    return row
 
 
 def connections(launch: Launch, data: Path) -> Row:
@@ -130,6 +142,37 @@ def connected(cluster: Cluster, data: Path, kind: str, listener: str, seconds: f
     count, resumed = (sum(one[key] for one in told) for key in ("count", "resumed"))
     row = {"per second": count / seconds, "broker CPU ms": cpu / count * 1e3}
     return row | {"resumed, share": resumed / count} if kind == "resumed" else row
+
+
+def handshakes(launch: Launch, data: Path) -> Row:
+    """Of OpenSSL's clients, with the broker, and with a server that does nothing else."""
+    row: Row = {}
+    with launch(data) as cluster, bare_server(data / OWN_FILE) as (bare, bare_pid):
+        for name, address, pid in (
+            ("broker", cluster.listeners[TLS], cluster.brokers[0].pid),
+            ("openssl s_server", bare, bare_pid),
+        ):
+            for seconds in (HANDSHAKES_S // 2, HANDSHAKES_S):
+                before = cpu_s(pid)
+                count = shaken_hands(address, data / CA_FILE, seconds, CLIENTS)
+                cpu = cpu_s(pid) - before
+            row |= {f"{name}, per second": count / seconds, f"{name}, CPU ms": cpu / count * 1e3}
+    return row
+
+
+def unknown_users(launch: Launch, data: Path) -> Row:
+    """Failed logins of a user who exists and of those who do not, and how often the latter take longer."""
+    row: Row = {}
+    with launch(data) as cluster:
+        for mechanism in FAILED_LOGINS:
+            seconds_of(cluster.listeners[LOGINS], mechanism, FAILURES // 5)
+            known, unknown = seconds_of(cluster.listeners[LOGINS], mechanism, FAILURES)
+            row |= {
+                f"{mechanism}, a user, us": statistics.median(known) * 1e6,
+                f"{mechanism}, nobody, us": statistics.median(unknown) * 1e6,
+                f"{mechanism}, how often nobody takes longer": how_often_longer(unknown, known),
+            }
+    return row
 
 
 def memory(launch: Launch, data: Path) -> Row:
@@ -212,7 +255,10 @@ def kafkas_decision(acls: list[Acl]) -> float:
 
 FIGURES: dict[str, Figure] = {
     "throughput": throughput,
+    "readers": readers,
     "connections": connections,
+    "handshakes": handshakes,
+    "unknown_users": unknown_users,
     "memory": memory,
     "authorizer": authorizer,
     "decisions": decisions,

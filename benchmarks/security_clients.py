@@ -34,10 +34,14 @@ class Peer:
     """One connection, which sends one request at a time."""
 
     def __init__(
-        self, address: str, context: ssl.SSLContext | None = None, session: ssl.SSLSession | None = None
+        self,
+        address: str,
+        context: ssl.SSLContext | None = None,
+        session: ssl.SSLSession | None = None,
+        source: str = "",
     ) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S, (source, 0))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
             self._socket = context.wrap_socket(self._socket, server_hostname=host, session=session)
@@ -66,14 +70,15 @@ class Peer:
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            received = self._socket.recv(size - len(data))
+    def _read(self, size: int) -> bytearray:
+        data, at = bytearray(size), 0
+        space = memoryview(data)
+        while at < size:
+            received = self._socket.recv_into(space[at:])
             if not received:
                 raise ConnectionResetError("hung up")
-            data += received
-        return bytes(data)
+            at += received
+        return data
 
 
 class ScramLogins:

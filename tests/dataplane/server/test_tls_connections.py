@@ -477,16 +477,16 @@ async def test_a_peer_that_hangs_up_before_it_takes_the_answer_is_forgotten(
     monkeypatch.setattr(TlsStream, "flush", broken)
     server, _, port = whole_server(cleanup, listener_tls())
     caplog.set_level(logging.INFO)
-    peer = TlsPeer(dialling())
-    await peer.connect_without_handshake(port)
-    shaking = asyncio.create_task(peer.shake_hands())
-    await until(lambda: refused > 2)
-    is_late = True
-    await until(lambda: not server.handshakes)
-    await until(lambda: not server.admissions.open)
-    assert "has hung up during the TLS handshake: reset" in caplog.text
-    with pytest.raises((OSError, EOFError)):
-        await shaking
+    async with TlsPeer(dialling()) as peer:
+        await peer.connect_without_handshake(port)
+        shaking = asyncio.create_task(peer.shake_hands())
+        await until(lambda: refused > 2)
+        is_late = True
+        await until(lambda: not server.handshakes)
+        await until(lambda: not server.admissions.open)
+        assert "has hung up during the TLS handshake: reset" in caplog.text
+        with pytest.raises((OSError, EOFError)):
+            await shaking
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ async function walk (way) {
     told.committed = partitions.reduce((sum, one) => sum + +one.offset, 0) >= 2 * RECORDS
     told.denied = await connected(kafka.producer({ 'enable.idempotence': false }), producer => producer.send({
       topic: way.denied, messages: [{ value: 'denied' }]
-    }).then(() => 'nothing', error => error.type ?? `${error}`))
+    }).then(() => 'nothing', error => (error.type ?? `${error}`).replace(/^ERR_/, '')))
     await admin.deleteTopics({ topics: [topic], timeout: ASKED_MS })
     told.deleted = await settled(true, async () => !(await admin.listTopics()).includes(topic))
     return told

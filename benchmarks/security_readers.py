@@ -1,0 +1,194 @@
+"""Consumers of `benchmarks.security`, each a program of its own: it reads some partitions of a topic to their ends.
+
+    python -m benchmarks.security_readers librdkafka|sockets HOST:PORT CA_FILE TOPIC PARTITION...
+
+`librdkafka` unpacks every record. `sockets` asks, decrypts, and looks at the headers of batches alone, so that it asks
+more of a broker than any consumer does. A program says that it is ready, begins when it is told a line, and prints as
+JSON how many bytes it has read, how many seconds of a processor it took, and when it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from ottla.network.tls.stream import TlsStream
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.headers import decode_response, encode_request
+from ottla.protocol.record_batch import walk_batches
+
+from .clusters import Cluster
+from .compare import cpu_seconds
+from .rounds import Row
+from .secured_clusters import TLS
+from .security_clients import trusting
+
+LIBRDKAFKA, SOCKETS = KINDS = ("librdkafka", "sockets")
+DEADLINE_S = 120
+_SIZE = struct.Struct(">i")
+_FETCH_VERSION = 11
+"""The last before topics have ids."""
+_PARTITION_BYTES, _ANSWER_BYTES = 4_000_000, 16_000_000
+
+
+class LibrdkafkaReader:
+    """A Consumer of confluent-kafka, with some partitions of a topic."""
+
+    def __init__(
+        self, bootstrap: str, settings: Mapping[str, str], topic: str, partitions: Sequence[int]
+    ) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "benchmark",
+                "enable.auto.commit": False,
+                "queued.min.messages": 1_000_000,
+                "fetch.message.max.bytes": _PARTITION_BYTES,
+                **settings,
+            }
+        )
+        self._partitions = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
+        self._count = sum(
+            self._consumer.get_watermark_offsets(one, timeout=30)[1] for one in self._partitions
+        )
+
+    def read(self) -> int:
+        """Everything: how many bytes of values. Raises TimeoutError, and RuntimeError."""
+        self._consumer.assign(self._partitions)
+        left, read = self._count, 0
+        end = time.monotonic() + DEADLINE_S
+        while left > 0:
+            for message in self._consumer.consume(10_000, 1):
+                if (error := message.error()) is not None:
+                    raise RuntimeError(str(error))
+                read += len(message)
+                left -= 1
+            if time.monotonic() > end:
+                raise TimeoutError(f"{left} records were not read within {DEADLINE_S} s")
+        return read
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class SocketReader:
+    """One connection, which has one request under way, and receives all answers into the same memory."""
+
+    def __init__(self, address: str, ca_file: str, topic: str, partitions: Sequence[int]) -> None:
+        host, _, port = address.rpartition(":")
+        sock = socket.create_connection((host, int(port)), DEADLINE_S)
+        self._stream = TlsStream(sock, trusting(ca_file), host)
+        self._space = memoryview(bytearray(_ANSWER_BYTES + 2 * _PARTITION_BYTES))
+        self._topic = topic
+        self._next = dict.fromkeys(partitions, 0)
+        # The first step has something to say. Later ones wait for what they need.
+        sock.setblocking(False)
+        self._stream.step()
+        sock.settimeout(DEADLINE_S)
+        while not self._stream.step():
+            pass
+
+    def read(self) -> int:
+        """Everything: how many bytes of batches. Raises RuntimeError for an error in an answer."""
+        read = 0
+        while self._next:
+            for partition in self._fetched().responses[0].partitions:
+                if partition.error_code:
+                    raise RuntimeError(f"partition {partition.partition_index}: {partition.error_code}")
+                for _, header in walk_batches(partition.records or b"", partial_tail=True):
+                    self._next[partition.partition_index] = header.next_offset
+                    read += header.size
+                if self._next[partition.partition_index] >= partition.high_watermark:
+                    del self._next[partition.partition_index]
+        return read
+
+    def _fetched(self) -> FetchResponse:
+        asked = [
+            FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=_PARTITION_BYTES)
+            for number, offset in self._next.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=_ANSWER_BYTES,
+            topics=[FetchTopic(topic=self._topic, partitions=asked)],
+        )
+        self._stream.send(encode_request(request, _FETCH_VERSION, 1, "benchmark"))
+        (size,) = _SIZE.unpack(self._received(_SIZE.size))
+        return decode_response(FetchRequest, self._received(size), _FETCH_VERSION)[1]
+
+    def _received(self, size: int) -> memoryview:
+        taken = 0
+        while taken < size:
+            try:
+                received = self._stream.recv_into(self._space[taken:size])
+            except BlockingIOError:
+                continue  # What has come was TLS's own, or the begin of a record.
+            if not received:
+                raise ConnectionResetError("hung up")
+            taken += received
+        return self._space[:size]
+
+
+def read_together(
+    cluster: Cluster, kind: str, readers: int, ca_file: Path, topic: str, partitions: int
+) -> Row:
+    """All of a topic over TLS, by so many programs, which share the partitions and begin together."""
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.security_readers",
+        kind,
+        cluster.listeners[TLS],
+        str(ca_file),
+        topic,
+    ]
+    shares = [[str(number) for number in range(first, partitions, readers)] for first in range(readers)]
+    programs = [
+        subprocess.Popen([*command, *share], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for share in shares
+    ]
+    for program in programs:
+        assert program.stdout is not None
+        if not program.stdout.readline():
+            raise RuntimeError(f"{cluster.name}: a reader has ended before it began")
+    before, began = cpu_seconds(cluster.brokers), time.monotonic()
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("\n")
+        program.stdin.flush()
+    told = [json.loads(program.communicate()[0]) for program in programs]
+    cpu = cpu_seconds(cluster.brokers) - before
+    read = sum(one["bytes"] for one in told)
+    return {
+        "MB/s": read / 1e6 / (max(one["ended"] for one in told) - began),
+        "broker CPU s/GB": cpu / read * 1e9,
+        "readers' CPU s/GB": sum(one["cpu_s"] for one in told) / read * 1e9,
+    }
+
+
+def _main(kind: str, address: str, ca_file: str, topic: str, *partitions: str) -> None:
+    reader: LibrdkafkaReader | SocketReader
+    numbers = [int(number) for number in partitions]
+    if kind == LIBRDKAFKA:
+        over_tls = {"security.protocol": "SSL", "ssl.ca.location": ca_file}
+        reader = LibrdkafkaReader(address, over_tls, topic, numbers)
+    else:
+        reader = SocketReader(address, ca_file, topic, numbers)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    before = time.process_time()
+    read = reader.read()
+    print(json.dumps({"bytes": read, "cpu_s": time.process_time() - before, "ended": time.monotonic()}))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
