@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 import signal
-import uuid
 from collections.abc import Iterator
 
 from ..protocol.exposition import Family
+from ..protocol.node_proof import INCARNATION_BYTES
 from .assembly.foundation import StorageUnusable, lay_foundation
 from .assembly.parts import BrokerParts
 from .configuration.config import BrokerConfig
@@ -35,7 +35,7 @@ class Broker:
         self._sources = sources
         self.parts: BrokerParts | None = None
         """None until sockets are bound and logs are open."""
-        self._incarnation = uuid.uuid4().bytes
+        self._incarnation = os.urandom(INCARNATION_BYTES)
         self._serves = False
 
     async def start(self) -> None:

@@ -8,7 +8,6 @@ of the log.
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -40,7 +39,9 @@ SyncTicket = Callable[[SyncReply], None]
 
 def new_member_id(base: str) -> str:
     """Member ids are unguessable: knowing one is what lets a client speak for a member."""
-    return f"{base}-{uuid.uuid4()}"
+    from uuid import uuid4
+
+    return f"{base}-{uuid4()}"
 
 
 class Shard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import uuid
+import os
 from collections.abc import Callable, Mapping
 
 from ...protocol.acls import AclOperation, AclResourceType
@@ -40,7 +40,7 @@ _HIDDEN_TOPICS = "The group has described topic(s) that the client is not author
 
 def new_member_id() -> str:
     """As Kafka writes its uuids: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
 class ConsumerGroupHandlers:

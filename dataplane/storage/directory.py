@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..log.checkpoints import (
@@ -258,7 +256,7 @@ class LogDirectory:
     @staticmethod
     def future_name(topic: str, partition: int) -> str:
         """A name for the folder of a future log. Raises KafkaError: INVALID_TOPIC_EXCEPTION if it is too long."""
-        name = f"{topic}-{partition}.{UUID(bytes=os.urandom(16)).hex}{FUTURE_SUFFIX}"
+        name = f"{topic}-{partition}.{os.urandom(16).hex()}{FUTURE_SUFFIX}"
         if len(name) > _NAME_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move it")
         return name
@@ -369,7 +367,7 @@ class LogDirectory:
 
     @staticmethod
     def _renamed(folder: Path, topic_id: bytes, suffix: str) -> Path:
-        unique = f".{UUID(bytes=topic_id).hex}{time.monotonic_ns():x}{suffix}"
+        unique = f".{topic_id.hex()}{time.monotonic_ns():x}{suffix}"
         target = folder.with_name(folder.name[: _NAME_MAX - len(unique)] + unique)
         try:
             folder.rename(target)
@@ -383,9 +381,7 @@ class LogDirectory:
         """
         while self._doomed_folders:
             folder = self._doomed_folders.pop()
-            shutil.rmtree(folder, ignore_errors=True)
-            if folder.exists():
-                logger.warning("cannot delete %s", folder)
+            _remove(folder)
 
     # Checkpoints
 
@@ -436,3 +432,11 @@ class LogDirectory:
             self._logs.clear()
             self._files.close()
             os.close(self._lock_fd)
+
+
+def _remove(folder: Path) -> None:
+    from shutil import rmtree  # which loads what archives are packed with
+
+    rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        logger.warning("cannot delete %s", folder)
