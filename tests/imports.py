@@ -49,6 +49,12 @@ def tree(module: str) -> ast.Module:
     return ast.parse(modules()[module].read_text())
 
 
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """All nodes of that tree. Walking takes longer than parsing, and many ask."""
+    return tuple(ast.walk(tree(module)))
+
+
 def import_base(module: str, node: ast.ImportFrom) -> str:
     """The full name of what stands between `from` and `import`."""
     if not node.level:
@@ -119,7 +125,7 @@ def _imports(module: str) -> Iterator[str]:
     if modules()[module].suffix == ".c":
         yield from re.findall(r'PyImport_ImportModule\("(ottla\.[\w.]+)"\)', modules()[module].read_text())
         return
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
         elif isinstance(node, ast.ImportFrom):

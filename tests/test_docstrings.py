@@ -61,6 +61,8 @@ def other_forms(source: str) -> list[str]:
 
 def _told(source: str) -> Iterator[tuple[int, str]]:
     """The docstrings, those of variables among them, and the comments."""
+    if not any(pattern.search(source.replace('"""', "   ")) for pattern in OTHER_FORMS.values()):
+        return  # To parse, and to find comments, takes much longer: what is wrong stands in the source as it is.
     for node in ast.walk(ast.parse(source)):
         if (
             isinstance(node, ast.Expr)
@@ -68,8 +70,6 @@ def _told(source: str) -> Iterator[tuple[int, str]]:
             and isinstance(node.value.value, str)
         ):
             yield node.lineno, node.value.value
-    # To find comments takes longer than all the rest; each stands in the source as it is.
-    if any(pattern.search(source) for pattern in OTHER_FORMS.values()):
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string

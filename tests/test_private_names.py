@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
-from tests.imports import ROOT, import_base, modules, tree
+from tests.imports import ROOT, import_base, modules, nodes
 
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 """The standard library documents these: the underscore keeps them apart from fields."""
@@ -28,7 +28,7 @@ def test_no_private_name_of_another_module_is_used() -> None:
 
 
 def _imported(module: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.ImportFrom) and (base := import_base(module, node)) in modules():
             for alias in node.names:
                 if _is_private(alias.name) and f"{base}.{alias.name}" not in modules():
@@ -37,7 +37,7 @@ def _imported(module: str) -> Iterator[tuple[int, str]]:
 
 def _attributes(module: str) -> Iterator[tuple[int, str]]:
     of_others = _defined_anywhere() - _defined(module)
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Attribute) and node.attr in of_others:
             yield node.lineno, node.attr
 
@@ -46,7 +46,7 @@ def _attributes(module: str) -> Iterator[tuple[int, str]]:
 def _defined(module: str) -> frozenset[str]:
     """The private names of functions, classes, variables and attributes that the module sets."""
     names = set()
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

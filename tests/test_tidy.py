@@ -10,7 +10,8 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.imports import ROOT, modules, nodes, tree
+
 FLOORS = (
     "network",
     "protocol",
@@ -38,9 +39,9 @@ def sources() -> dict[Path, str]:
     }
 
 
-@cache
-def trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(text) for path, text in sources().items()}
+def in_python() -> dict[Path, str]:
+    """The names of the modules of the product in Python, by the paths of their files from the root."""
+    return {path.relative_to(ROOT): name for name, path in modules().items() if path.suffix == ".py"}
 
 
 def test_every_folder_with_code_is_a_declared_package() -> None:
@@ -76,11 +77,13 @@ def test_nothing_is_left_unfinished() -> None:
 
 
 def test_modules_and_public_classes_say_what_they_are() -> None:
-    silent = [f"{path}:1: the module" for path, module in trees().items() if not ast.get_docstring(module)]
+    silent = [
+        f"{path}:1: the module" for path, name in in_python().items() if not ast.get_docstring(tree(name))
+    ]
     silent += [
         f"{path}:{node.lineno}: {node.name}"
-        for path, module in trees().items()
-        for node in module.body
+        for path, name in in_python().items()
+        for node in tree(name).body
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and not node.name.startswith("_")
         and ast.get_docstring(node) is None
@@ -91,8 +94,8 @@ def test_modules_and_public_classes_say_what_they_are() -> None:
 def test_failures_are_not_swallowed() -> None:
     swallowed = [
         f"{path}:{node.lineno}"
-        for path, module in trees().items()
-        for node in ast.walk(module)
+        for path, name in in_python().items()
+        for node in nodes(name)
         if isinstance(node, ast.ExceptHandler) and _swallows_everything(node)
     ]
     assert not swallowed, "\n".join(swallowed)
