@@ -88,6 +88,52 @@
     source = null;
   }
 
+  // Favourites are kept by the browser, for each cluster: the address of a page by its name.
+  const FAVOURITES = `favourites of ${document.body.dataset.cluster}`;
+
+  function favourites() {
+    try {
+      return new Map(JSON.parse(localStorage.getItem(FAVOURITES)) || []);
+    } catch {
+      return new Map();
+    }
+  }
+
+  function showFavourites() {
+    const found = favourites();
+    for (const button of document.querySelectorAll("button[data-favourite]")) {
+      const isOne = found.has(button.dataset.favourite);
+      button.hidden = false;
+      button.setAttribute("aria-pressed", String(isOne));
+      button.textContent = isOne ? "★ a favourite" : "☆ make it a favourite";
+    }
+    for (const list of document.querySelectorAll("nav.favourites")) {
+      const area = list.dataset.area;
+      const links = [...found].filter(([, target]) => target.startsWith(`${area}?`) || target.startsWith(`${area}/`));
+      list.hidden = links.length === 0;
+      list.replaceChildren(
+        ...links.map(([name, target]) => {
+          const link = document.createElement("a");
+          link.href = target;
+          link.textContent = `★ ${name}`;
+          return link;
+        }),
+      );
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-favourite]");
+    if (!button) return;
+    const found = favourites();
+    const name = button.dataset.favourite;
+    if (!found.delete(name)) found.set(name, location.pathname + location.search);
+    localStorage.setItem(FAVOURITES, JSON.stringify([...found]));
+    showFavourites();
+  });
+  window.addEventListener("pageshow", showFavourites);
+  showFavourites();
+
   if (!address) return;
   // A page that nobody sees asks for nothing. Browsers also open only six connections to one address.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));

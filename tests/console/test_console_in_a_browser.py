@@ -1,0 +1,365 @@
+"""The console in a real browser: live pages, the keyboard, text of strangers, the back button, no JavaScript.
+
+They need Chromium and Playwright, and are skipped where one is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from ottla.client.records import TopicPartition
+from tests.console.fakes import HOSTILE, FakeAdmin, partition, topic
+from tests.console.served import PATIENCE_S, ServedConsole
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+CHROMIUM = next(
+    filter(
+        None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))
+    ),
+    None,
+)
+PAGES = ("/overview", "/topics", "/topics/topic?name=orders", "/topics/create", "/topics/alter?name=orders")
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("a browser"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install playwright")
+    with api.sync_playwright() as playwright:
+        # Root has no sandbox, and what is shown here comes from this machine.
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    return FakeAdmin(
+        topic("orders", partition(0), partition(1)),
+        topic("payments", partition()),
+        topic("__consumer_offsets", partition(), is_internal=True),
+    )
+
+
+@pytest.fixture
+def console(admin: FakeAdmin) -> Iterator[ServedConsole]:
+    with ServedConsole(admin) as served:
+        yield served
+
+
+class Tab:
+    """A page that has entered. Whatever runs that should not, or breaks, is kept in `faults`."""
+
+    def __init__(self, context: BrowserContext, console: ServedConsole) -> None:
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(PATIENCE_S * 1000)
+        self.faults: list[str] = []
+        self.page.on("dialog", self._dialog)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        self.origin = console.origin
+        self.page.goto(console.entry)
+
+    def open(self, address: str) -> Page:
+        self.page.goto(self.origin + address)
+        return self.page
+
+    def until(self, text: str) -> None:
+        self.page.get_by_text(text).first.wait_for()
+
+    def focused(self) -> str:
+        found: str = self.page.evaluate(
+            "(document.activeElement.textContent || document.activeElement.id).trim()"
+        )
+        return found
+
+    def tab_to(self, name: str) -> None:
+        """Press Tab until the element with this text or id has the focus."""
+        for _ in range(60):
+            self.page.keyboard.press("Tab")
+            if self.focused() == name:
+                return
+        raise AssertionError(f"Tab does not reach {name!r}")
+
+    def _dialog(self, dialog: Any) -> None:
+        self.faults.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+
+def playwright_error() -> type[Exception]:
+    from playwright.sync_api import Error
+
+    return Error
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    found = chromium.new_context()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def tab(context: BrowserContext, console: ServedConsole) -> Tab:
+    return Tab(context, console)
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_pages_break_no_rule_of_their_policy(tab: Tab, address: str) -> None:
+    page = tab.open(address)
+    if page.locator("body[data-events]").count():
+        tab.until("live")
+    assert tab.faults == []
+    assert page.evaluate("getComputedStyle(document.body).margin") == "0px"  # the style sheet was taken
+
+
+def test_a_page_is_kept_up_to_date(admin: FakeAdmin, tab: Tab) -> None:
+    tab.open("/topics")
+    tab.until("live")
+    admin.topics["invoices"] = topic("invoices", partition(0, isr=(1, 2)))
+    tab.until("invoices")
+    tab.until("1 under-replicated")
+    tab.open("/overview")
+    admin.topics["invoices"] = topic("invoices", partition(0, leader=2))
+    tab.until("invoices-0: broker 2 leads")
+    assert tab.faults == []
+
+
+def test_what_the_keyboard_is_at_stays(admin: FakeAdmin, tab: Tab) -> None:
+    page = tab.open("/topics")
+    tab.until("live")
+    tab.tab_to("payments")
+    admin.topics["a-new-one"] = topic("a-new-one", partition())
+    tab.until("a-new-one")
+    assert tab.focused() == "payments"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/topics/topic?name=payments")
+
+
+def test_text_that_is_marked_is_not_replaced(admin: FakeAdmin, tab: Tab) -> None:
+    page = tab.open("/topics/topic?name=orders")
+    tab.until("live")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#live_partitions table'))")
+    with page.expect_event("console", timeout=PATIENCE_S * 1000):
+        page.evaluate(
+            "new EventSource(document.body.dataset.events).addEventListener('fragment', (e) => "
+            "JSON.parse(e.data).html.includes('777') && console.log('it came'))"
+        )
+        admin.ends[TopicPartition("orders", 1)] = 777
+    assert "777" not in page.inner_text("#live_partitions")
+    page.evaluate("getSelection().removeAllRanges()")
+    admin.ends[TopicPartition("orders", 1)] = 778
+    tab.until("778")
+
+
+def test_a_topic_is_created_by_keyboard_alone(admin: FakeAdmin, tab: Tab) -> None:
+    page = tab.open("/topics")
+    page.keyboard.press("Tab")
+    assert tab.focused() == "To the content"
+    page.keyboard.press("Enter")
+    tab.tab_to("Create a topic")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/topics/create")
+    tab.tab_to("field-topic")
+    page.keyboard.type("typed")
+    page.keyboard.press("Tab")
+    page.keyboard.type("3")
+    tab.tab_to("Show what changes")
+    page.keyboard.press("Enter")
+    tab.until("ottla topic create typed -p 3")
+    assert "typed" not in admin.topics
+    tab.tab_to("Do it")
+    page.keyboard.press("Enter")
+    tab.until("topic typed was created")
+    assert "typed" in admin.topics
+    assert tab.faults == []
+
+
+def test_the_search_works_by_keyboard(tab: Tab) -> None:
+    page = tab.open("/topics")
+    tab.tab_to("q")
+    page.keyboard.type("pay")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/topics?q=pay")
+    assert page.locator("#live_topics tbody tr").count() == 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/overview",
+        "/topics?q=",
+        "/topics/topic?name=",
+        "/topics/alter?name=",
+        "/topics/delete?name=",
+        "/x?n=",
+    ],
+)
+def test_text_of_strangers_is_text(admin: FakeAdmin, tab: Tab, address: str) -> None:
+    admin.topics[HOSTILE] = topic(HOSTILE, partition(0, isr=(1,)))
+    admin.settings[HOSTILE] = {HOSTILE: HOSTILE}
+    page = tab.open(address + quote(HOSTILE, safe=""))
+    assert [fault for fault in tab.faults if "404" not in fault] == []  # there is no page /x
+    assert page.locator("img, script:not([src='/static/console.js'])").count() == 0
+
+
+def test_text_of_strangers_is_text_in_what_comes_later(admin: FakeAdmin, tab: Tab) -> None:
+    page = tab.open("/overview")
+    tab.until("live")
+    admin.topics[HOSTILE] = topic(HOSTILE, partition(0, isr=(1,)))
+    page.locator("#live_trouble th a").wait_for()
+    assert page.inner_text("#live_trouble th a") == f"{HOSTILE}-0"
+    assert tab.faults == []
+
+
+def test_the_back_button_leads_to_what_was_there(tab: Tab) -> None:
+    page = tab.open("/topics?q=ord")
+    page.click("text=orders")
+    page.wait_for_url("**/topics/topic?name=orders")
+    page.go_back()
+    page.wait_for_url("**/topics?q=ord")
+    assert page.input_value("#q") == "ord"
+    tab.until("live")
+    page.go_forward()
+    page.wait_for_url("**/topics/topic?name=orders")
+    tab.until("live")
+    assert tab.faults == []
+
+
+def test_after_a_change_the_back_button_changes_nothing(admin: FakeAdmin, tab: Tab) -> None:
+    page = tab.open("/topics/create")
+    page.fill("#field-topic", "once")
+    page.click("text=Show what changes")
+    page.click("text=Do it")
+    tab.until("topic once was created")
+    calls = len(admin.calls)
+    with suppress(
+        playwright_error()
+    ):  # the preview is kept by nobody: the browser would have to ask for it anew
+        page.go_back()
+    other = tab.page.context.new_page()
+    other.goto(f"{tab.origin}/topics")
+    other.get_by_text("once").wait_for(timeout=PATIENCE_S * 1000)
+    assert admin.calls[calls:] == []
+
+
+def test_favourites_are_found_again(admin: FakeAdmin, tab: Tab) -> None:
+    admin.topics[HOSTILE] = topic(HOSTILE, partition())
+    for name in ("payments", HOSTILE):
+        page = tab.open("/topics/topic?name=" + quote(name, safe=""))
+        page.click("text=make it a favourite")
+    page = tab.open("/topics?q=none")
+    assert page.locator("nav.favourites a").all_inner_texts() == ["\u2605 payments", f"\u2605 {HOSTILE}"]
+    page.click("nav.favourites a")
+    page.wait_for_url("**/topics/topic?name=payments")
+    page.click("text=a favourite")
+    assert tab.open("/topics").locator("nav.favourites a").count() == 1
+    assert tab.faults == []
+
+
+def test_two_tabs_live(admin: FakeAdmin, context: BrowserContext, console: ServedConsole) -> None:
+    tabs = [Tab(context, console) for _ in range(2)]
+    for tab in tabs:
+        tab.page.goto(f"{console.origin}/topics")
+    admin.topics["invoices"] = topic("invoices", partition())
+    for tab in tabs:
+        tab.until("invoices")
+        assert tab.faults == []
+
+
+def test_a_console_that_ends_is_told(console: ServedConsole, tab: Tab) -> None:
+    tab.open("/overview")
+    tab.until("live")
+    console.stop()
+    tab.until("not up to date")
+
+
+def test_without_javascript_everything_can_be_read(chromium: Browser, console: ServedConsole) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(console.entry)
+    assert page.locator("#live_quorum tbody tr").count() == 2
+    page.goto(f"{console.origin}/topics")
+    page.fill("#q", "pay")
+    page.click("text=Search")
+    assert page.locator("#live_topics tbody tr").count() == 1
+    page.click("text=payments")
+    assert page.locator("#live_partitions tbody tr").count() == 1
+    context.close()
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_a_phone_is_wide_enough(chromium: Browser, console: ServedConsole, address: str) -> None:
+    context = chromium.new_context(viewport={"width": 360, "height": 740})
+    page = Tab(context, console).open(address)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    context.close()
+
+
+@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(
+    chromium: Browser, console: ServedConsole, address: str, scheme: Any
+) -> None:
+    context = chromium.new_context(color_scheme=scheme)
+    page = Tab(context, console).open(address)
+    weak = page.evaluate(CONTRAST)
+    assert weak == []
+    context.close()
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_what_can_be_used_has_a_name(tab: Tab, address: str) -> None:
+    page = tab.open(address)
+    nameless = page.evaluate(
+        "[...document.querySelectorAll('a, button, input:not([type=hidden]), select, textarea')]"
+        ".filter((one) => !(one.textContent.trim() || one.labels && one.labels.length)).map((one) => one.outerHTML)"
+    )
+    assert nameless == []
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((one) => +one.tagName[1])")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert page.get_attribute("html", "lang") == "en"
+
+
+CONTRAST = """
+() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [r, g, b] = numbers(colour).map((one) => one / 255)
+      .map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = getComputedStyle(one).backgroundColor;
+      if (numbers(colour)[3] !== 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const weak = [];
+  for (const one of document.querySelectorAll("body *:not(svg *)")) {
+    const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || one.matches(".skip")) continue;
+    const [a, b] = [light(getComputedStyle(one).color), light(ground(one))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) weak.push(one.outerHTML.slice(0, 200));
+  }
+  return weak;
+}
+"""
+"""What people with weak eyes cannot read: text with less contrast than 4.5 to 1 (WCAG 2, level AA)."""
