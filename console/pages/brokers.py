@@ -1,0 +1,176 @@
+"""Brokers: how full their folders are, what they hold, and their settings with where they come from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...client.admin import BROKER_RESOURCE, ConfigEntry, LogDirDescription
+from ...protocol.errors import KafkaError
+from ..area import Area, NotThere, Paged, Rendered, View, Visit
+from ..live.snapshots import ClusterSnapshot
+from .topics.topic import SettingRow, setting_rows
+
+FULL: Final = 0.9
+"""From here on a folder is marked: retention may not make room in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A data folder. Bytes are None where the broker does not tell them."""
+
+    broker: int
+    path: str
+    trouble: str
+    replicas: int
+    size: int
+    total: int | None
+    free: int | None
+
+    @property
+    def used(self) -> float | None:
+        """The part of the volume that is taken, by whatever it is."""
+        return None if not self.total or self.free is None else 1 - self.free / self.total
+
+    @property
+    def used_text(self) -> str:
+        """In percent."""
+        return "" if self.used is None else f"{self.used:.0%}"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether somebody should look."""
+        return self.used is not None and self.used >= FULL
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersPage:
+    """What the list shows. `silent`: why a broker did not tell of its folders."""
+
+    folders: Sequence[FolderRow]
+    silent: Mapping[int, str]
+    addresses: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """A replica in a folder of the broker."""
+
+    topic: str
+    name: str
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPage:
+    """What the page of one broker shows."""
+
+    id: int
+    address: str
+    folders: Sequence[FolderRow]
+    trouble: str
+    replicas: Paged[ReplicaRow]
+    settings: Sequence[SettingRow]
+    settings_trouble: str
+    shows_all: bool
+
+
+def folder_rows(broker: int, folders: Sequence[LogDirDescription]) -> list[FolderRow]:
+    """The folders of a broker as tables show them."""
+    return [
+        FolderRow(
+            broker,
+            one.path,
+            "" if one.error is None else one.error.message,
+            len(one.replicas),
+            sum(one.replicas.values()),
+            one.total_bytes if one.total_bytes >= 0 else None,
+            one.usable_bytes if one.usable_bytes >= 0 else None,
+        )
+        for one in folders
+    ]
+
+
+def replica_rows(folders: Sequence[LogDirDescription]) -> list[ReplicaRow]:
+    """All replicas of a broker, the largest first."""
+    rows = [
+        ReplicaRow(name.topic, f"{name.topic}-{name.partition}", one.path, size)
+        for one in folders
+        for name, size in one.replicas.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.size, row.name))
+
+
+def addresses_of(snapshot: ClusterSnapshot) -> dict[int, str]:
+    """Where brokers listen; empty for those that take no part."""
+    live = {one.id: f"{one.host}:{one.port}" for one in snapshot.cluster.brokers}
+    return dict(sorted((live | dict.fromkeys(snapshot.cluster.fenced, "")).items()))
+
+
+def brokers_page(
+    snapshot: ClusterSnapshot, told: Mapping[int, Sequence[LogDirDescription] | KafkaError]
+) -> BrokersPage:
+    """All folders, by broker."""
+    folders: list[FolderRow] = []
+    silent: dict[int, str] = {}
+    for broker, answer in sorted(told.items()):
+        if isinstance(answer, KafkaError):
+            silent[broker] = answer.message
+        else:
+            folders += folder_rows(broker, answer)
+    return BrokersPage(folders, silent, addresses_of(snapshot))
+
+
+async def show(visit: Visit) -> Rendered:
+    """The list."""
+    snapshot = await visit.sampler.snapshot()
+    told = await visit.admin.describe_log_dirs()
+    return Rendered("Brokers", "brokers.html", brokers_page(snapshot, told))
+
+
+async def show_one(visit: Visit) -> Rendered:
+    """The page of one broker. Raises NotThere."""
+    number = visit.number("id", least=0, most=2**31 - 1)
+    addresses = addresses_of(await visit.sampler.snapshot())
+    if number not in addresses:
+        raise NotThere(f"there is no broker {number}")
+    told, settings = await asyncio.gather(
+        visit.admin.describe_log_dirs([number]),
+        _or_refusal(visit, number),
+    )
+    answer = told[number]
+    folders = [] if isinstance(answer, KafkaError) else answer
+    shows_all = visit.text("all") == "yes"
+    model = BrokerPage(
+        number,
+        addresses[number],
+        folder_rows(number, folders),
+        answer.message if isinstance(answer, KafkaError) else "",
+        visit.paged(replica_rows(folders)),
+        [] if isinstance(settings, KafkaError) else setting_rows(settings, shows_all=shows_all),
+        settings.message if isinstance(settings, KafkaError) else "",
+        shows_all,
+    )
+    return Rendered(f"Broker {number}", "broker.html", model)
+
+
+async def _or_refusal(visit: Visit, broker: int) -> list[ConfigEntry] | KafkaError:
+    """The settings of a broker, or why they are not told."""
+    try:
+        return await visit.admin.describe_configs(BROKER_RESOURCE, str(broker))
+    except KafkaError as error:
+        return error
+
+
+AREA = Area(
+    name="brokers",
+    title="Brokers",
+    place=15,
+    parts=(
+        View(path="/brokers", show=show, refresh_s=10.0),
+        View(path="/brokers/broker", show=show_one),
+    ),
+)

@@ -1,0 +1,92 @@
+"""Brokers in the console: their folders, replicas and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from ottla.client.admin import ConfigEntry, LogDirDescription
+from ottla.client.records import TopicPartition
+from ottla.console.pages.brokers import addresses_of, brokers_page, folder_rows, replica_rows
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.console.fakes import HOSTILE, Browser, FakeAdmin, partition, seen, snapshot_of, topic
+
+FOLDER = LogDirDescription(
+    "/data/a", None, 1000, 50, {TopicPartition("orders", 0): 300, TopicPartition("payments", 1): 400}
+)
+BROKEN = LogDirDescription("/data/b", KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "it is offline"), -1, -1, {})
+
+
+class FoldersAdmin(FakeAdmin):
+    """Brokers 1 and 2 tell of their folders, 3 does not."""
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None
+    ) -> dict[int, list[LogDirDescription] | KafkaError]:
+        told = {1: [FOLDER, BROKEN], 2: [], 3: KafkaError(ErrorCode.REQUEST_TIMED_OUT, "broker 3 is silent")}
+        return {broker: told[broker] for broker in (told if brokers is None else brokers)}
+
+
+@pytest.fixture
+def browser() -> Browser:
+    return Browser(FoldersAdmin(topic("orders", partition()))).enter()
+
+
+def test_a_folder_says_how_full_its_volume_is() -> None:
+    whole, broken = folder_rows(1, [FOLDER, BROKEN])
+    assert (whole.replicas, whole.size, whole.used_text, whole.is_full) == (2, 700, "95%", True)
+    assert (broken.trouble, broken.used, broken.used_text, broken.is_full) == (
+        "it is offline",
+        None,
+        "",
+        False,
+    )
+
+
+def test_the_largest_replicas_come_first() -> None:
+    assert [(one.name, one.size) for one in replica_rows([FOLDER, BROKEN])] == [
+        ("payments-1", 400),
+        ("orders-0", 300),
+    ]
+
+
+def test_a_broker_that_does_not_answer_hides_no_other() -> None:
+    silent = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer")
+    page = brokers_page(snapshot_of(), {2: silent, 1: [FOLDER]})
+    assert [one.broker for one in page.folders] == [1]
+    assert page.silent == {2: "no answer"}
+
+
+def test_fenced_brokers_have_no_address() -> None:
+    snapshot = snapshot_of()
+    fenced = snapshot_of(cluster=type(snapshot.cluster)("c", 1, snapshot.cluster.brokers[:1], (9,)))
+    assert addresses_of(fenced) == {1: "host:9092", 9: ""}
+
+
+def test_the_list(browser: Browser) -> None:
+    page = seen(browser.read("/brokers"))
+    assert "1 host:9092 /data/a 2 700 B 50 B 1000 B 95%" in page
+    assert "it is offline" in page
+    assert "Broker 3 does not tell of its folders: broker 3 is silent" in page
+
+
+def test_one_broker(browser: Browser) -> None:
+    page = seen(browser.read("/brokers/broker?id=1&all=yes"))
+    assert "payments-1 /data/a 400 B" in page
+    assert "retention.ms 604800000 default" in page
+    assert "(secret)" in page
+    assert "broker 3 is silent" in seen(browser.read("/brokers/broker?id=3"))
+    assert "there is no broker 7" in seen(browser.read("/brokers/broker?id=7", 404))
+    assert "'id' is a whole number" in seen(browser.read("/brokers/broker?id=one", 400))
+
+
+def test_settings_that_are_not_told_hide_nothing_else() -> None:
+    class Refusing(FoldersAdmin):
+        async def describe_configs(self, kind: int, name: str) -> list[ConfigEntry]:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"not for you: {HOSTILE}")
+
+    text = Browser(Refusing()).enter().read("/brokers/broker?id=1")
+    assert "not for you" in text
+    assert "payments-1" in text
+    assert "<script>" not in text
