@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
-from ottla.client.admin import ConfigEntry, LogDirDescription
-from ottla.client.records import TopicPartition
+from ottla.client.admin import ConfigEntry
 from ottla.console.pages.brokers import addresses_of, brokers_page, folder_rows, replica_rows
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.console.fakes import HOSTILE, Browser, FakeAdmin, partition, seen, snapshot_of, topic
-
-FOLDER = LogDirDescription(
-    "/data/a", None, 1000, 50, {TopicPartition("orders", 0): 300, TopicPartition("payments", 1): 400}
-)
-BROKEN = LogDirDescription("/data/b", KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "it is offline"), -1, -1, {})
-
-
-class FoldersAdmin(FakeAdmin):
-    """Brokers 1 and 2 tell of their folders, 3 does not."""
-
-    async def describe_log_dirs(
-        self, brokers: Iterable[int] | None = None
-    ) -> dict[int, list[LogDirDescription] | KafkaError]:
-        told = {1: [FOLDER, BROKEN], 2: [], 3: KafkaError(ErrorCode.REQUEST_TIMED_OUT, "broker 3 is silent")}
-        return {broker: told[broker] for broker in (told if brokers is None else brokers)}
+from tests.console.brokers_with_folders import BROKEN, FOLDER, FoldersAdmin
+from tests.console.fakes import HOSTILE, Browser, partition, seen, snapshot_of, topic
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from ottla.client.records import TopicPartition
+from tests.console.brokers_with_folders import FoldersAdmin
 from tests.console.fakes import HOSTILE, FakeAdmin, partition, topic
 from tests.console.served import PATIENCE_S, ServedConsole
 
@@ -27,7 +28,14 @@ CHROMIUM = next(
     ),
     None,
 )
-PAGES = ("/overview", "/topics", "/topics/topic?name=orders", "/topics/create", "/topics/alter?name=orders")
+PAGES = (
+    "/overview",
+    "/brokers/broker?id=1&all=yes",
+    "/topics",
+    "/topics/topic?name=orders",
+    "/topics/create",
+    "/topics/alter?name=orders",
+)
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
@@ -49,7 +57,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def admin() -> FakeAdmin:
-    return FakeAdmin(
+    return FoldersAdmin(
         topic("orders", partition(0), partition(1)),
         topic("payments", partition()),
         topic("__consumer_offsets", partition(), is_internal=True),
