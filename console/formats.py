@@ -67,7 +67,7 @@ def numbers(values: Iterable[int]) -> str:
     return ", ".join(map(str, values)) or UNKNOWN
 
 
-def link(path: str, **query: object) -> str:
+def link(path: str, /, **query: object) -> str:
     """An address of the console. What is None is left out; names may have any characters."""
     given = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
+from markupsafe import escape
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .bounds import FORM_BYTES_MAX
@@ -18,6 +20,8 @@ from .security import HEADERS, Door
 logger = logging.getLogger(__name__)
 
 STATIC_PATH: Final = "/static/"
+SLASHES: Final = "/\\"
+"""Two of them in front of a path would lead to another host."""
 _FORMS: Final = "application/x-www-form-urlencoded"
 
 
@@ -57,10 +61,7 @@ class Guard:
         if (token := query.pop("token", None)) is not None and scope["method"] == "GET":
             return self._entry(token, host, link(scope["path"], **query))
         if not self._door.has_entered(_cookies(headers)):
-            return _plain(
-                401,
-                "open the address that the console printed when it started: it has a token that lets you in",
-            )
+            return _closed(scope["path"], query)
         return self._refused_change(headers) if scope["method"] == "POST" else None
 
     def _entry(self, token: str, host: str, address: str) -> Response:
@@ -69,8 +70,7 @@ class Guard:
             return _plain(
                 401, "this token is not that of the console which runs here; it prints a new one each time"
             )
-        # Two slashes in front would lead to another host.
-        answer = RedirectResponse("/" + address.lstrip("/\\"), status_code=303)
+        answer = RedirectResponse("/" + address.lstrip(SLASHES), status_code=303)
         answer.headers["set-cookie"] = self._door.set_cookie(host)
         return answer
 
@@ -91,6 +91,18 @@ def _cookies(headers: Headers) -> dict[str, str]:
         return {name: one.value for name, one in SimpleCookie(headers.get("cookie", "")).items()}
     except CookieError:
         return {}
+
+
+def _closed(path: str, query: Mapping[str, str]) -> Response:
+    """Browsers keep the cookie back where a link on a page of others led here. From this page they send it."""
+    address = escape(link("/" + quote(path.lstrip(SLASHES)), **query))
+    return HTMLResponse(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Ottla console</title>'
+        '<link rel="stylesheet" href="/static/console.css"><main><h1>Ottla console</h1>'
+        "<p>Open the address that the console printed when it started: it has a token that lets you in.</p>"
+        f'<p>If this browser has been in before: <a href="{address}">go on</a>.</p></main>',
+        status_code=401,
+    )
 
 
 def _plain(status: int, text: str) -> Response:

@@ -80,6 +80,13 @@ def test_bytes_are_never_shown_by_the_browser() -> None:
     assert browser.client.get("/two").content == b"onetwo"
 
 
+def test_an_address_may_have_any_query() -> None:
+    browser = Browser(FakeAdmin()).enter()
+    for name in ("path", "query", "self", "name", "token%20", "%00", "page"):
+        assert browser.client.get(f"/topics?{name}=1&{name}=2").status_code == 200
+        assert browser.client.get(f"/nowhere?{name}=1").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [

@@ -31,6 +31,16 @@ def test_without_the_token_nothing_is_shown(browser: Browser) -> None:
     assert browser.client.post("/topics/delete?name=orders", headers={"origin": ORIGIN}).status_code == 401
 
 
+def test_who_comes_by_a_link_of_others_can_go_on(browser: Browser) -> None:
+    # The cookie is not sent with such a link, and is with one on a page of the console.
+    answer = browser.client.get("/topics/topic?name=%22%3E%3Cscript%3E&x=y")
+    assert answer.status_code == 401
+    assert 'href="/topics/topic?name=%22%3E%3Cscript%3E&amp;x=y"' in answer.text
+    answer = browser.client.get(f"{ORIGIN}//evil.example/<b>")
+    assert 'href="/evil.example/' in answer.text
+    assert "<b>" not in answer.text
+
+
 def test_the_token_becomes_a_cookie_and_leaves_the_address(browser: Browser) -> None:
     answer = browser.client.get("/topics", params={"q": "or", "token": TOKEN})
     assert (answer.status_code, answer.headers["location"]) == (303, "/topics?q=or")
