@@ -1,0 +1,174 @@
+"""Security: who can log in, the ACLs, why something is denied, and quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...client.admin import BROKER_RESOURCE, UserLogin
+from ...protocol.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+    name_of,
+)
+from ...protocol.authorizer_settings import AuthorizerSettings
+from ...protocol.errors import KafkaError
+from ..area import Area, BadQuestion, Paged, Rendered, View, Visit
+
+RESOURCES: Final[Mapping[str, AclResourceType]] = {
+    "topic": AclResourceType.TOPIC,
+    "group": AclResourceType.GROUP,
+    "transactional id": AclResourceType.TRANSACTIONAL_ID,
+    "cluster": AclResourceType.CLUSTER,
+    "user": AclResourceType.USER,
+    "delegation token": AclResourceType.DELEGATION_TOKEN,
+}
+OPERATIONS: Final = tuple(one.name for one in AclOperation if one > AclOperation.ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class AclRow:
+    """A rule."""
+
+    permission: str
+    principal: str
+    host: str
+    operation: str
+    resource: str
+    pattern: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """The quotas of one entity."""
+
+    entity: str
+    quotas: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether something is allowed, and the rule that decides."""
+
+    is_allowed: bool
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPage:
+    """What the template shows. A trouble says why a table is not there."""
+
+    search: str
+    users: Sequence[UserLogin] = ()
+    users_trouble: str = ""
+    paged: Paged[Acl] | None = None
+    acls: Sequence[AclRow] = ()
+    acls_trouble: str = ""
+    quotas: Sequence[QuotaRow] = ()
+    quotas_trouble: str = ""
+    resources: Sequence[str] = tuple(RESOURCES)
+    operations: Sequence[str] = OPERATIONS
+    asked: Mapping[str, str] = field(default_factory=dict)
+    verdict: Verdict | None = None
+
+
+def acl_row(acl: Acl) -> AclRow:
+    """A rule as the table shows it."""
+    return AclRow(
+        name_of(AclPermission, acl.permission),
+        acl.principal,
+        acl.host,
+        name_of(AclOperation, acl.operation),
+        name_of(AclResourceType, acl.resource_type),
+        name_of(PatternType, acl.pattern_type),
+        acl.resource_name,
+    )
+
+
+def matching(acls: Sequence[Acl], search: str) -> list[Acl]:
+    """The rules in whose text all words of the search stand."""
+    words = search.lower().split()
+    return [one for one in acls if all(word in str(one).lower() for word in words)]
+
+
+def quota_rows(found: Sequence[tuple[Mapping[str, str | None], Mapping[str, float]]]) -> list[QuotaRow]:
+    """Quotas as the table shows them."""
+    rows = [
+        QuotaRow(
+            ", ".join(f"{kind} {name or '(any other)'}" for kind, name in sorted(entity.items())),
+            ", ".join(f"{key} {value:,.10g}" for key, value in sorted(quotas.items())),
+        )
+        for entity, quotas in found
+    ]
+    return sorted(rows, key=lambda one: one.entity)
+
+
+async def why(visit: Visit) -> Verdict | None:
+    """What brokers would decide of what the address asks; None if it asks nothing. Raises BadQuestion, KafkaError."""
+    principal = visit.text("principal")
+    if not principal:
+        return None
+    if ":" not in principal:
+        principal = f"User:{principal}"
+    kind = RESOURCES.get(visit.text("resource", "topic"))
+    if kind is None:
+        raise BadQuestion(f"'resource' is one of {', '.join(RESOURCES)}")
+    if (wanted := visit.text("operation", "READ")) not in OPERATIONS:
+        raise BadQuestion(f"'operation' is one of {', '.join(OPERATIONS)}, not {wanted[:40]!r}")
+    name = CLUSTER_NAME if kind is AclResourceType.CLUSTER else visit.required("of")
+    return await _decide(
+        visit, principal, visit.text("host") or "127.0.0.1", kind, name, AclOperation[wanted]
+    )
+
+
+async def _decide(
+    visit: Visit, principal: str, host: str, kind: AclResourceType, name: str, operation: AclOperation
+) -> Verdict:
+    # Loaded late: what decides in brokers, and nothing else of them.
+    from ...dataplane.security.authorization.authorizer import Authorizer, requester_at
+
+    snapshot = await visit.sampler.snapshot()
+    broker_id = str(snapshot.cluster.brokers[0].id)
+    entries = await visit.admin.describe_configs(BROKER_RESOURCE, broker_id)
+    settings = AuthorizerSettings.from_properties(
+        {one.name: one.value for one in entries if one.value is not None}
+    )
+    if settings is None:
+        return Verdict(True, "there is no authorizer: everybody may do everything")
+    acls = await visit.admin.describe_acls(AclFilter(kind, name, PatternType.MATCH))
+    authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
+    authorizer.change((acl, True) for acl in acls)
+    decision = authorizer.decide(kind, name, operation, requester_at(principal, host))
+    return Verdict(decision.allowed, decision.rule)
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. A table that the cluster refuses leaves the others as they are."""
+    search = visit.text("q")
+    found: dict[str, object] = {}
+    try:
+        found["users"] = await visit.admin.describe_scram_credentials()
+    except KafkaError as error:
+        found["users_trouble"] = error.message
+    try:
+        paged = visit.paged(matching(await visit.admin.describe_acls(), search))
+        found |= {"paged": paged, "acls": [acl_row(one) for one in paged.rows]}
+    except KafkaError as error:
+        found["acls_trouble"] = error.message
+    try:
+        found["quotas"] = quota_rows(await visit.admin.describe_quotas())
+    except KafkaError as error:
+        found["quotas_trouble"] = error.message
+    asked = {name: visit.text(name) for name in ("principal", "host", "resource", "operation", "of")}
+    model = AccessPage(search=search, asked=asked, verdict=await why(visit), **found)  # type: ignore[arg-type]
+    return Rendered("Security", "access.html", model)
+
+
+AREA = Area(name="access", title="Security", place=70, parts=(View(path="/access", show=show),))

@@ -1,0 +1,219 @@
+"""Mirrors of other clusters: how far each copy is, what stops it, the newest cut, and the promotion."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...client.admin import MirrorDescription, MirrorPartitionDescription
+from ...protocol.mirror_table import MirrorPhase
+from ..area import (
+    Action,
+    Area,
+    BadQuestion,
+    Change,
+    Difference,
+    Done,
+    Form,
+    FormField,
+    NotThere,
+    Paged,
+    Rendered,
+    View,
+    Visit,
+)
+from ..formats import UNKNOWN, count, duration, link, size
+
+AT_CUT, AS_IT_IS = "at the newest cut", "as the copies are"
+HOW: Final = (AT_CUT, AS_IT_IS)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRow:
+    """A mirror in the list. What nobody told is None."""
+
+    name: str
+    source: str
+    phase: str
+    kind: str
+    topics: int
+    faults: int
+    lag: int | None
+    lag_bytes: int | None
+    behind_s: float | None
+    cut_age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRow:
+    """The copy of one partition."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    end: int | None
+    source_end: int | None
+    lag: int | None
+    behind_s: float | None
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPage:
+    """What the template of one mirror shows."""
+
+    row: MirrorRow
+    topics_pattern: str
+    groups_pattern: str
+    cut: int | None
+    cuts_trouble: str
+    behind_cut: int
+    troubles: Sequence[tuple[str, str]]
+    skipped: Sequence[tuple[str, str]]
+    paged: Paged[tuple[str, MirrorPartitionDescription]]
+    copies: Sequence[CopyRow]
+    is_active: bool
+
+
+def mirror_row(mirror: MirrorDescription) -> MirrorRow:
+    """A mirror as the list shows it."""
+    faults = sum(len(topic.faults) for topic in mirror.topics)
+    behind = [topic.behind_ms for topic in mirror.topics]
+    known = [one for one in behind if one is not None]
+    is_bad = faults > 0 or bool(mirror.troubles)
+    return MirrorRow(
+        mirror.name,
+        mirror.bootstrap_servers,
+        mirror.phase.name.lower(),
+        "bad" if is_bad else "good" if mirror.phase is MirrorPhase.ACTIVE else "",
+        len(mirror.topics),
+        faults,
+        mirror.lag,
+        mirror.lag_bytes,
+        max(known, default=0) / 1000 if len(known) == len(behind) else None,
+        None if mirror.cut is None or mirror.is_promoted_at_cut else mirror.cut.age_ms / 1000,
+    )
+
+
+def copy_row(topic: str, copy: MirrorPartitionDescription) -> CopyRow:
+    """A copy as the table shows it: those that have a fault say so."""
+    fault = copy.trouble
+    if copy.fault is not None:
+        fault = f"{copy.fault.kind.name}: offsets {copy.fault.first:,} to {copy.fault.end - 1:,}"
+    return CopyRow(
+        topic,
+        copy.partition,
+        copy.leader,
+        copy.log_end_offset,
+        copy.source_high_watermark,
+        copy.lag,
+        None if copy.behind_ms is None else copy.behind_ms / 1000,
+        fault,
+    )
+
+
+async def show(visit: Visit) -> Rendered:
+    """All mirrors."""
+    rows = [mirror_row(one) for one in await visit.admin.describe_mirrors()]
+    return Rendered("Mirrors", "mirrors.html", visit.paged(rows))
+
+
+async def mirror_named(visit: Visit) -> MirrorDescription:
+    """The mirror that the address names. Raises NotThere, KafkaError."""
+    name = visit.required("name")
+    for one in await visit.admin.describe_mirrors():
+        if one.name == name:
+            return one
+    raise NotThere(f"there is no mirror {name!r}")
+
+
+async def show_one(visit: Visit) -> Rendered:
+    """One mirror; copies with a fault first."""
+    mirror = await mirror_named(visit)
+    copies = [(topic.name, copy) for topic in mirror.topics for copy in topic.partitions]
+    copies.sort(key=lambda one: (one[1].fault is None, not one[1].trouble, one[0], one[1].partition))
+    paged = visit.paged(copies)
+    troubles = [(f"broker {broker}", why) for broker, why in sorted(mirror.troubles.items())]
+    troubles += [(f"broker {broker}", why.message) for broker, why in sorted(mirror.unanswered.items())]
+    model = MirrorPage(
+        mirror_row(mirror),
+        mirror.topics_pattern,
+        mirror.groups_pattern,
+        None if mirror.cut is None else mirror.cut.commit_index,
+        mirror.cuts_trouble,
+        len(mirror.behind_cut),
+        troubles,
+        sorted((mirror.skipped or {}).items()),
+        paged,
+        [copy_row(*one) for one in paged.rows],
+        mirror.phase is not MirrorPhase.PROMOTED,
+    )
+    return Rendered(f"Mirror {mirror.name}", "mirror.html", model)
+
+
+# ------------------------------------------------------------ promotion
+
+
+async def promotion_form(visit: Visit) -> Form:
+    """How, and the name once more."""
+    mirror = await mirror_named(visit)
+    return Form(
+        f"Promote mirror {mirror.name}",
+        (
+            FormField(name="how", label="promote", kind="choice", choices=HOW, value=AT_CUT),
+            FormField(name="again", label="the mirror's name once more", is_required=True),
+        ),
+        "Its topics take records here from then on, and follow the source no more. At a cut no transaction is torn.",
+    )
+
+
+async def plan_promotion(visit: Visit) -> Change:
+    """What is left behind."""
+    mirror, how = await mirror_named(visit), visit.text("how", AT_CUT)
+    if how not in HOW:
+        raise BadQuestion(f"'how' is one of {', '.join(HOW)}, not {how[:40]!r}")
+    if visit.required("again") != mirror.name:
+        raise BadQuestion(f"the name is {mirror.name}, and {visit.text('again')!r} stands there")
+    if mirror.phase is MirrorPhase.PROMOTED:
+        raise BadQuestion(f"mirror {mirror.name} is promoted already")
+    if how == AT_CUT and mirror.cut is None:
+        raise BadQuestion(f"there is no cut: {mirror.cuts_trouble or 'not all copies have reached one'}")
+    row = mirror_row(mirror)
+    differences = [
+        Difference("phase", row.phase, "promoted"),
+        Difference("topics that take records", "0", count(row.topics)),
+        Difference("not copied yet", f"{count(row.lag)} records, {size(row.lag_bytes)}", UNKNOWN),
+    ]
+    if how == AT_CUT and mirror.cut is not None:
+        told = f"{mirror.cut.commit_index:,}, {duration(row.cut_age_s)} old"
+        differences.append(Difference("cut", None, told))
+    words = ["ottla", "mirror", "promote", mirror.name, *(["--at-cut"] if how == AT_CUT else [])]
+    return Change(
+        title=f"Promote mirror {mirror.name}",
+        differences=differences,
+        command=shlex.join(words),
+        warning="What was not copied yet stays at the source. The way back is a failback.",
+    )
+
+
+async def promote(visit: Visit) -> Done:
+    """Promote it. Raises KafkaError."""
+    await plan_promotion(visit)
+    name = visit.required("name")
+    await visit.admin.promote_mirror(name, at_cut=visit.text("how", AT_CUT) == AT_CUT)
+    return Done(f"mirror {name} was promoted", link("/mirrors/mirror", name=name))
+
+
+AREA = Area(
+    name="mirrors",
+    title="Mirrors",
+    place=60,
+    parts=(
+        View(path="/mirrors", show=show, refresh_s=2.0),
+        View(path="/mirrors/mirror", show=show_one, refresh_s=2.0),
+        Action(path="/mirrors/promote", form=promotion_form, plan=plan_promotion, carry_out=promote),
+    ),
+    probe=lambda admin: admin.describe_mirrors(),
+)

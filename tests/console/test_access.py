@@ -1,0 +1,108 @@
+"""Security in the console: users, ACLs, quotas, and which rule decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from ottla.client.admin import BROKER_RESOURCE, ConfigEntry, UserLogin
+from ottla.protocol.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.console.fakes import HOSTILE, Browser, FakeAdmin, seen
+
+READS = Acl(
+    AclResourceType.TOPIC, "orders", PatternType.LITERAL, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW
+)  # fmt: skip
+
+
+class Secured(FakeAdmin):
+    def __init__(self) -> None:
+        super().__init__()
+        self.acls = [READS]
+        self.authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        self.refusal: KafkaError | None = None
+
+    async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
+        if self.refusal is not None:
+            raise self.refusal
+        return self.acls
+
+    async def describe_scram_credentials(self, users: Iterable[str] | None = None) -> list[UserLogin]:
+        return [UserLogin("ann", "SCRAM-SHA-256", 8192)]
+
+    async def describe_quotas(
+        self, matching: Any = None
+    ) -> list[tuple[Mapping[str, str | None], Mapping[str, float]]]:
+        return [({"user": "ann", "client-id": None}, {"producer_byte_rate": 1_048_576.0})]
+
+    async def describe_configs(self, kind: int, name: str) -> list[ConfigEntry]:
+        assert kind == BROKER_RESOURCE
+        values = {"authorizer.class.name": self.authorizer, "super.users": "User:root"}
+        return [ConfigEntry(key, value, "broker file", False, False, True) for key, value in values.items()]
+
+
+@pytest.fixture
+def admin() -> Secured:
+    return Secured()
+
+
+@pytest.fixture
+def browser(admin: Secured) -> Browser:
+    return Browser(admin).enter()
+
+
+def test_the_page_shows_rules_users_and_quotas(browser: Browser) -> None:
+    page = seen(browser.read("/access"))
+    assert "ALLOW User:ann * READ TOPIC LITERAL orders" in page
+    assert "ann SCRAM-SHA-256 8,192" in page
+    assert "client-id (any other), user ann producer_byte_rate 1,048,576" in page
+    assert "There is none." in seen(browser.read("/access?q=refunds"))
+    assert "User:ann" in seen(browser.read("/access?q=READ orders"))
+
+
+@pytest.mark.parametrize(
+    ("query", "verdict"),
+    [
+        ("principal=User:ann&operation=READ&of=orders", "allowed by MatchingAcl"),
+        ("principal=ann&operation=DESCRIBE&of=orders", "allowed by MatchingAcl"),
+        ("principal=User:ann&operation=WRITE&of=orders", "denied by DefaultDeny"),
+        ("principal=User:root&operation=WRITE&of=orders", "allowed by SuperUser"),
+        ("principal=User:bob&operation=ALTER&resource=cluster", "denied by DefaultDeny"),
+    ],
+)
+def test_the_rule_that_decides_is_named(browser: Browser, query: str, verdict: str) -> None:
+    assert verdict in seen(browser.read(f"/access?{query}"))
+
+
+def test_without_an_authorizer_all_is_allowed(admin: Secured, browser: Browser) -> None:
+    admin.authorizer = ""
+    page = seen(browser.read("/access?principal=ann&operation=WRITE&of=orders"))
+    assert "allowed by there is no authorizer" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("principal=ann&operation=FLY&of=orders", "'operation' is one of READ"),
+        ("principal=ann&resource=moon&of=orders", "'resource' is one of topic"),
+        ("principal=ann", "'of' is missing"),
+    ],
+)
+def test_a_question_that_is_wrong_says_what_is_allowed(browser: Browser, query: str, reason: str) -> None:
+    assert reason in seen(browser.read(f"/access?{query}", 400))
+
+
+def test_what_is_refused_leaves_the_others(admin: Secured, browser: Browser) -> None:
+    admin.refusal = KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer")
+    page = seen(browser.read("/access"))
+    assert "there is no authorizer" in page
+    assert "ann SCRAM-SHA-256 8,192" in page
+
+
+def test_names_that_strangers_choose_are_text(admin: Secured, browser: Browser) -> None:
+    admin.acls = [READS._replace(resource_name=HOSTILE, principal=f"User:{HOSTILE}")]
+    page = browser.read("/access")
+    assert "<script>alert" not in page
+    assert "<img" not in page
