@@ -54,7 +54,7 @@ class QuotaRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AccessVerdict:
     """Whether something is allowed, and the rule that decides."""
 
     is_allowed: bool
@@ -76,7 +76,7 @@ class AccessPage:
     resources: Sequence[str] = tuple(RESOURCES)
     operations: Sequence[str] = OPERATIONS
     asked: Mapping[str, str] = field(default_factory=dict)
-    verdict: Verdict | None = None
+    verdict: AccessVerdict | None = None
 
 
 def acl_row(acl: Acl) -> AclRow:
@@ -110,7 +110,7 @@ def quota_rows(found: Sequence[tuple[Mapping[str, str | None], Mapping[str, floa
     return sorted(rows, key=lambda one: one.entity)
 
 
-async def why(visit: Visit) -> Verdict | None:
+async def why(visit: Visit) -> AccessVerdict | None:
     """What brokers would decide of what the address asks; None if it asks nothing. Raises BadQuestion, KafkaError."""
     principal = visit.text("principal")
     if not principal:
@@ -130,7 +130,7 @@ async def why(visit: Visit) -> Verdict | None:
 
 async def _decide(
     visit: Visit, principal: str, host: str, kind: AclResourceType, name: str, operation: AclOperation
-) -> Verdict:
+) -> AccessVerdict:
     # Loaded late: what decides in brokers, and nothing else of them.
     from ...dataplane.security.authorization.authorizer import Authorizer, requester_at
 
@@ -141,12 +141,12 @@ async def _decide(
         {one.name: one.value for one in entries if one.value is not None}
     )
     if settings is None:
-        return Verdict(True, "there is no authorizer: everybody may do everything")
+        return AccessVerdict(True, "there is no authorizer: everybody may do everything")
     acls = await visit.admin.describe_acls(AclFilter(kind, name, PatternType.MATCH))
     authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
     authorizer.change((acl, True) for acl in acls)
     decision = authorizer.decide(kind, name, operation, requester_at(principal, host))
-    return Verdict(decision.allowed, decision.rule)
+    return AccessVerdict(decision.allowed, decision.rule)
 
 
 async def show(visit: Visit) -> Rendered:
