@@ -11,7 +11,7 @@ from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPartition
+from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPartition, Resumption
 from ottla.protocol.record import NO_COMMIT_INDEX, read_control_record
 from ottla.protocol.record_batch import BatchHeader
 from ottla.protocol.schema import ZERO_UUID
@@ -48,6 +48,7 @@ class FaultsHaveCauses:
         self.committed: dict[Place, int] = {}
         """The highest high watermark of each copy since somebody last accepted a loss, or it was promoted at a cut."""
         self._cut: set[Place] = set()
+        self._resumptions: dict[Place, Resumption | None] = {}
         self._source_ids: defaultdict[str, set[bytes]] = defaultdict(set)
         target.listeners.append(self._look)
         source.listeners.append(self._note_ids)
@@ -63,6 +64,10 @@ class FaultsHaveCauses:
                 place = (topic_id, index)
                 if place not in self._cut and _is_cut(copy):
                     self._cut.add(place)
+                    self.committed[place] = 0
+                if self._resumptions.get(place) != copy.resumption:
+                    # Also where nobody was there to see the fault between two images.
+                    self._resumptions[place] = copy.resumption
                     self.committed[place] = 0
                 before = self._known.get(place)
                 if copy.fault == before:
