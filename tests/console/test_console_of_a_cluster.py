@@ -1,0 +1,163 @@
+"""The console as people run it: `ottla console` beside a real cluster, asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+
+from ottla.sync import Producer
+from ottla.testing import LocalCluster
+from tests.console.fakes import seen
+
+PATIENCE_S = 60.0
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+class HttpBrowser:
+    """Follows redirects and keeps cookies."""
+
+    def __init__(self, address: str) -> None:
+        self.origin = address.partition("/?")[0]
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        self._opener.open(address, timeout=PATIENCE_S).close()
+
+    def read(self, address: str) -> str:
+        with self._opener.open(self.origin + address, timeout=PATIENCE_S) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def send(self, address: str, **fields: str) -> str:
+        """Fill in the form that is there, and send it."""
+        value = re.search(r'name="form_value" value="(\w+)"', self.read(address))
+        assert value is not None
+        data = urllib.parse.urlencode({"form_value": value[1], **fields}).encode()
+        request = urllib.request.Request(self.origin + address, data, {"Origin": self.origin})
+        with self._opener.open(request, timeout=PATIENCE_S) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def events(self, address: str) -> Iterator[dict[str, str]]:
+        """The data of the events of a page, without an end."""
+        with self._opener.open(self.origin + "/events" + address, timeout=PATIENCE_S) as stream:
+            for line in stream:
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+
+    def until(self, address: str, is_so: Callable[[str], bool]) -> str:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                page = seen(self.read(address))
+            except urllib.error.HTTPError as error:
+                page = seen(error.read().decode())
+            if is_so(page):
+                return page
+            assert time.monotonic() < deadline, page
+            time.sleep(0.2)
+
+
+@contextmanager
+def console(cluster: LocalCluster, *options: str, log: Path) -> Iterator[str]:
+    """The address that it prints."""
+    words = [sys.executable, "-m", "ottla", "console", "-b", cluster.bootstrap_servers]
+    words += ["--listen", "127.0.0.1:0", *options]
+    with log.open("w") as errors:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address, log.read_text()
+            yield address
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0, log.read_text()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3) as found:
+        yield found
+
+
+def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with console(cluster, "--allow-changes", log=log) as address:
+        browser = HttpBrowser(address)
+        fields = {"topic": "orders", "partitions": "3", "replicas": "3", "settings": "retention.ms=60000"}
+        preview = browser.send("/topics/create", step="preview", **fields)
+        assert "ottla topic create orders -p 3 -r 3" in seen(preview)
+        assert "orders" not in browser.read("/topics")
+        assert "topic orders was created" in seen(browser.send("/topics/create", step="apply", **fields))
+
+        page = browser.until("/topics/topic?name=orders", lambda page: page.count(" 0 0 0 0 B ") == 3)
+        assert "retention.ms 60000 topic" in page
+
+        again = browser.send("/topics/alter?name=orders", step="apply", settings="retention.ms=70000")
+        assert "retention.ms 70000 topic" in seen(again)
+        assert "4 partitions" in seen(browser.send("/topics/partitions?name=orders", step="apply", total="4"))
+
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(21):
+                producer.send("orders", b"%d" % number, partition=number % 3)
+        browser.until("/topics/topic?name=orders", lambda page: page.count(" 0 7 7 ") == 3)
+        assert "were trimmed" in seen(browser.send("/topics/trim?name=orders", step="apply", offset="end"))
+        assert "was deleted" in seen(browser.send("/topics/delete?name=orders", step="apply", again="orders"))
+        browser.until("/topics", lambda page: "orders" not in page)
+    told = [line for line in log.read_text().splitlines() if "change_log" in line]
+    actions = ("create", "alter", "partitions", "trim", "delete")
+    assert len(told) == len(actions)
+    for line, action in zip(told, actions, strict=True):
+        assert f"/topics/{action}" in line
+
+
+def test_open_pages_see_a_broker_die_and_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
+    with console(cluster, log=tmp_path / "log") as address:
+        browser = HttpBrowser(address)
+        browser.until("/overview", lambda page: "3 127.0.0.1" in page)
+        events = browser.events("/overview")
+        next(events)
+        cluster.kill(3)
+        try:
+            assert any("broker 3 takes no part any more" in one.get("html", "") for one in events)
+        finally:
+            cluster.restart(3)
+        browser.until("/overview", lambda page: "broker 3 takes part" in page)
+
+
+def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ottla", "up", "--quorum", "1", "--brokers", "1", "--combined"]
+    words += ["--secure", "--console=changes", "--data", str(tmp_path / "data")]
+    with (tmp_path / "log").open("w") as errors:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("127.0.0.1:")
+            address = process.stdout.readline().strip()
+            browser = HttpBrowser(address)
+            browser.until("/overview", lambda page: "101 127.0.0.1" in page)
+            created = browser.send(
+                "/topics/create", step="apply", topic="orders", partitions="1", replicas="1"
+            )
+            assert "topic orders was created" in seen(created)
+            # The metrics endpoint tells bytes, which end offsets do not.
+            browser.until("/overview", lambda page: "bytes out 0 B/s" in page)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()
+    with pytest.raises(urllib.error.URLError):
+        browser.read("/overview")
+    assert '\\"user\\": \\"admin\\"' in (tmp_path / "data" / "console.log").read_text()
