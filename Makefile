@@ -13,10 +13,11 @@ TESTED := protocol metadata_quorum dataplane client spark_integration console cl
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-quick compat programs faults fuzz spark-4.2 lint format clean soak mutants
+.PHONY: help venv demo demo-console test test-quick compat programs faults fuzz spark-4.2 lint format clean soak mutants
 .PHONY: lint-types lint-style lint-public lint-imports quick-tests compiled-tests suite lint-beside
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
+	@echo "make demo-console  a cluster with flights and failovers, and its console; Control-C ends both"
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make test-quick PACKAGE=client  the types and the tests of one package that need no cluster, within a minute"
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
@@ -53,6 +54,9 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 
 demo: venv
 	@$(BIN)/python -m benchmarks.flights_demo
+
+demo-console: venv
+	@$(BIN)/python -m benchmarks.console_demo
 
 test: venv
 	@$(MAKE) --no-print-directory -j2 suite lint-beside
