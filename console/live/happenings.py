@@ -56,7 +56,7 @@ def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tup
 def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
     told: Counter[str] = Counter()
     topics = {one.name: one.partitions for one in before.topics}
-    for topic in after.topics:
+    for topic in sorted(after.topics, key=lambda one: one.is_internal):  # people ask for their own first
         known = topics.get(topic.name, {})
         for new in topic.partitions.values():
             old = known.get(new.index)

@@ -156,6 +156,14 @@ def test_many_partitions_are_counted() -> None:
     assert told[-1] == "the ISR shrank in 92 more partitions"
 
 
+def test_topics_of_people_are_named_before_those_of_the_cluster() -> None:
+    many = [partition(index) for index in range(50)]
+    fewer = [partition(index, isr=(1, 2)) for index in range(50)]
+    before = snapshot_of(topic("__offsets", *many, is_internal=True), topic("t", partition()))
+    after = snapshot_of(topic("__offsets", *fewer, is_internal=True), topic("t", partition(isr=(1, 2))))
+    assert happenings_between(before, after)[0].text == "t-0: broker 3 left the ISR"
+
+
 def test_moves_and_a_quorum_without_a_leader() -> None:
     moving = {TopicPartition("t", 0): OngoingReassignment((1,), (2,), ())}
     after = snapshot_of(moving=moving, quorum=QuorumDescription(None, 8, {}))
