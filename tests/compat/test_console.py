@@ -1,0 +1,94 @@
+"""The console's pages: of Kafka they show the same, and hide what it does not have."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from functools import partial
+
+import httpx2
+import pytest
+
+from ottla import Admin, Producer
+from ottla.console.app import build
+from ottla.console.live.reading import EndOffsets
+from ottla.console.live.sampler import Sampler
+from ottla.console.live.snapshots import take_snapshot
+from ottla.console.pages import all_areas
+from ottla.console.security import ListenAddress, door_of
+from tests.console.fakes import ORIGIN, TOKEN, seen
+
+
+class AsyncBrowser:
+    """Has entered, and sends forms as browsers do."""
+
+    def __init__(self, client: httpx2.AsyncClient, form_value: str) -> None:
+        self._client, self._form_value = client, form_value
+
+    async def read(self, address: str) -> str:
+        answer = await self._client.get(address)
+        assert answer.status_code == 200, answer.text
+        return seen(answer.text)
+
+    async def send(self, address: str, **fields: str) -> str:
+        """The page that comes of it."""
+        data = {"form_value": self._form_value, **fields}
+        answer = await self._client.post(address, data=data, headers={"origin": ORIGIN})
+        if answer.status_code == 303:
+            return await self.read(answer.headers["location"])
+        assert answer.status_code == 200, seen(answer.text)
+        return seen(answer.text)
+
+
+@pytest.fixture
+async def browser(admin: Admin, bootstrap: str) -> AsyncIterator[AsyncBrowser]:
+    door = door_of(ListenAddress("127.0.0.1", 9280), token=TOKEN)
+    sampler = Sampler(partial(take_snapshot, admin), EndOffsets(admin))
+    app = build(
+        admin=admin,
+        sampler=sampler,
+        connection={"bootstrap_servers": bootstrap},
+        door=door,
+        areas=all_areas(),
+        may_change=True,
+        stopping=asyncio.Event(),
+    )
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as client:
+        await client.get("/", params={"token": TOKEN})
+        yield AsyncBrowser(client, door.form_value)
+    await sampler.stop()
+
+
+async def test_the_overview(browser: AsyncBrowser) -> None:
+    page = await browser.read("/overview")
+    assert "controller" in page
+    assert "leader" in page.partition("Metadata quorum")[2]
+
+
+async def test_every_area_that_is_in_the_navigation_can_be_read(browser: AsyncBrowser) -> None:
+    page = await browser.read("/overview")
+    navigation = page.partition("Overview")[2].partition("This console")[0]
+    for area in all_areas():
+        if area.title in navigation:
+            await browser.read(area.parts[0].path)
+
+
+async def test_a_topic_is_created_changed_and_trimmed(browser: AsyncBrowser, bootstrap: str) -> None:
+    name = f"t-{uuid.uuid4().hex}"
+    fields = {"topic": name, "partitions": "2", "replicas": "1", "settings": "retention.ms=60000"}
+    assert f"ottla topic create {name}" in await browser.send("/topics/create", step="preview", **fields)
+    assert name not in await browser.read("/topics")
+    assert "was created" in await browser.send("/topics/create", step="apply", **fields)
+    address = f"/topics/topic?name={name}"
+    assert "retention.ms 60000 topic" in await browser.read(address)
+    changed = await browser.send(f"/topics/alter?name={name}", step="apply", settings="segment.ms=70000")
+    assert "segment.ms 70000 topic" in changed
+    assert "retention.ms 60000" not in changed
+    await browser.send(f"/topics/partitions?name={name}", step="apply", total="3")
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        for partition in range(3):
+            await producer.send_and_wait(name, b"x", partition=partition)
+    preview = await browser.send(f"/topics/trim?name={name}", step="preview", offset="end")
+    assert preview.count("up to 1 records go") == 3
+    await browser.send(f"/topics/trim?name={name}", step="apply", offset="end")
