@@ -24,7 +24,7 @@ def _produce(cluster: RunningCluster, topic: str, count: int) -> None:
     failures: list[object] = []
     for number in range(count):
         producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: error and failures.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 

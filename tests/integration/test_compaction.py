@@ -70,7 +70,7 @@ def _read(bootstrap: str, topic: str) -> tuple[dict[bytes, bytes], int]:
     state: dict[bytes, bytes | None] = {}
     count, last = 0, -1
     while True:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None, "nothing comes"
         if message.error() is not None:
             break
@@ -122,7 +122,7 @@ def test_disks_shrink_and_every_replica_says_the_same(tmp_path: Path) -> None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         failures: list[object] = []
         producer.produce("table", b"no key", on_delivery=lambda error, _: failures.append(error))
-        producer.flush(20)
+        producer.flush(60)
         assert failures[0] is not None
         assert "INVALID_RECORD" in str(failures[0])
 

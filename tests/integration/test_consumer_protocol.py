@@ -246,7 +246,7 @@ def test_offsets_and_members_outlive_their_coordinator(tmp_path: Path) -> None:
         producer = Producer({"bootstrap.servers": own.bootstrap})
         for number in range(100):
             producer.produce(topic, b"%d" % number, partition=number % 4)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         members = [consumer(own, group) for _ in range(2)]
         for member in members:
             closing.callback(member.close)
@@ -288,7 +288,7 @@ def test_a_java_consumer_of_either_protocol_shares_with_one_of_the_new(
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(200):
         producer.produce(topic, b"%d" % number, partition=number % 4)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     argv = java.command(
         "org.apache.kafka.tools.VerifiableConsumer",
         *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group-id", group),

@@ -101,7 +101,7 @@ def send(bootstrap: str, topic: str, values: list[bytes]) -> None:
 def take(consumer: Consumer, count: int) -> list[bytes]:
     """Poll until `count` values have come."""
     values: list[bytes] = []
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while len(values) < count:
         assert time.monotonic() < deadline, f"{len(values)} of {count} read"
         values += [

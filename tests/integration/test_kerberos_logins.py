@@ -282,7 +282,7 @@ async def test_who_has_no_ticket_or_an_old_one_is_told_to_get_one(
     with pytest.raises(ClientLoginRefused, match=r"No Kerberos credentials .*`kinit NAME@REALM`"):
         await tickets(realm.folder / "none").run(nobody, HOST)
     one = tickets(realm.ticket("ann", "-l", "1s"))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (told := await _told(one)) is None:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.2)

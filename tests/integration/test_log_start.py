@@ -199,7 +199,7 @@ def _ends(cluster: RunningCluster, topic: str) -> tuple[int, int] | None:
     """Start and end of the log, None while nobody leads it; by a client that remembers nothing."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "log_level": 0})
     try:
-        start, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=1)
+        start, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
     except KafkaException:
         return None
     finally:
@@ -262,7 +262,7 @@ def test_timestamps_out_of_bounds_are_refused(cluster: RunningCluster, admin: Ad
         producer.produce(
             "bounds", b"not", timestamp=timestamp, on_delivery=lambda error, _: codes.append(error.code())
         )
-        producer.flush(15)
+        producer.flush(60)
     assert codes == [KafkaError.INVALID_TIMESTAMP] * 2
     _set(admin, "bounds", message_timestamp_type="LogAppendTime")
     wait_until(lambda: _appended(cluster, admin), "the broker's clock to stamp")

@@ -64,7 +64,7 @@ def test_traffic_offsets_and_lag_are_what_clients_did(
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in range(300):
         producer.produce(new_topic, b"x" * 100, partition=n % 3)
-    producer.flush(20)
+    producer.flush(60)
     group = f"g-{new_topic}"
     consumer = Consumer(
         {
@@ -75,7 +75,7 @@ def test_traffic_offsets_and_lag_are_what_clients_did(
         }
     )
     consumer.subscribe([new_topic])
-    messages, deadline = [], time.monotonic() + 30
+    messages, deadline = [], time.monotonic() + 60
     while len(messages) < 300 and time.monotonic() < deadline:
         messages += consumer.consume(300 - len(messages), timeout=0.5)
     assert len(messages) == 300

@@ -34,7 +34,7 @@ def outcome(cluster: RunningCluster, topic: str, value: bytes, **config: object)
         }
     )
     producer.produce(topic, value, partition=0, on_delivery=lambda error, _: told.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return None if told[0] is None else told[0].name()
 
 

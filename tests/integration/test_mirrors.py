@@ -189,7 +189,7 @@ async def test_consumers_that_move_go_on_where_they_were(
         consumer.subscribe(["moving"])
         numbers: list[int] = []
         while len(numbers) < count:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None
             assert message.error() is None, message.error()
             numbers.append(int((message.value() or b"")[1:]))

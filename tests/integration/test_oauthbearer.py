@@ -203,7 +203,7 @@ def test_librdkafka_is_told_what_is_wrong(cluster: LocalCluster, issuer: Issuer)
             error_cb=lambda error: said.append(error.str()),
         )
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not any('{"status":"invalid_token"}' in text for text in said):
         assert time.monotonic() < deadline, said
         producer.poll(0.1)

@@ -55,7 +55,7 @@ def create(admin: AdminClient, **config: str) -> str:
     name = f"t{uuid.uuid4().hex[:10]}"
     settings = {key.replace("_", "."): value for key, value in config.items()}
     admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(60)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while admin.list_topics(name, 60).topics[name].partitions[0].leader < 0:
         assert time.monotonic() < deadline, f"{name} has no leader"
         time.sleep(0.02)
@@ -77,7 +77,7 @@ def values(cluster: RunningCluster, topic: str, count: int) -> list[bytes | None
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes | None] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         message = consumer.poll(0.2)
         if message is not None:

@@ -60,7 +60,7 @@ def consumed(settings: dict[str, str], topic: str, group: str) -> list[bytes]:
     found: list[bytes] = []
     try:
         while len(found) < COUNT:
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             assert message is not None, f"{len(found)} of {COUNT} records"
             assert message.error() is None
             found.append((message.value() or b"")[:6])
@@ -280,7 +280,7 @@ def load(cluster: TlsCluster, topic: str) -> Iterator[list[int]]:
             producer.produce(
                 topic, b"x" * 200, on_delivery=lambda error, _: failures.append(error) if error else None
             )
-            if producer.flush(20):
+            if producer.flush(60):
                 failures.append("not delivered")
             count[0] += 1
 

@@ -195,7 +195,7 @@ def _broker(cluster: TlsCluster, number: int, ports: dict[str, int], common: dic
 def brokers_seen(cluster: TlsCluster) -> int:
     """How many brokers a client of CLIENTS is told of."""
     try:
-        return len(AdminClient(cluster.client()).list_topics(timeout=2).brokers)
+        return len(AdminClient(cluster.client()).list_topics(timeout=10).brokers)
     except KafkaException:
         return 0
 

@@ -60,7 +60,7 @@ def read(cluster: LocalCluster, topic: str, count: int) -> list[str]:
     try:
         consumer.subscribe([topic])
         values: list[str] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(values) < count and time.monotonic() < deadline:
             values += [
                 record.value().decode() for record in consumer.consume(count, 0.5) if not record.error()
