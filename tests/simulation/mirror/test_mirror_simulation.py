@@ -17,8 +17,8 @@ from tests.simulation.mirror.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[3]
 SEEDS = "0-12"
-FURTHER = tuple(f"{first}-{first + 12}" for first in range(12, 96, 12))
-"""Played one after the other while there is something that the first have missed."""
+FURTHER = ("22", *(f"{first}-{first + 12}" for first in range(12, 96, 12)))
+"""Played one after the other while there is something that the first have missed: in seed 22 a copy meets a gap."""
 SEEN = frozenset(
     {
         "acknowledged here",
