@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 _OUTSTANDING_MAX = 8
 RETRY_FIRST_S = 0.001
 RETRY_MAX_S = 0.2
+RETRY_SPACING_S = 0.001
+"""Where thousands of partitions wait, say while a leader makes their logs, each waits so much longer for each of them:
+to be asked and to refuse would take both brokers all their time."""
 
 EXPECTED_ERRORS = frozenset(
     {
@@ -296,5 +299,5 @@ class LeaderSession:
 
     def _later(self, key: PartitionKey) -> None:
         delay = self._delays.get(key, RETRY_FIRST_S)
-        self._delays[key] = min(delay * 2, RETRY_MAX_S)
+        self._delays[key] = min(delay * 2, max(RETRY_MAX_S, len(self._delays) * RETRY_SPACING_S))
         self._retry(key, delay)

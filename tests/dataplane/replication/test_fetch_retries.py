@@ -1,0 +1,57 @@
+"""How soon a follower asks again for partitions that a leader refuses: at once, then less and less often, and least
+where thousands of them wait."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.dataplane.replication.fetch_values import PartitionAnswer, PartitionKey, SessionAnswer
+from ottla.dataplane.replication.follower.fetching import (
+    RETRY_FIRST_S,
+    RETRY_MAX_S,
+    RETRY_SPACING_S,
+    FetchLimits,
+    LeaderSession,
+)
+from ottla.protocol.errors import ErrorCode
+
+TOPIC = b"t" * 16
+
+
+def replica(index: int) -> Any:
+    epochs = SimpleNamespace(latest_epoch=0)
+    log = SimpleNamespace(log_start_offset=0, log_end_offset=0, leader_epochs=epochs)
+    follower = SimpleNamespace(leader_epoch=0)
+    return SimpleNamespace(topic_id=TOPIC, index=index, follower=follower, log=log, acknowledged_offset=0)
+
+
+def delays(partitions: int, rounds: int) -> list[set[float]]:
+    """After each of so many refusals of all partitions: how long they wait."""
+    told: dict[PartitionKey, float] = {}
+    session = LeaderSession(1, FetchLimits(), told.__setitem__, lambda partition, error: None)
+    for index in range(partitions):
+        session.follow(replica(index))
+    found = []
+    for _ in range(rounds):
+        fetch = session.next_fetch(7)
+        assert fetch is not None
+        refused = [PartitionAnswer(one.key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in fetch.positions]
+        assert session.answered(SessionAnswer(1, refused))
+        found.append(set(told.values()))
+        for key in told:
+            session.again(key)
+    return found
+
+
+def test_few_partitions_are_asked_for_five_times_a_second() -> None:
+    waits = delays(3, 12)
+    assert waits[0] == {RETRY_FIRST_S}
+    assert waits[1] == {2 * RETRY_FIRST_S}
+    assert waits[-1] == {RETRY_MAX_S}
+
+
+def test_thousands_of_partitions_are_asked_for_a_thousand_times_a_second() -> None:
+    waits = delays(4_000, 16)
+    assert waits[0] == {RETRY_FIRST_S}  # after an election most are there within milliseconds
+    assert waits[-1] == {4_000 * RETRY_SPACING_S}
