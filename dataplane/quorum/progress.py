@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from ...protocol.messages.quorum_session import PartitionProgress
 
-Progress = tuple[bytes, int, int, int]
-"""(topic id, partition, leader epoch, log end offset) of one log."""
+Progress = tuple[tuple[bytes, int], int, int]
+"""(topic id and partition, leader epoch of the last record, log end offset) of one log."""
 
 
 class ToldProgress:
@@ -27,11 +27,12 @@ class ToldProgress:
         news: list[PartitionProgress] = []
         present = list(self._progress())
         if len(told) > len(present):
-            kept = {(topic_id, partition) for topic_id, partition, _, _ in present}
+            kept = {key for key, _, _ in present}
             self._told = told = {key: end for key, end in told.items() if key in kept}
-        for topic_id, partition, leader_epoch, log_end_offset in present:
-            if told.get((topic_id, partition)) != (leader_epoch, log_end_offset):
-                told[topic_id, partition] = (leader_epoch, log_end_offset)
+        for key, leader_epoch, log_end_offset in present:
+            if told.get(key) != (leader_epoch, log_end_offset):
+                told[key] = (leader_epoch, log_end_offset)
+                topic_id, partition = key
                 news.append(
                     PartitionProgress(
                         topic_id=topic_id,

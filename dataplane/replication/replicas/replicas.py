@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ....protocol.cluster_image import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
@@ -57,15 +57,6 @@ class ReplicasConfig:
     def broker_id(self) -> int:
         """Of this broker."""
         return self.credentials.node_id
-
-
-class LocalLogEnd(NamedTuple):
-    """How far a replica's log reaches: what an election of the member furthest along goes by."""
-
-    topic_id: bytes
-    partition: int
-    leader_epoch: int
-    log_end_offset: int
 
 
 class RoleListener(Protocol):
@@ -243,17 +234,15 @@ class Replicas:
 
     # What the quorum hears
 
-    def progress(self) -> list[LocalLogEnd]:
-        """How far every replica's log reaches; the quorum's session tells what is new of it."""
-        return [
-            LocalLogEnd(
-                partition.topic_id,
-                partition.index,
-                partition.log.leader_epochs.last_written(partition.log.log_end_offset),
-                partition.log.log_end_offset,
-            )
-            for partition in self._by_key.values()
-        ]
+    def progress(self) -> list[tuple[PartitionKey, int, int]]:
+        """How far every replica's log reaches, with the leader epoch of its last record: what an election of the member
+        furthest along goes by. The quorum's session tells what is new of it, and asks twice a second."""
+        ends: list[tuple[PartitionKey, int, int]] = []
+        for key, partition in self._by_key.items():
+            log = partition.log
+            end = log.log_end_offset
+            ends.append((key, log.leader_epochs.last_written(end), end))
+        return ends
 
     # The cluster image
 
