@@ -51,14 +51,21 @@ def refusal(target: RunningCluster, *words: str) -> str:
     return done.stderr
 
 
+def topic_of(status: dict[str, Any]) -> dict[str, Any]:
+    """The topic orders, beside which the source's committed offsets are copied."""
+    found: dict[str, Any]
+    (found,) = (topic for topic in status["topics"] if topic["name"] == "orders")
+    return found
+
+
 def until(target: RunningCluster, holds: Callable[[dict[str, Any]], bool]) -> tuple[int, dict[str, Any]]:
     """Exit code and status of partition 0 of mirror west, once the latter is so."""
     ends = time.monotonic() + DEADLINE_S
     while True:
         done = run(target, "status", "west")
-        topics = json.loads(done.stdout)[0]["topics"] if done.stdout else []
-        if topics and holds(topics[0]["partitions"][0]):
-            return done.returncode, topics[0]["partitions"][0]
+        partition = topic_of(json.loads(done.stdout)[0])["partitions"][0] if done.stdout else None
+        if partition is not None and holds(partition):
+            return done.returncode, partition
         assert time.monotonic() < ends, (done.returncode, done.stdout, done.stderr)
 
 
@@ -84,7 +91,7 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
         "result": "caught up",
     }
     (status,) = mirror(target, "status", "west")
-    (orders,) = status["topics"]
+    orders = topic_of(status)
     assert (status["phase"], status["lag"], orders["state"]) == ("active", 0, "copying")
     assert [one["log_end_offset"] for one in orders["partitions"]] == [50, 0, 0]
     assert "is this cluster" in refusal(target, "create", "self", "--from", target.bootstrap)
