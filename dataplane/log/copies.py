@@ -35,13 +35,14 @@ def _step_back_over_gap(log: PartitionLog, offset: int) -> None:
         log.truncate_to(offset)
 
 
-def first_marker_from(log: PartitionLog, offset: int) -> int | None:
-    """Where the first transaction marker at or behind `offset` lies; None if there is none.
+def look_for_marker(log: PartitionLog, offset: int, batches_max: int) -> tuple[int | None, int]:
+    """Look for the first transaction marker at or behind `offset`, in so many batches at most. Where it lies, else
+    None; and up to where there is none, which is the log end if there is none at all.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, or is damaged.
     """
     offset, segments = max(offset, log.log_start_offset), log.segment_list.copy()
-    behind = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
+    behind, left = bisect_right(segments, offset, key=lambda segment: segment.base_offset), batches_max
     for segment in segments[max(0, behind - 1) :]:
         found = segment.find(max(offset, segment.base_offset))
         if found is None:
@@ -50,10 +51,13 @@ def first_marker_from(log: PartitionLog, offset: int) -> int | None:
             for position, header in segment.walk(found[0], found[1].base_offset):
                 is_control = header.attributes & CONTROL_FLAG and header.base_offset >= offset
                 if is_control and segment.marker_at(position, header) is not None:
-                    return header.base_offset
+                    return header.base_offset, header.base_offset
+                left -= 1
+                if left == 0:
+                    return None, header.next_offset
         except BrokenBatch as broken:
             raise damage(segment.path, broken.position, broken.reason) from broken
-    return None
+    return None, log.log_end_offset
 
 
 def end_at(log: PartitionLog, offset: int) -> None:

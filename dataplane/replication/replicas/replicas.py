@@ -13,7 +13,6 @@ from ....protocol.cluster_image import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.config_commands import ResourceType
 from ....protocol.node_proof import NodeCredentials
-from ...log.copies import first_marker_from
 from ...runtime.clocks import monotonic_ms, wall_ms
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
@@ -26,6 +25,7 @@ from ..replica.role_check import check_role
 from ..replica.settings import TopicSettings
 from ..roles.leader import KnownBroker
 from .catch_up import CatchUpThrottles
+from .cut_searches import CutSearches
 from .damage import Damage
 from .offline import OfflineReplicas, Report, tell_nobody
 from .rebuilding import Rebuild, rebuild_nothing
@@ -90,6 +90,7 @@ class Replicas:
         self.offline = OfflineReplicas(report_offline)
         self.damage = Damage(self, logs, renew)
         self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._look_at)
+        self._cut_searches = CutSearches(self._look_at, self.take_offline)
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -334,8 +335,9 @@ class Replicas:
             return
         self._fetchers.forget(partition)
         self._look_at_copy(partition)
-        self._go_on_elsewhere(partition, state.leader_epoch)
-        if partition.become_leader(state):
+        if not self._goes_on_where_it_should(partition, state.leader_epoch):
+            self._play_no_role(partition)
+        elif partition.become_leader(state):
             logger.info("%r: leader in epoch %d", partition, state.leader_epoch)
             for listener in self._listeners:
                 listener.elected(partition)
@@ -346,21 +348,34 @@ class Replicas:
         mirror = self.image.mirrors.mirror_of(partition.topic_id)
         partition.copy_of = "" if mirror is None else mirror.name
 
-    def _go_on_elsewhere(self, partition: Partition, leader_epoch: int) -> None:
+    def _goes_on_where_it_should(self, partition: Partition, leader_epoch: int) -> bool:
         """The log of a copy may go on at another offset than where it ends, from some leader epoch on. One that is
         promoted at a cut ends at the first marker behind it: what is in between belongs to no transaction that was
-        decided there, and need not go."""
+        decided there, and need not go. False as long as that marker is looked for."""
         copy = self.image.mirrors.partition(partition.topic_id, partition.index)
         if copy is None:
-            return
+            return True
         log = partition.log
         offset = copy.goes_on_at(log.leader_epochs.latest_epoch, log.log_end_offset, leader_epoch)
         resumption = copy.resumption
         if offset is not None and resumption is not None and copy.promoted_epoch == resumption.leader_epoch:
-            offset = first_marker_from(log, offset)
+            search = self._cut_searches.end_of(partition, offset)
+            if search is None:
+                return False
+            offset = search.marker
         if offset is not None:
             logger.warning("%r: the copy goes on at offset %d", partition, offset)
             partition.go_on_at(offset)
+        return True
+
+    def _play_no_role(self, partition: Partition) -> None:
+        """Until it is known where its log is to end."""
+        led = partition.leader is not None
+        if led or partition.follower is not None:
+            partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if led:
+            for listener in self._listeners:
+                listener.resigned(partition.topic, partition.index)
 
     def _follow(self, topic: TopicState, index: int, state: PartitionState) -> None:
         partition = self._replica(topic, index)
@@ -438,6 +453,7 @@ class Replicas:
         if self._by_name.get((partition.topic, partition.index)) is partition:
             del self._by_name[partition.topic, partition.index]
         self._fetchers.forget(partition)
+        self._cut_searches.forget(partition)
         led = partition.leader is not None
         partition.retire(error)
         if led:
@@ -526,6 +542,7 @@ class Replicas:
         self._fetchers.close()
         self.sessions.close()
         for partition in self._by_key.values():
+            self._cut_searches.forget(partition)
             partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._flusher.close()
         self.checkpoint_high_watermarks()

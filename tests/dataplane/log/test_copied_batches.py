@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.log.copies import append_copied, end_at, first_marker_from
+from ottla.dataplane.log.copies import append_copied, end_at, look_for_marker
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import (
     NO_COMMIT_INDEX,
@@ -191,6 +191,16 @@ def marked(log: PartitionLog, base_offset: int) -> None:
     batch = bytearray(encode_control_batch(marker, timestamp_ms=NOW, producer_id=5, producer_epoch=0))
     patch_offset_and_epoch(batch, 0, base_offset, 9)
     append_copied(log, memoryview(batch), 3, NOW)
+
+
+def first_marker_from(log: PartitionLog, offset: int, batches_max: int = 2) -> int | None:
+    """Looked for a few batches at a time."""
+    reached = offset
+    while True:
+        found, reached = look_for_marker(log, before := reached, batches_max)
+        if found is not None or reached >= log.log_end_offset:
+            return found
+        assert reached > before
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 300])

@@ -22,7 +22,7 @@ from ottla.dataplane.mirroring.offset_commits import OwnGroups
 from ottla.dataplane.mirroring.offset_takeover import OffsetTakeover
 from ottla.dataplane.mirroring.rounds import CutRounds
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.dataplane.replication.replicas import replicas
+from ottla.dataplane.replication.replicas import cut_searches
 from ottla.metadata_quorum.state import controller, mirrors
 from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster_image import PartitionState, TopicState
@@ -345,10 +345,10 @@ def cut_ignored() -> Iterator[None]:
     that of the other has not. The promotion aborts it there: money has come from nowhere.
     """
 
-    def nowhere(_log: PartitionLog, _offset: int) -> None:
-        return None
+    def nowhere(log: PartitionLog, _offset: int, _batches_max: int) -> tuple[None, int]:
+        return None, log.log_end_offset
 
-    with patch.object(replicas, "first_marker_from", nowhere):
+    with patch.object(cut_searches, "look_for_marker", nowhere):
         yield
 
 

@@ -1,0 +1,94 @@
+"""Where copies end that are promoted at a cut: at the first marker behind it, which is looked for in turns of the loop.
+
+What was copied since the cut may be a second's records, or those of days. Until the end is known the replica plays no
+role.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ....protocol.errors import KafkaError
+from ...log.copies import look_for_marker
+from ..fetch_values import PartitionKey
+from ..replica.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+BATCHES_PER_TURN = 200
+
+
+@dataclass(slots=True, eq=False)
+class EndOfCopy:
+    """Of one replica: where it lies, as far as it was looked for."""
+
+    partition: Partition
+    cut: int
+    reached: int
+    """Up to here there is none."""
+    is_over: bool = False
+    marker: int | None = None
+    """Where it lies, once the search is over; None if there is none."""
+
+
+class CutSearches:
+    """One replica after the other. One writer: the event loop."""
+
+    def __init__(
+        self,
+        look_again: Callable[[set[PartitionKey]], None],
+        give_up: Callable[[Iterable[PartitionKey]], None],
+    ) -> None:
+        """`look_again` has what was found taken; `give_up` takes replicas offline whose logs cannot be read."""
+        self._loop = asyncio.get_running_loop()
+        self._look_again = look_again
+        self._give_up = give_up
+        self._searches: dict[PartitionKey, EndOfCopy] = {}
+        self._is_due = False
+
+    def end_of(self, partition: Partition, cut: int) -> EndOfCopy | None:
+        """The search, if it is over; else it goes on."""
+        key = (partition.topic_id, partition.index)
+        search = self._searches.get(key)
+        if search is None or search.partition is not partition or search.cut != cut:
+            self._searches[key] = EndOfCopy(partition, cut, cut)
+            self._have_a_turn()
+            return None
+        if not search.is_over:
+            return None
+        return self._searches.pop(key)
+
+    def forget(self, partition: Partition) -> None:
+        """The replica goes away."""
+        self._searches.pop((partition.topic_id, partition.index), None)
+
+    def _have_a_turn(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_due = False
+        if not self._searches:
+            return
+        key, search = next(iter(self._searches.items()))
+        try:
+            self._look(search)
+        except KafkaError as error:
+            logger.error("%r: the end of the copy cannot be found: %s", search.partition, error.message)
+            del self._searches[key]
+            self._give_up([key])
+        if search.is_over:
+            self._look_again({key})
+            # Whoever does not lead any more does not ask.
+            self._searches.pop(key, None)
+        if self._searches:
+            self._have_a_turn()
+
+    def _look(self, search: EndOfCopy) -> None:
+        log = search.partition.log
+        search.marker, search.reached = look_for_marker(log, search.reached, BATCHES_PER_TURN)
+        search.is_over = search.marker is not None or search.reached >= log.log_end_offset
