@@ -8,6 +8,9 @@ and target have one broker and one quorum node each, and topics one replica.
 
 What copies is the target's broker, and MirrorMaker's process where there is one: that is whose CPU is counted. A
 backlog is timed from its first third on, when virtual machines have compiled what they need.
+
+A thread that the machine keeps waiting for a processor copies nothing meanwhile. So the lag comes with the longest such
+wait: a stall of the same length is the machine's.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -41,6 +44,7 @@ NAME = "bench"
 PER_SECOND = 1_000
 WARM_S, MEASURED_S = 15.0, 15.0
 DEADLINE_S = 120.0
+LOOK_EVERY_S = 0.1
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 """The source tells when it took a record, to a millisecond. Copies keep that."""
 ONE_BROKER = {
@@ -173,11 +177,13 @@ def lag(launch: Launch, data: Path) -> Row:
                 time.sleep(WARM_S)
                 seen.clear()
                 before = cpu_seconds(workers)
-                time.sleep(MEASURED_S)
+                with waits_for_a_processor(workers) as waits:
+                    time.sleep(MEASURED_S)
                 cpu = cpu_seconds(workers) - before
                 found = list(seen)
             row = {f"p{percent}, ms": percentile(found, percent) * 1e3 for percent in (50, 99)}
             row |= {"worst, ms": max(found) * 1e3, "CPU, % of a core": cpu / MEASURED_S * 100}
+            row["longest wait for a processor, ms"] = max(waits, default=0.0) * 1e3
             return row | asyncio.run(promotion(target, topic)) if launch is ottla else row
 
 
@@ -203,6 +209,33 @@ def delays(cluster: Cluster, topic: str) -> Iterator[list[float]]:
         stop.set()
         thread.join()
         consumer.close()
+
+
+@contextmanager
+def waits_for_a_processor(nodes: Sequence[Node]) -> Iterator[list[float]]:
+    """Seconds that threads of these processes could have run, and were not let; the list grows. The kernel counts a
+    wait when it ends."""
+    waits: list[float] = []
+    stop = Event()
+
+    def look() -> None:
+        known: dict[Path, int] = {}
+        while not stop.wait(LOOK_EVERY_S):
+            for path in (one for node in nodes for one in Path(f"/proc/{node.pid}/task").glob("*/schedstat")):
+                try:
+                    waited_ns = int(path.read_text().split()[1])
+                except (OSError, IndexError):
+                    continue  # The thread has ended.
+                waits.append((waited_ns - known.get(path, waited_ns)) / 1e9)
+                known[path] = waited_ns
+
+    thread = Thread(target=look)
+    thread.start()
+    try:
+        yield waits
+    finally:
+        stop.set()
+        thread.join()
 
 
 async def promotion(target: Cluster, topic: str) -> Row:
