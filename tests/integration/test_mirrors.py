@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -311,6 +312,37 @@ async def test_copies_begin_at_the_end_or_at_a_time(source: RunningCluster, targ
         # A batch is copied as a whole, from the one on that holds the record.
         assert numbers == list(range(numbers[0], 100))
         assert numbers[0] <= 60
+
+
+async def test_a_limit_of_bandwidth_holds_until_it_is_lifted(
+    source: RunningCluster, target: RunningCluster
+) -> None:
+    """Each broker takes the rate, a burst at first, and one batch too many from each broker of the source. A machine
+    that is slow takes less."""
+    rate, burst_s, batch_bytes, count, brokers = 100_000, 0.2, 20_000, 300, 3
+    await create(source.bootstrap, "limited", 3)
+    async with Producer(bootstrap_servers=source.bootstrap) as producer:
+        for number in range(count):
+            await producer.send("limited", random.randbytes(batch_bytes), partition=number % 3)
+            await producer.flush()
+
+    async def copied() -> int:
+        return sum((await ends_of(target.bootstrap, "limited")).values())
+
+    async with Admin(bootstrap_servers=target.bootstrap) as operator:
+        began = time.monotonic()
+        await operator.create_mirror("limited", source=source.bootstrap, topics="limited", bandwidth=rate)
+        (told,) = await operator.describe_mirrors(["limited"])
+        assert told.bandwidth == rate
+        while time.monotonic() < began + 5:
+            seen = await copied()
+            taken_s = time.monotonic() - began + burst_s
+            most = brokers * (rate * taken_s + 2 * brokers * batch_bytes)
+            assert seen * batch_bytes <= most, f"{seen} records after {taken_s:.1f} s"
+            await asyncio.sleep(0.1)
+        await until(copied, "some records")
+        await operator.limit_mirror("limited", 0)
+        await until(lambda: is_level(source.bootstrap, target.bootstrap, "limited"), "the rest")
 
 
 async def test_a_source_is_reached_by_tls_and_a_password_that_nobody_can_read(target: RunningCluster) -> None:
