@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.cluster_image import ClusterImage
@@ -25,14 +25,15 @@ def leaders_of(cluster: SimulatedCluster, image: ClusterImage) -> Iterator[tuple
 
 
 def unsettled(
-    ledger: SourceLedger,
+    starts: Mapping[str, int],
     source: SimulatedCluster,
     target: SimulatedCluster,
     topics: Iterable[str],
     *,
     faults_allowed: bool,
 ) -> list[str]:
-    """Copies that are neither level with their source nor stopped by a fault, and why."""
+    """Copies that are neither level with their source nor stopped by a fault, and why. `starts`: where each partition
+    has begun at the highest, by its name."""
     there, here = source.newest_image(), target.newest_image()
     if there is None or here is None:
         return ["there is no quorum"]
@@ -49,7 +50,7 @@ def unsettled(
             state = here.mirrors.partition(copy.topic_id, index) or MirrorPartition()
             if state.fault is not None and faults_allowed:
                 continue
-            trouble = _differs(original, copy, ledger.starts[f"{name}-{index}"])
+            trouble = _differs(original, copy, starts.get(f"{name}-{index}", 0))
             if not trouble and state.fault is not None:
                 trouble = f"fault {state.fault}"
             if trouble:

@@ -11,7 +11,14 @@ from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPartition, Resumption
+from ottla.protocol.mirror_table import (
+    NO_EPOCH,
+    FaultKind,
+    MirrorFault,
+    MirrorPartition,
+    Resumption,
+    ResumptionKind,
+)
 from ottla.protocol.record import NO_COMMIT_INDEX, read_control_record
 from ottla.protocol.record_batch import BatchHeader
 from ottla.protocol.schema import ZERO_UUID
@@ -191,20 +198,24 @@ class CopiesAreTheSource:
         begin = max(start, min(walk.end, log.log_end_offset))
         if begin >= log.log_end_offset:
             return
-        histories = self._histories(partition, source_id)
+        histories, own_end = self._histories(partition, source_id), _own_end(copy)
         walk.end = begin
         for header, batch in batches_of(log, begin, log.log_end_offset):
             if copy.promoted_epoch != NO_EPOCH and header.partition_leader_epoch >= copy.promoted_epoch:
                 break
             source_epoch = epoch_at(copy.lineage, header.base_offset)
             where = f"{node.name}, {partition!r}, at offset {header.base_offset}, lineage {copy.lineage}"
+            if source_epoch == UNKNOWN_EPOCH and header.base_offset < own_end:
+                walk.end = self._ends[place] = header.next_offset
+                continue  # The source has dropped it, and so will this cluster.
             if source_epoch == UNKNOWN_EPOCH:
                 raise InvariantBroken("lineages are known before their records", where)
             base = header.base_offset
             # Where the log begins a batch may be cut in two; what counts is how far the copy was.
             end = walk.end if walk.end > start else min(base, self._ends.get(place, base))
             self._check_gap(partition, end, base, where)
-            _check_marker(header, batch, where)
+            if base >= own_end:
+                _check_marker(header, batch, where)
             if partition.topic in self._ledger.compacted:
                 # Of an epoch whose first records are compacted away, replicas know different beginnings.
                 for offset, found in records_of(header, batch):
@@ -264,6 +275,12 @@ class CopiesAreTheSource:
                 "copies follow one history",
                 f"{where}: of epoch {source_epoch}, and the source has up to epoch {epoch} {lines}",
             )
+
+
+def _own_end(copy: MirrorPartition) -> int:
+    """Up to where a log that came back by a failback was written here; 0 if it did not."""
+    resumed = copy.resumption
+    return 0 if resumed is None or resumed.kind is ResumptionKind.EXACT else resumed.offset
 
 
 def _check_marker(header: BatchHeader, batch: memoryview, where: str) -> None:

@@ -149,6 +149,13 @@ class SourceLedger:
         with patch.object(PartitionLog, "advance_log_start_offset", advanced):
             yield
 
+    def begin_with(self, partition: Partition) -> None:
+        """Take the log of a leader that was not watched for what its leaders have had."""
+        history, entries = self._history(partition), partition.log.leader_epochs.entries
+        for number, (epoch, _) in enumerate(entries, 1):
+            history.note_line(epoch, entries[:number])
+        self._note(partition)
+
     def _history(self, partition: Partition) -> PartitionHistory:
         place = (partition.topic_id, partition.index)
         if (found := self.histories.get(place)) is None:

@@ -12,7 +12,7 @@ from ottla.dataplane.log import copies as log_copies
 from ottla.dataplane.log import placement
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.producers.producer_state import ProducerStates
-from ottla.dataplane.mirroring import topic_list
+from ottla.dataplane.mirroring import common_point, topic_list
 from ottla.dataplane.mirroring.copies import Copy
 from ottla.dataplane.mirroring.fetching import EARLIEST, SourceFetcher, _report_of
 from ottla.dataplane.mirroring.judgement import arrived
@@ -30,7 +30,7 @@ from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.mirror_commands import ReachedCut, ReportMirrorCuts, ReportMirrorPartitions
 from ottla.protocol.messages.mirror_records import MirrorTopicRecord
 from ottla.protocol.mirror_cuts import CutsOfMirror, MirrorRound
-from ottla.protocol.mirror_table import FaultKind, Mirror, MirrorFault, MirrorPartition
+from ottla.protocol.mirror_table import FaultKind, Mirror, MirrorFault, MirrorPartition, ResumptionKind
 from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch, walk_batches
 from ottla.protocol.transaction_table import Place
 from tests.simulation.cluster.planting import Mutant, mutant
@@ -468,6 +468,46 @@ def copy_takes_records() -> Iterator[None]:
         yield
 
 
+@mutant(
+    "tail-kept-by-failback",
+    "a failback cuts nothing off",
+    history=_OWN,
+    needs="records that were not copied before the promotion",
+    where="mirror",
+)
+def tail_kept_by_failback() -> Iterator[None]:
+    """The old source has 120 records, of which 100 were copied before it was lost. It comes back as the copy, and keeps
+    all 120. The other side has written 50 more: the copy has its own at the offsets 100 to 119.
+    """
+    goes_on_at = MirrorPartition.goes_on_at
+
+    def stays(self: MirrorPartition, log_epoch: int, log_end: int, leader_epoch: int) -> int | None:
+        is_back = self.resumption is not None and self.resumption.kind is not ResumptionKind.EXACT
+        return None if is_back else goes_on_at(self, log_epoch, log_end, leader_epoch)
+
+    with patch.object(MirrorPartition, "goes_on_at", stays):
+        yield
+
+
+@mutant(
+    "common-offset-by-length",
+    "a failback takes logs for alike up to the end of the shorter one",
+    history="tools that compare log ends",
+    needs="an unclean election at the source behind what was copied, before the promotion",
+    where="mirror",
+)
+def common_offset_by_length() -> Iterator[None]:
+    """The source lost the offsets 80 to 99 in an unclean election, when they were copied, and has others there. It
+    comes back as the copy, and keeps those: consumers read other records than on the other side, at the same offsets.
+    """
+
+    def shorter(_epochs: object, log_end: int, _copied: object, copied_end: int) -> int:
+        return min(log_end, copied_end)
+
+    with patch.object(common_point, "common_offset", shorter):
+        yield
+
+
 ALL: Iterable[Mutant] = (
     lineage_after_records,
     new_source_leader_unchecked,
@@ -488,6 +528,8 @@ ALL: Iterable[Mutant] = (
     offsets_stay_ahead,
     former_leaders_report,
     copy_takes_records,
+    tail_kept_by_failback,
+    common_offset_by_length,
 )
 MUTANTS = {each.name: each for each in ALL}
 """By name."""

@@ -43,6 +43,7 @@ from tests.simulation.mirror.endings import (
     leaders_of,
     unsettled,
 )
+from tests.simulation.mirror.failback import Failback
 from tests.simulation.mirror.images import NewestImage
 from tests.simulation.mirror.invariants import (
     CopiesAreTheSource,
@@ -144,6 +145,7 @@ class MirrorRun:
             self.chaos_s = max(self.chaos_s, USURPED_S)
         self._overtakes = chance.random() < 0.4
         self.usurpation = Usurpation(self.source, BOLD, Random(f"usurpation {seed}"))
+        self.failback = Failback(self, seed)
         self._chance = chance
 
     def _workload(self, cluster: SimulatedCluster) -> Workload:
@@ -159,13 +161,13 @@ class MirrorRun:
         self.cuts = CutsAreTrue(self.ledger, newest_here, self.causes)
         self.copies = CopiesAreTheSource(self.target, self.ledger, newest_here, self.causes)
         self.offsets = OffsetsAreReached(self.target, GROUP)
-        self._of_source = [
+        self.of_source = [
             newest_there,
             self.ledger,
             *all_invariants(),
             FollowersCopyTheirLeader(self.source),
         ]
-        self._of_target = [
+        self.of_target = [
             newest_here,
             self.copies,
             self.offsets,
@@ -173,14 +175,14 @@ class MirrorRun:
             FollowersCopyTheirLeader(self.target),
         ]
         if self.machine.trace.wanted:
-            self._of_source.append(PartitionChanges(self.machine))
-            self._of_target.append(PartitionChanges(self.machine))
+            self.of_source.append(PartitionChanges(self.machine))
+            self.of_target.append(PartitionChanges(self.machine))
         self.machine.observers.append(self._observe)
 
     def _observe(self, thread: Thread) -> None:
         """A process has had a turn: look at what it may have changed."""
         if thread.name == "main" and (node := self._nodes.get(thread.process.name)) is not None:
-            for invariant in self._of_source if node.name.startswith(SOURCE.name) else self._of_target:
+            for invariant in self.of_source if node.name.startswith(SOURCE.name) else self.of_target:
                 invariant.observe(node)
 
     @contextmanager
@@ -201,32 +203,34 @@ class MirrorRun:
     def play(self) -> None:
         self.source.start()
         self.target.start()
-        self._client(
+        self.client(
             self.there,
             "creator",
             lambda: clients.prepare(self.there, self.here, self.configs, self.mirror_first),
         )
-        self._wait(lambda: self.there.ended.get("creator", False), FORM_S, "both clusters form")
+        self.wait(lambda: self.there.ended.get("creator", False), FORM_S, "both clusters form")
         self._employ()
         self._torment()
         self.machine.run(self.machine.now + self.chaos_s)
-        self._heal()
-        self._wait(self.target.is_steady, HEAL_S, "the target serves")
-        self._wait(self.source.is_steady, HEAL_S, "the source serves")
+        self.heal()
+        self.wait(self.target.is_steady, HEAL_S, "the target serves")
+        self.wait(self.source.is_steady, HEAL_S, "the source serves")
         self.there.over = self.doings.calm = True
-        self._wait(lambda: all(self.there.ended.values()), HEAL_S, "clients of the source end")
+        self.wait(lambda: all(self.there.ended.values()), HEAL_S, "clients of the source end")
         if self.promotion in (NEVER, AT_THE_END):
             self._settle()
         if self.promotion != NEVER:
             self._end_promoted()
         self.here.over = True
-        self._wait(lambda: self._ended_here(), HEAL_S, "clients of the target end")
+        self.wait(lambda: self._ended_here(), HEAL_S, "clients of the target end")
         self._judge()
+        if self.promotion != NEVER and self.failback.is_played:
+            self.failback.play()
 
     def _employ(self) -> None:
         machine, there, here = self.machine, self.there, self.here
-        self._client(there, "producer", lambda: shared_clients.produce(there, "producer", -1, SENDS_PER_S))
-        crew = Crew(there, partial(self._client, there), Random(f"crew {self.seed}"), self.chaos_s)
+        self.client(there, "producer", lambda: shared_clients.produce(there, "producer", -1, SENDS_PER_S))
+        crew = Crew(there, partial(self.client, there), Random(f"crew {self.seed}"), self.chaos_s)
         places = [TopicPartition(EXACT, index) for index in range(TOPICS[EXACT])]
         for number in range(self._chance.choice((1, 2))):
             name = f"writer-{number}"
@@ -236,15 +240,15 @@ class MirrorRun:
                     there, process, name, [*places, TopicPartition(PLAIN, 0)]
                 ),  # type: ignore[misc]
             )
-        self._client(there, "committer", lambda: clients.commit_offsets(there, self.doings))
+        self.client(there, "committer", lambda: clients.commit_offsets(there, self.doings))
         configs = self.configs
-        self._client(
+        self.client(
             there,
             "operator",
             lambda: clients.operate_source(there, self.doings, configs, self.makes_anew),
         )
-        self._client(here, "operator here", lambda: clients.operate_target(here, self.doings, self.accepts))
-        self._client(
+        self.client(here, "operator here", lambda: clients.operate_target(here, self.doings, self.accepts))
+        self.client(
             here, "writer here", lambda: clients.write_to_copies(here, "writer here", self._acknowledged)
         )
         if self.promotion in (ALIVE, CUT_OFF):
@@ -274,9 +278,16 @@ class MirrorRun:
                 ),
             )
 
+    def torment_again(self, what: str, seconds: float) -> None:
+        """Strike both clusters and what is between them, when all was healed."""
+        for faults, site in zip(self.faults, (SOURCE, TARGET), strict=True):
+            plan = draw_plan(Random(f"faults {what} of {site.name} {self.seed}"), seconds, WEIGHTS)
+            faults.schedule(self._thinned(plan, f"{what} {site.name}"))
+        self.links.schedule(draw_link_faults(Random(f"links {what} {self.seed}"), seconds))
+
     def _deleter(self, main: Callable[[], object]) -> None:
         if not self.there.over:
-            self._client(self.there, "deleter", main)
+            self.client(self.there, "deleter", main)
 
     def _thinned(self, plan: list[Fault], site: str) -> list[Fault]:
         """Two clusters are struck: each by about half of what one alone is."""
@@ -287,11 +298,12 @@ class MirrorRun:
         if self.promotion == CUT_OFF:
             self.links.cut_for_good()
         self.doings.asked_s = self.machine.now
-        self._client(
+        self.client(
             self.here, "promoter", lambda: clients.promote(self.here, self.doings, at_cut=self.at_cut)
         )
 
-    def _heal(self) -> None:
+    def heal(self) -> None:
+        """Nothing strikes any more, and what should run, runs."""
         for faults in self.faults:
             faults.heal()
         self.links.heal()
@@ -309,8 +321,8 @@ class MirrorRun:
                 raise InvariantBroken("accepted is accepted", str(self._left(faults_allowed=False)))
             self._ask(f"accepter-{rounds}", accepting=True)
             self._wait_settled(faults_allowed=True)
-        self._quietly(lambda: check_compacted(self.source, self.target, COMPACTED))
-        self._wait(self._offsets_have_followed, HEAL_S, "the group's offsets follow")
+        self.quietly(lambda: check_compacted(self.source, self.target, COMPACTED))
+        self.wait(self._offsets_have_followed, HEAL_S, "the group's offsets follow")
 
     def _offsets_have_followed(self) -> bool:
         there, here = (
@@ -320,11 +332,11 @@ class MirrorRun:
         return there == here
 
     def _ask(self, name: str, *, accepting: bool) -> None:
-        self._client(self.here, name, lambda: clients.resume(self.here, self.doings, accepting=accepting))
-        self._wait(lambda: self.here.ended[name], HEAL_S, "the mirror is resumed")
+        self.client(self.here, name, lambda: clients.resume(self.here, self.doings, accepting=accepting))
+        self.wait(lambda: self.here.ended[name], HEAL_S, "the mirror is resumed")
 
     def _left(self, *, faults_allowed: bool) -> list[str]:
-        return unsettled(self.ledger, self.source, self.target, TOPICS, faults_allowed=faults_allowed)
+        return unsettled(self.ledger.starts, self.source, self.target, TOPICS, faults_allowed=faults_allowed)
 
     def _wait_settled(self, *, faults_allowed: bool) -> None:
         machine = self.machine
@@ -336,12 +348,12 @@ class MirrorRun:
     def _end_promoted(self) -> None:
         if self.promotion == AT_THE_END:
             self._promote()
-        self._wait(lambda: self.doings.answered_s is not None, HEAL_S, "the mirror is promoted")
+        self.wait(lambda: self.doings.answered_s is not None, HEAL_S, "the mirror is promoted")
         shared = [one for one in TOPICS if (image := self.target.newest_image()) and one in image.topics]
         if EXACT in shared:
             places = [TopicPartition(EXACT, index) for index in range(TOPICS[EXACT])]
             writer = OwnWriter(self.here, "new writer", "writer-0", places)
-            self._client(self.here, "new writer", writer.run)
+            self.client(self.here, "new writer", writer.run)
         self.machine.run(self.machine.now + 0.5)
 
     def _ended_here(self) -> bool:
@@ -352,7 +364,7 @@ class MirrorRun:
             if self.promotion != NEVER or name != "writer here"
         )
 
-    def _quietly(self, look: Callable[[], None]) -> None:
+    def quietly(self, look: Callable[[], None]) -> None:
         """Look into logs when none of them is just being exchanged for what is left of it after compaction."""
         for _ in range(LOOKS_MAX):
             try:
@@ -362,8 +374,8 @@ class MirrorRun:
         return look()
 
     def _judge(self) -> None:
-        self._wait(self._all_is_stable, HEAL_S, "everything is replicated")
-        self._quietly(self._look_at_all)
+        self.wait(self._all_is_stable, HEAL_S, "everything is replicated")
+        self.quietly(self._look_at_all)
 
     def _look_at_all(self) -> None:
         machine = self.machine
@@ -405,7 +417,8 @@ class MirrorRun:
     def _others_have(self, node: Node) -> bool:
         return False
 
-    def _client(self, workload: Workload, name: str, main: Callable[[], object]) -> Process:
+    def client(self, workload: Workload, name: str, main: Callable[[], object]) -> Process:
+        """A process that works until `main` is over; the workload tells whether it is."""
         workload.ended[name] = False
         process = workload.cluster.client(name, main)  # type: ignore[arg-type]
 
@@ -417,7 +430,8 @@ class MirrorRun:
         process.on_end = ended
         return process
 
-    def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+    def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Let time pass until something is so. Raises InvariantBroken if it does not come about."""
         if not self.machine.run(self.machine.now + seconds, condition):
             waiting = [
                 name for one in (self.there, self.here) for name, ended in one.ended.items() if not ended
@@ -427,7 +441,7 @@ class MirrorRun:
     def counts(self) -> Counter[str]:
         """What has happened."""
         counts = Counter({f"promotion: {self.promotion}": 1, "batches compared": self.copies.compared})
-        counts += self._at_the_end + self.cuts.counts
+        counts += self._at_the_end + self.cuts.counts + self.failback.counts
         counts += self.doings.counts + self.links.counts + self.causes.counts
         counts["group offsets looked at"] = self.offsets.followed
         counts["unclean elections provoked"] = self.usurpation.times

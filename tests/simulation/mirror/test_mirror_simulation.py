@@ -25,6 +25,8 @@ SEEN = frozenset(
         "batches compared",
         "cuts reached",
         "promoted at a cut",
+        "failed back",
+        "failed back, discarding",
         "fault: DIVERGED",
         "fault: GAP",
         "fault: MADE_ANEW",

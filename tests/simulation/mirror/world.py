@@ -48,7 +48,7 @@ class Links:
         self._source = [node.host.address for node in source.brokers.values()]
         self._target = [node.host.address for node in target.brokers.values()]
         self.counts: Counter[str] = Counter()
-        self.is_cut_for_good = False
+        self.is_cut_for_good = self._was_cut_for_good = False
         self._over = False
 
     def schedule(self, plan: list[LinkFault]) -> None:
@@ -61,7 +61,9 @@ class Links:
         self._mend(self._source, self._target)
 
     def cut_for_good(self) -> None:
-        """Whatever heals other links, these stay cut."""
+        """Whatever heals other links, these stay cut, until they are restored."""
+        if self._was_cut_for_good:
+            return
         self.is_cut_for_good = True
         if any(
             not self._machine.network.link(self._machine.hosts[a], self._machine.hosts[b]).cut
@@ -70,6 +72,12 @@ class Links:
         ):
             self._machine.network.cut(self._source, self._target)
         self._machine.after(CUT_AGAIN_EVERY_S, self.cut_for_good)
+
+    def restore(self) -> None:
+        """All are mended, and may be struck again."""
+        self._was_cut_for_good = True
+        self.is_cut_for_good = self._over = False
+        self._mend(self._source, self._target)
 
     def overtake(self, lasts_s: float, delete: Callable[[], None]) -> None:
         """Cut all for so long, and delete what the source has meanwhile: the copy is overtaken."""
