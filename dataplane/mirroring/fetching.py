@@ -28,7 +28,8 @@ from .source import SourceCluster
 
 logger = logging.getLogger(__name__)
 
-LANE = "mirror"
+LANES = ("mirror", "mirror, too")
+"""A source that waits for records answers nothing else on that connection. Who gives up a fetch asks on the other."""
 WAIT_MAX_MS = 500
 SHORT_WAIT_MS = 50
 PARTITION_MAX_BYTES = 4 << 20
@@ -90,11 +91,22 @@ class SourceFetcher:
         self._ask_cuts = ask_cuts
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
+        self._asked_for: Sequence[Copy] = ()
+        self._asking: asyncio.Task[FetchResponse] | None = None
+        """The fetch that is under way, for these copies."""
+        self._lane = LANES[0]
         self._task = self._loop.create_task(self._run(), name=f"mirror {mirror.name} from {broker_id}")
 
     def wake(self) -> None:
-        """There may be something to fetch."""
+        """There may be something to fetch. A fetch for which the source may wait is given up if it lacks a copy."""
         self._news.set()
+        if self._asking is not None and any(
+            copy not in self._asked_for and copy.is_due(self._image(), self._loop.time())
+            for copy in self._copies(self._broker_id)
+        ):
+            asking, self._asking = self._asking, None
+            self._lane = LANES[self._lane == LANES[0]]
+            asking.cancel()
 
     def close(self) -> None:
         """Fetch no more."""
@@ -225,7 +237,7 @@ class SourceFetcher:
             replica_id=CONSUMER,
             topics=[OffsetForLeaderTopic(topic=topic, partitions=parts) for topic, parts in by_topic.items()],
         )
-        answer = await self._source.ask(self._broker_id, request, lane=LANE)
+        answer = await self._source.ask(self._broker_id, request, lane=self._lane)
         for told in answer.topics:
             for part in told.partitions:
                 if (told.topic, part.partition) not in asked:
@@ -280,7 +292,9 @@ class SourceFetcher:
         epochs = {copy.key: copy.source_epoch for copy in copies}
         # A source fills its answer in the order of the request: nobody waits for ever.
         wanted = [(copy, copy.log_end) for copy in sorted(copies, key=lambda one: one.fetched_s)]
-        answer = await self._ask_for(wanted, self._wait_ms(copies))
+        answer = await self._answered(
+            copies, self._loop.create_task(self._ask_for(wanted, self._wait_ms(copies)))
+        )
         for topic in answer.responses:
             for part in topic.partitions:
                 copy = by_name.get((topic.topic, part.partition_index)) or by_id.get(
@@ -289,13 +303,28 @@ class SourceFetcher:
                 if copy is not None:
                     await self._take(copy, part, epochs[copy.key])
 
+    async def _answered(self, copies: Sequence[Copy], asking: asyncio.Task[FetchResponse]) -> FetchResponse:
+        """What the source sends; nothing if the fetch was given up."""
+        self._asked_for, self._asking = copies, asking
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            if self._task.cancelling():
+                raise
+            return FetchResponse(responses=[])
+        finally:
+            self._asking = None
+
     async def _ask_for(self, wanted: Sequence[tuple[Copy, int]], wait_ms: int) -> FetchResponse:
         """Records from these offsets on. Raises KafkaError."""
         # Another fetcher may have taken all: then one batch is overdrawn, and made up for.
         request = _request(wanted, max(1, self._throttle.allowance()), wait_ms)
         has_ids = all(copy.source_topic_id != ZERO_UUID for copy, _ in wanted)
         answer = await self._source.ask(
-            self._broker_id, request, lane=LANE, at_most=None if has_ids else BY_NAME_ONLY
+            self._broker_id,
+            request,
+            lane=self._lane,
+            at_most=None if has_ids else BY_NAME_ONLY,
         )
         if answer.error_code:
             raise KafkaError(ErrorCode.of(answer.error_code))
@@ -390,7 +419,7 @@ class SourceFetcher:
             isolation_level=READ_UNCOMMITTED,
             topics=[ListOffsetsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
         )
-        answer = await self._source.ask(self._broker_id, request, lane=LANE)
+        answer = await self._source.ask(self._broker_id, request, lane=self._lane)
         found = {
             (topic.name, part.partition_index): (ErrorCode.of(part.error_code), part.offset)
             for topic in answer.topics

@@ -1,0 +1,114 @@
+"""A source may wait for records before it answers a fetch. A copy that comes meanwhile does not wait for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from ottla.dataplane.mirroring.copies import Copy
+from ottla.dataplane.mirroring.fetching import LANES, WAIT_MAX_MS, SourceFetcher
+from ottla.dataplane.replication.throttle import Throttle
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.mirror_table import Mirror, MirrorPhase
+from tests.dataplane.mirroring.test_bandwidth import Led
+
+SOURCE_BROKER = 3
+DEADLINE_S = 10.0
+
+
+class WaitingSource:
+    """Has no records, and answers a fetch that may wait when the test says so."""
+
+    def __init__(self) -> None:
+        self.fetches: list[tuple[str, frozenset[int]]] = []
+        """The lane, and the partitions, of each fetch that waits."""
+        self.waiting: list[asyncio.Future[None]] = []
+
+    async def ask(self, broker_id: int, message: FetchRequest, *, lane: str, **_: Any) -> FetchResponse:
+        indexes = [part.partition for topic in message.topics for part in topic.partitions]
+        if message.max_wait_ms == WAIT_MAX_MS:
+            self.fetches.append((lane, frozenset(indexes)))
+            answered = asyncio.get_running_loop().create_future()
+            self.waiting.append(answered)
+            await answered
+        parts = [PartitionData(partition_index=index, high_watermark=0, records=b"") for index in indexes]
+        return FetchResponse(responses=[FetchableTopicResponse(topic_id=b"s" * 16, partitions=parts)])
+
+
+class Fetching:
+    def __init__(self) -> None:
+        self.source = WaitingSource()
+        self.copies = [self.copy(0)]
+        self.fetcher = SourceFetcher(
+            SOURCE_BROKER,
+            Mirror("m", "there", "there:9092", ".*", "", -2, MirrorPhase.ACTIVE),
+            cast(Any, self.source),
+            ClusterImage,
+            lambda _broker: self.copies,
+            self._nothing,
+            Throttle(asyncio.get_running_loop().time),
+            lambda _size: None,
+            lambda: None,
+            self._nothing,
+        )
+
+    async def _nothing(self, *_: Sequence[Any]) -> None:
+        return
+
+    @staticmethod
+    def copy(index: int) -> Copy:
+        copy = Copy(cast(Any, Led(index)), 1, b"s" * 16, SOURCE_BROKER, 3, 3)
+        copy.source_high_watermark = 0
+        return copy
+
+    async def asked(self, count: int) -> None:
+        """Until so many fetches have waited."""
+        async with asyncio.timeout(DEADLINE_S):
+            while len(self.source.fetches) < count:
+                await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def fetching() -> AsyncIterator[Fetching]:
+    one = Fetching()
+    try:
+        yield one
+    finally:
+        one.fetcher.close()
+
+
+async def test_a_new_copy_is_asked_for_while_the_source_waits_with_another() -> None:
+    async with fetching() as one:
+        await one.asked(1)
+        one.copies.append(one.copy(1))
+        one.fetcher.wake()
+        await one.asked(2)
+        assert one.source.fetches == [(LANES[0], {0}), (LANES[1], {0, 1})]
+        assert one.source.waiting[0].cancelled()
+
+
+async def test_news_that_are_of_no_copy_leave_a_fetch_alone() -> None:
+    async with fetching() as one:
+        await one.asked(1)
+        stopped = one.copy(1)
+        stopped.retry_at(asyncio.get_running_loop().time() + 60, "not now")
+        one.copies.append(stopped)
+        one.fetcher.wake()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not one.source.waiting[0].done()
+        one.source.waiting[0].set_result(None)
+
+
+async def test_who_is_closed_in_the_turn_in_which_a_fetch_is_given_up_fetches_no_more() -> None:
+    async with fetching() as one:
+        await one.asked(1)
+        one.copies.append(one.copy(1))
+        one.fetcher.wake()
+        one.fetcher.close()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(one.source.fetches) == 1
