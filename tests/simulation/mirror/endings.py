@@ -12,7 +12,7 @@ from tests.histories.invariants import Facts, InvariantBroken, ReplicaDivergence
 from tests.histories.operations import History, Outcome, Send
 from tests.simulation.cluster.cluster import Node, SimulatedCluster
 from tests.simulation.cluster.invariants import dump_replicas
-from tests.simulation.mirror.ledger import SourceLedger, batches_of
+from tests.simulation.mirror.ledger import Place, SourceLedger, batches_of
 
 
 def leaders_of(cluster: SimulatedCluster, image: ClusterImage) -> Iterator[tuple[Node, Partition]]:
@@ -123,6 +123,34 @@ def check_promoted(target: SimulatedCluster, sends: list[Send], ledger: SourceLe
     lost = [one for one in acknowledged.values() if one.topic not in ledger.compacted]
     if lost:
         raise InvariantBroken("what is acknowledged is there", f"acknowledged and not there: {lost[:3]}")
+
+
+def check_keys_kept(target: SimulatedCluster, had: Mapping[Place, Mapping[int, bytes | None]]) -> None:
+    """Where a copy was promoted, each key has the last record that the copy had of it up to there, whatever lay behind
+    the cut, unless a newer one was produced here. Raises InvariantBroken."""
+    image = target.newest_image()
+    assert image is not None
+    for node, partition in leaders_of(target, image):
+        copy = image.mirrors.partition(partition.topic_id, partition.index)
+        known = had.get((partition.topic_id, partition.index))
+        if copy is None or known is None or copy.promoted_epoch == NO_EPOCH:
+            continue
+        log = partition.log
+        end = log.leader_epochs.start_of(copy.promoted_epoch)
+        last = {key: offset for offset, key in sorted(known.items()) if log.log_start_offset <= offset < end}
+        here = {
+            one.offset: one.key
+            for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset)
+            if not header.is_control
+            for one in decode_records(batch)
+        }
+        newer = {key for offset, key in here.items() if offset >= end}
+        gone = {key: offset for key, offset in last.items() if key not in newer and offset not in here}
+        if gone:
+            raise InvariantBroken(
+                "compaction waits at the cut",
+                f"{node.name}: {partition!r} was promoted at {end}, and lacks the last records of {gone}",
+            )
 
 
 def _check_open(node: Node, partition: Partition) -> None:

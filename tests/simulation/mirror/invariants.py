@@ -19,7 +19,7 @@ from ottla.protocol.mirror_table import (
     Resumption,
     ResumptionKind,
 )
-from ottla.protocol.record import NO_COMMIT_INDEX, read_control_record
+from ottla.protocol.record import NO_COMMIT_INDEX, decode_records, read_control_record
 from ottla.protocol.record_batch import BatchHeader
 from ottla.protocol.schema import ZERO_UUID
 from tests.histories.invariants import InvariantBroken
@@ -152,6 +152,8 @@ class CopiesAreTheSource:
         self._ends: dict[Place, int] = {}
         """Up to where each copy has had everything, or what is missing is accepted."""
         self.compared = 0
+        self.had: defaultdict[Place, dict[int, bytes | None]] = defaultdict(dict)
+        """The keys of the records that copies of compacted topics have had, by offset."""
 
     def observe(self, node: Node) -> None:
         """Only what has moved."""
@@ -218,6 +220,8 @@ class CopiesAreTheSource:
                 _check_marker(header, batch, where)
             if partition.topic in self._ledger.compacted:
                 # Of an epoch whose first records are compacted away, replicas know different beginnings.
+                if not header.is_control:
+                    self.had[place] |= {one.offset: one.key for one in decode_records(batch)}
                 for offset, found in records_of(header, batch):
                     if not any(one.records.get((source_epoch, offset)) == found for one in histories):
                         raise InvariantBroken("copies are the source", f"{where}: {found}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from unittest.mock import patch
 
+from ottla.dataplane.assembly import upkeep
 from ottla.dataplane.log import copies as log_copies
 from ottla.dataplane.log import placement
 from ottla.dataplane.log.partition_log import PartitionLog
@@ -469,6 +470,25 @@ def copy_takes_records() -> Iterator[None]:
 
 
 @mutant(
+    "compacted-behind-the-cut",
+    "copies are compacted as any log is",
+    history=_OWN,
+    needs="a compacted copy that goes on for longer than a segment behind the cut at which it is promoted",
+    where="mirror",
+)
+def compacted_behind_the_cut() -> Iterator[None]:
+    """A key has records at the offsets 10 and 90. Compaction drops the first. The mirror is promoted at a cut that lies
+    at 80: the key has no record at all.
+    """
+
+    def nowhere(_image: object, _partition: object) -> None:
+        return None
+
+    with patch.object(upkeep, "held_from", nowhere):
+        yield
+
+
+@mutant(
     "tail-kept-by-failback",
     "a failback cuts nothing off",
     history=_OWN,
@@ -528,6 +548,7 @@ ALL: Iterable[Mutant] = (
     offsets_stay_ahead,
     former_leaders_report,
     copy_takes_records,
+    compacted_behind_the_cut,
     tail_kept_by_failback,
     common_offset_by_length,
 )

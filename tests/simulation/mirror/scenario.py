@@ -38,6 +38,7 @@ from tests.simulation.mirror.clients import BOLD, COMPACTED, EXACT, GROUP, PLAIN
 from tests.simulation.mirror.cuts import CutsAreTrue, check_offsets, check_whole
 from tests.simulation.mirror.endings import (
     check_compacted,
+    check_keys_kept,
     check_promoted,
     check_replicas,
     leaders_of,
@@ -393,6 +394,7 @@ class MirrorRun:
         check_offsets(self.target, GROUP)
         sends = [*self.here.history.sends]
         check_promoted(self.target, sends, self.ledger)
+        check_keys_kept(self.target, self.copies.had)
 
     def _all_is_stable(self) -> bool:
         if not self.target.is_steady():
