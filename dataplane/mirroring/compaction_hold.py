@@ -9,17 +9,21 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ...protocol.cluster_image import ClusterImage
+from ...protocol.mirror_table import FaultKind
 from ..replication.replica.partition import Partition
 
 
 def held_from(image: ClusterImage, partition: Partition) -> int | None:
     """The offset from which on compaction waits: that of the oldest cut at which the mirror may still be promoted, or
-    at which this log is to be cut. 0 while there is one that the copy has not reached; None where nothing is held."""
+    from which on this log is to be cut off, or may be. 0 while there is a cut that the copy has not reached; None where
+    nothing is held."""
     copy = image.mirrors.partition(partition.topic_id, partition.index)
     resumed = None if copy is None else copy.resumption
     offsets = []
     if resumed is not None and partition.log.leader_epochs.latest_epoch < resumed.leader_epoch:
         offsets.append(resumed.offset)
+    if copy is not None and copy.fault is not None and copy.fault.kind is FaultKind.DIVERGED:
+        offsets.append(copy.fault.first)
     mirror = image.mirrors.mirror_of(partition.topic_id)
     cuts = None if mirror is None else image.mirror_cuts.of(mirror.name)
     if cuts is not None and cuts.rounds:

@@ -17,7 +17,7 @@ from ottla.protocol.messages.mirror_records import (
     MirrorRecord,
 )
 from ottla.protocol.mirror_cuts import cut_reached_record
-from ottla.protocol.mirror_table import MirrorPhase
+from ottla.protocol.mirror_table import FaultKind, MirrorPhase
 from tests.dataplane.mirroring.test_rounds import HERE, Quorum
 
 LOG_EPOCH = 4
@@ -80,6 +80,15 @@ def test_a_log_that_is_still_to_be_cut_is_held_there(epoch: int, expected: int |
         )
     )
     image.apply(MirrorRecord(name="m", source_cluster_id="there", topics="t", phase=MirrorPhase.PROMOTED))
+    assert held_from(image, copy_of()) == expected
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(FaultKind.DIVERGED, 60), (FaultKind.GAP, None)])
+def test_what_may_be_cut_off_once_a_person_accepts_a_fault_replaces_nothing(
+    kind: FaultKind, expected: int | None
+) -> None:
+    image = image_of()
+    image.apply(MirrorPartitionRecord(topic_id=HERE, partition=0, fault=kind, fault_first=60, fault_end=90))
     assert held_from(image, copy_of()) == expected
 
 
