@@ -305,7 +305,7 @@ class _ParkedFetch:
         found = self._handlers.read(self._fetch, complete=False)
         if not (found.urgent or found.size >= self._fetch.message.min_bytes):
             found.release()
-        elif self._fetch.incremental:
+        elif self._fetch.incremental or len(self._fetch.session.partitions) == len(found.outcomes) == 1:
             self._finish()
             self._handlers.answer(self._fetch, found)
         else:

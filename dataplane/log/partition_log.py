@@ -29,7 +29,7 @@ from .durable_files import sync_file
 from .leader_epochs import LeaderEpochs
 from .old_segments import OldSegments
 from .open_log import AppendResult
-from .placement import PlacedBatches, must_roll, place_fetched, place_produced, roll_jitter_ms
+from .placement import PlacedBatches, must_roll, place_fetched, place_produced, roll_jitter_ms, sole_fetched
 from .produced import ProducedBatches
 from .producers.producer_loading import load_producers
 from .producers.producer_snapshot import drop_snapshots_above, write_snapshot
@@ -194,18 +194,24 @@ class PartitionLog:
         """As leader, append one batch in which nothing but its place is to be patched.
         Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
-        config, segments, offset, size = self.config, self.segment_list, self.log_end_offset, len(batch)
-        next_offset, max_timestamp = offset + header.last_offset_delta + 1, header.max_timestamp
-        patch_place(batch, header, offset, leader_epoch)
+        patch_place(batch, header, self.log_end_offset, leader_epoch)
+        return self._append_sole(batch, header, leader_epoch, now_ms)
+
+    def _append_sole(
+        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """Write one batch of that epoch, no marker, at the end of the log, then note it."""
+        offset, size, max_timestamp = self.log_end_offset, len(batch), header.max_timestamp
+        next_offset = offset + header.last_offset_delta + 1
         segment = self._segment_for(size, max_timestamp, next_offset, now_ms)
         position = segment.size
         self._write(batch, position)
         segment.size = position + size
-        segment.note_batch(header, next_offset - 1, position, config.index_interval_bytes)
+        segment.note_batch(header, next_offset - 1, position, self.config.index_interval_bytes)
         if header.producer_id != NO_PRODUCER_ID:
             self.producers.record(header, offset, now_ms)
         self.log_end_offset = next_offset
-        segments.note_boundary(next_offset, position + size)
+        self.segment_list.note_boundary(next_offset, position + size)
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, offset)
         return AppendResult(offset, next_offset - 1, -1, max_timestamp, size, False)
@@ -277,12 +283,14 @@ class PartitionLog:
         KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         self.check_usable()
-        end_offset = self.log_end_offset
+        end_offset, epochs = self.log_end_offset, self.leader_epochs
+        header = sole_fetched(batches, end_offset, epochs.latest_epoch, leader_epoch)
+        if header is not None:
+            return self._append_sole(batches, header, header.partition_leader_epoch, now_ms)
         if end_offset == self.log_start_offset and len(batches):
             first = parse_header(batches)
             if first.base_offset < end_offset < first.next_offset:
                 end_offset = first.base_offset
-        epochs = self.leader_epochs
         placement = place_fetched(batches, self.directory.name, end_offset, epochs.latest_epoch, leader_epoch)
         if not placement.batches:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, False)

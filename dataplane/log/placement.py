@@ -11,9 +11,12 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import NO_COMMIT_INDEX, ControlRecord, read_control_record, without_commit_index
 from ...protocol.record_batch import (
     CONTROL_FLAG,
+    HEADER_SIZE,
+    MAGIC,
     NO_PRODUCER_ID,
     BatchHeader,
     check_integrity,
+    compute_crc,
     parse_header,
     patch_offset_and_epoch,
     patch_timestamp,
@@ -118,6 +121,31 @@ def place_fetched(
         placed.append(PlacedBatch(position, base_offset, header, marker))
         offset = base_offset + header.last_offset_delta + 1
     return PlacedBatches(placed, offset, has_gaps)
+
+
+def sole_fetched(
+    batch: memoryview, log_end_offset: int, latest_epoch: int, leader_epoch: int | None
+) -> BatchHeader | None:
+    """The header of a batch that comes alone, begins where the log ends, is no marker, and passes all checks of
+    `place_fetched`: so it is with one record in flight. None for everything else: what is wrong then, that finds out.
+    """
+    size = len(batch)
+    if size < HEADER_SIZE:
+        return None
+    header = parse_header(batch)
+    if (
+        header.base_offset != log_end_offset
+        or header.size != size
+        or header.magic != MAGIC
+        or header.last_offset_delta < 0
+        or header.attributes & CONTROL_FLAG
+        or not latest_epoch
+        <= header.partition_leader_epoch
+        <= (_EPOCH_MAX if leader_epoch is None else leader_epoch)
+        or header.crc != compute_crc(batch, 0, size)
+    ):
+        return None
+    return header
 
 
 def place_copied(batches: memoryview, log_name: str, log_end_offset: int, leader_epoch: int) -> PlacedBatches:

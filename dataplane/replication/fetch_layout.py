@@ -164,13 +164,20 @@ def write_head(correlation_id: int, answer: SessionAnswer, size: int) -> bytes:
     (part,) = answer.partitions
     topic_id, index = part.key
     watermark = part.high_watermark
-    length = bytearray()
-    write_uvarint(length, size + 1)
+    length = _uvarint(size + 1)
     return _ONE_FRAME.pack(
         _ONE_ANSWER.size + len(length) + size + len(ANSWER_END), correlation_id, 0,
         0, answer.error, answer.session_id, 2, topic_id, 2,
         index, part.error, watermark, watermark, part.log_start_offset, 0, -1,
     ) + length  # fmt: skip
+
+
+def _uvarint(value: int) -> bytes:
+    if _ONE_BYTE_MAX < value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))  # nearly always
+    out = bytearray()
+    write_uvarint(out, value)
+    return bytes(out)
 
 
 def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSlice | None]) -> list[Part]:

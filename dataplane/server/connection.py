@@ -339,21 +339,22 @@ class ClientConnection:
         """Read, handle what is held, or wait, or close: whatever is due now."""
         if self.closed or self._has_turn:
             return
+        buffer = self._received
         if self.half_closed:
             self._stop_reading()
             if not self._requests and not self._out.parts:
                 self.close()
         elif self._is_over_limits():
             self._stop_reading()
-            if self._received.grant is not None:
-                self._received.grant.pause()
-        elif not self._received.waits:
+            if buffer.grant is not None:
+                buffer.grant.pause()
+        elif buffer.grant is None or not buffer.waits:
             if not self._reading:
                 self._reading = True
                 self._readiness.add_reader(self._fd, self._on_readable)
-                if self._received.grant is not None:
-                    self._received.grant.resume()
-            if self._holds_frame():
+                if buffer.grant is not None:
+                    buffer.grant.resume()
+            if buffer.start != buffer.end and self._holds_frame():
                 self._has_turn = True
                 self._loop.call_soon(self._take_turn)
 

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import ssl
+import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,14 +25,15 @@ from ....protocol.messages.headers import decode_response, encode_request
 from ....protocol.messages.node_authentication import AuthenticateNodeRequest
 from ....protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
 from ....protocol.primitives import MalformedMessage
-from ..fetch_codec import decode_answer
-from ..fetch_layout import write_fetch
+from ..fetch_codec import decode_any_answer
+from ..fetch_layout import read_answer, write_fetch
 from ..fetch_values import PartitionKey
 from ..replica.partition import Partition
 from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
 
 logger = logging.getLogger(__name__)
 
+_SIZE = struct.Struct(">i")
 _BUFFER_BYTES = 64 * 1024
 _BUFFER_KEPT_BYTES = 4 * 1024 * 1024
 _READS_PER_WAKEUP = 16
@@ -93,7 +95,8 @@ class LeaderLink:
         self._correlation_id = 0
         self._sent: deque[tuple[int, float]] = deque()
         self._unsent = bytearray()
-        self._buffer = bytearray(_BUFFER_BYTES)
+        # What has arrived and was not taken: the bytes up to `_end`.
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._end = 0
         self._closed = False
 
@@ -314,19 +317,19 @@ class LeaderLink:
             sock = self._socket
             if sock is None:
                 return
-            room = len(self._buffer) - self._end
-            with memoryview(self._buffer) as view:
-                try:
-                    received = sock.recv_into(view[self._end :])
-                except BlockingIOError:
-                    return
-                except OSError as error:
-                    self._disconnect(error)
-                    return
+            buffer, end = self._buffer, self._end
+            room = len(buffer) - end
+            try:
+                received = sock.recv_into(buffer[end:] if end else buffer)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._disconnect(error)
+                return
             if received == 0:
                 self._disconnect("closed by the peer")
                 return
-            self._end += received
+            self._end = end + received
             try:
                 self._take_frames()
             except MalformedMessage as error:
@@ -336,35 +339,36 @@ class LeaderLink:
                 return
 
     def _take_frames(self) -> None:
-        start = 0
-        while self._end - start >= 4:
-            size = int.from_bytes(self._buffer[start : start + 4], "big")
+        buffer, end, start = self._buffer, self._end, 0
+        while end - start >= 4:
+            (size,) = _SIZE.unpack_from(buffer, start)
             allowed = self._settings.frame_max_bytes if self._proof is None else _PROOF_ANSWER_BYTES_MAX
-            if size > allowed:
+            if not 0 <= size <= allowed:
                 raise MalformedMessage(f"an answer of {size} bytes, {allowed} are allowed")
-            if self._end - start < 4 + size:
+            begin, start = start + 4, start + 4 + size
+            if start > end:
+                start = begin - 4
                 break
-            view = memoryview(self._buffer)
-            self._take_answer(view[start + 4 : start + 4 + size])
-            start += 4 + size
+            self._take_answer(buffer[begin:start])
             if self._socket is None:
                 return
-        if start:
-            rest = self._end - start
-            self._buffer[:rest] = self._buffer[start : self._end]
-            self._end = rest
-        self._make_room()
+        rest = end - start
+        if start and rest:
+            buffer[:rest] = buffer[start:end]
+        self._end = rest
+        if rest or len(buffer) > _BUFFER_KEPT_BYTES:
+            self._make_room()
 
     def _make_room(self) -> None:
         """Room for the frame that has begun; a buffer grown for a large one is not kept for ever."""
         needed = _BUFFER_BYTES
         if self._end >= 4:
-            needed = max(needed, 4 + int.from_bytes(self._buffer[:4], "big"))
+            needed = max(needed, 4 + int(_SIZE.unpack_from(self._buffer)[0]))
         if needed > len(self._buffer) or (
             len(self._buffer) > _BUFFER_KEPT_BYTES and needed <= _BUFFER_KEPT_BYTES
         ):
             # A new object: whoever still holds a view of the old one keeps that.
-            buffer = bytearray(needed if needed > _BUFFER_BYTES else _BUFFER_BYTES)
+            buffer = memoryview(bytearray(needed if needed > _BUFFER_BYTES else _BUFFER_BYTES))
             buffer[: self._end] = self._buffer[: self._end]
             self._buffer = buffer
 
@@ -372,7 +376,7 @@ class LeaderLink:
         if self._proof is not None:
             self._take_proof(self._proof, frame)
             return
-        correlation_id, answer = decode_answer(frame)
+        correlation_id, answer = read_answer(frame) or decode_any_answer(frame)
         self._expect(correlation_id)
         if self.session.answered(answer):
             self._send()

@@ -239,9 +239,11 @@ class FollowerSession:
         watch.position = position
         watch.awaiting = False
         watch.sent_from = -1
-        partition.record_deletion.trimmed_by(self.broker_id, position.log_start_offset)
+        if leader.followers[self.broker_id].log_start_offset != position.log_start_offset:
+            partition.record_deletion.trimmed_by(self.broker_id, position.log_start_offset)
         self._ready.pop(watch, None)
-        self._held.pop(watch, None)
+        if self._held:
+            self._held.pop(watch, None)
         watch.diverged = not self._agrees(watch, leader)
         if watch.diverged:
             self._watermarks.pop(watch, None)

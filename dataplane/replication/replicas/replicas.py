@@ -13,7 +13,7 @@ from ....protocol.cluster_image import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.config_commands import ResourceType
 from ....protocol.node_proof import NodeCredentials
-from ...runtime.clocks import monotonic_ms, wall_ms
+from ...runtime import clocks
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
 from ..follower.fetching import FetchLimits
@@ -193,11 +193,8 @@ class Replicas:
     def brokers(self) -> Mapping[int, KnownBroker]:
         return self.image.brokers
 
-    def monotonic_ms(self) -> int:
-        return monotonic_ms()
-
-    def wall_ms(self) -> int:
-        return wall_ms()
+    monotonic_ms = staticmethod(clocks.monotonic_ms)
+    wall_ms = staticmethod(clocks.wall_ms)
 
     def flush(self, partition: Partition) -> None:
         self._flusher.request(partition)
