@@ -1,11 +1,12 @@
 """What one record with acks=all costs: from the producer's frame to the answer, over a leader and two followers.
 
-    python -m benchmarks.replicated_record [--records N] [--rounds N] [--record FILE] [--profile]
+    python -m benchmarks.replicated_record [--records N] [--rounds N] [--consumer] [--record FILE] [--profile]
 
 Servers, handlers, logs and fetch sessions of three brokers on one event loop, over loopback, and a producer of a few
 lines that has one record of 1 KB in flight. So there is nobody else to wait for, and the time is the processor's: the
 least of the rounds counts. Calls of Python functions for one record do not depend on what else the machine does. Both
-include the producer, and what the kernel does for all of them.
+include the producer, and what the kernel does for all of them. With `--consumer` somebody waits for each record, and
+the next one is sent when that has come, too.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import struct
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.headers import encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.record import encode_batch
@@ -33,44 +36,110 @@ from tests.dataplane.replication.brokers_over_sockets import BrokersOverSockets,
 
 from .rounds import record
 
-VERSION = 9
+VERSION, FETCH_VERSION = 9, 11
 RECORD_BYTES = 1000
 LAG_MS = 30_000
 LEADER = 1
 _SIZE = struct.Struct(">i")
 
 
-class OneInFlight:
-    """Sends the same frame whenever the answer to the one before has come."""
+def connected(port: int) -> socket.socket:
+    """A client's socket."""
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setblocking(False)
+    return sock
+
+
+class WaitingConsumer:
+    """Fetches from the end of the log, and again when a record has come."""
 
     def __init__(self, port: int) -> None:
+        self._socket = connected(port)
+        self._offset = 0
+        self.has_record = False
+        """Whether the record has come that was sent last."""
+        self.on_record: Callable[[], None] = lambda: None
+
+    def start(self, offset: int) -> None:
+        """Ask for the record at `offset`."""
+        self._offset = offset
+        self._fetch()
+        asyncio.get_running_loop().add_reader(self._socket, self._readable)
+
+    def _fetch(self) -> None:
+        part = FetchPartition(partition=0, fetch_offset=self._offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=30_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic(topic="t", partitions=[part])],
+        )
+        self._socket.send(encode_request(request, FETCH_VERSION, 1, "benchmark"))
+
+    def _readable(self) -> None:
+        check_whole(self._socket.recv(4096))
+        self._offset += 1
+        self.has_record = True
+        self._fetch()
+        self.on_record()
+
+    def close(self) -> None:
+        """Disconnect."""
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+
+def check_whole(answer: bytes) -> None:
+    """RuntimeError if these are not the bytes of one answer."""
+    if len(answer) < 4 or len(answer) != 4 + _SIZE.unpack_from(answer)[0]:
+        raise RuntimeError("an answer came in pieces, or the broker is gone")
+
+
+class OneInFlight:
+    """Sends the same frame whenever the answer to the one before has come, and the consumer has the record."""
+
+    def __init__(self, port: int, consumer: WaitingConsumer | None = None) -> None:
         batch = encode_batch([(None, os.urandom(RECORD_BYTES), 0)])
         data = PartitionProduceData(index=0, records=batch)
         request = ProduceRequest(
             acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
         )
         self._frame = encode_request(request, VERSION, 1, "benchmark")
-        self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setblocking(False)
+        self._socket = connected(port)
         self._loop = asyncio.get_running_loop()
+        self._consumer = consumer
+        if consumer is not None:
+            consumer.on_record = self._go_on
         self._left = 0
+        self._is_answered = False
         self._done: asyncio.Future[None] = self._loop.create_future()
 
     async def press(self, count: int) -> None:
         """Send so many records, and wait for the answer to the last."""
         self._left, self._done = count, self._loop.create_future()
         self._loop.add_reader(self._socket, self._readable)
-        self._socket.send(self._frame)
+        self._send()
         await self._done
 
+    def _send(self) -> None:
+        self._is_answered = False
+        if self._consumer is not None:
+            self._consumer.has_record = False
+        self._socket.send(self._frame)
+
     def _readable(self) -> None:
-        answer = self._socket.recv(4096)
-        if len(answer) != 4 + _SIZE.unpack_from(answer)[0]:
-            raise RuntimeError("an answer came in pieces, or the broker is gone")
+        check_whole(self._socket.recv(4096))
+        self._is_answered = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._is_answered or (self._consumer is not None and not self._consumer.has_record):
+            return
         self._left -= 1
         if self._left:
-            self._socket.send(self._frame)
+            self._send()
         else:
             self._loop.remove_reader(self._socket)
             self._done.set_result(None)
@@ -89,11 +158,16 @@ async def in_sync(cluster: BrokersOverSockets) -> None:
     )
 
 
-async def measure(folder: Path, records: int, rounds: int, profile: bool) -> tuple[float, float]:
+async def measure(
+    folder: Path, records: int, rounds: int, *, consumed: bool, profile: bool
+) -> tuple[float, float]:
     """Microseconds of processor time for a record, and calls of Python functions."""
     async with running(folder, lag_ms=LAG_MS) as cluster:
         await in_sync(cluster)
-        producer = OneInFlight(cluster[LEADER].port)
+        consumer = WaitingConsumer(cluster[LEADER].port) if consumed else None
+        producer = OneInFlight(cluster[LEADER].port, consumer)
+        if consumer is not None:
+            consumer.start(0)
         await producer.press(records // 4)
         spent_us = []
         for _ in range(rounds):
@@ -105,6 +179,8 @@ async def measure(folder: Path, records: int, rounds: int, profile: bool) -> tup
         await producer.press(records)
         profiler.disable()
         producer.close()
+        if consumer is not None:
+            consumer.close()
         end = cluster[LEADER].partition.high_watermark
         if end != (rounds + 1) * records + records // 4:
             raise RuntimeError(f"the high watermark is {end}")
@@ -127,17 +203,22 @@ def main() -> int:
     )
     parser.add_argument("--records", type=int, default=2000, help="in each round")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--consumer", action="store_true", help="somebody waits for each record")
     parser.add_argument("--record", type=Path, help="append the readings to this file")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        spent_us, calls = uvloop.run(measure(Path(name), args.records, args.rounds, args.profile))
-    table = Table("one record, acks=all, three replicas", "")
+        measured = measure(
+            Path(name), args.records, args.rounds, consumed=args.consumer, profile=args.profile
+        )
+        spent_us, calls = uvloop.run(measured)
+    what = "one record, acks=all, three replicas" + (", a consumer" if args.consumer else "")
+    table = Table(what, "")
     table.add_row("CPU of all, µs", f"{spent_us:.0f}")
     table.add_row("calls of Python functions", f"{calls:.0f}")
     Console().print(table)
     if args.record is not None:
-        record(args.record, "replicated record", {"cpu_us": round(spent_us, 1), "calls": round(calls)})
+        record(args.record, what=what, cpu_us=round(spent_us, 1), calls=round(calls))
     return 0
 
 

@@ -2,16 +2,22 @@
 
 A consumer of one partition sends the same bytes over and over, except the correlation id and the offset. So the
 connection keeps the other bytes of its last such request, the replica, and the encoded answer with gaps. A matching
-request is answered without decoding or encoding a message. That needs enough records at once, no fetch session, no
-quota, no error, and the peer as it was: one that has authenticated itself anew, or has to, goes the long way. So does
-the first request after an ACL has changed, and every other request: the handler knows all rules.
+request is answered without decoding or encoding a message. That needs no fetch session, no quota, no error, and the
+peer as it was: one that has authenticated itself anew, or has to, goes the long way. So does the first request after an
+ACL has changed, and every other request: the handler knows all rules.
+
+A consumer at the end waits for enough records, as any fetch does. Where the answer comes to be another one than records
+the handler gives it: the time is over, the role of the replica has changed, the log was trimmed. Where an authorizer
+could change its mind meanwhile the handler does the waiting, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol.codec import encode_parts
 from ...protocol.errors import KafkaError
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from ..replication.replica.partition import Partition
     from ..security.peer_session import PeerSession
     from ..server.connection import ClientConnection
+    from ..server.purgatory import Parked
     from .cold_reads import ColdReads
     from .sessions import SessionPartition
 
@@ -49,14 +56,23 @@ class _Marked:
     size = 1
 
 
+class _Found(NamedTuple):
+    """What there is for a consumer, and the offsets that it is told."""
+
+    records: LogSlice
+    watermark: int
+    stable: int
+    start: int
+
+
 class Repeat:
     """A request as it was, but for its offset, and the answer to it, but for what varies. Called with a frame, it
     answers it if it can."""
 
     __slots__ = (
         "_acl_version", "_after", "_answers", "_at", "_before", "_client_id", "_committed", "_end", "_flexible",
-        "_grants", "_head", "_kind", "_leader_epoch", "_max_bytes", "_middle", "_min_bytes", "_replica", "_session",
-        "_size", "_tail", "_until", "_version",
+        "_grants", "_head", "_kind", "_leader_epoch", "_max_bytes", "_max_wait_s", "_middle", "_session", "_size",
+        "_tail", "_until", "_version", "min_bytes", "replica",
     )  # fmt: skip
 
     def __init__(
@@ -75,9 +91,10 @@ class Repeat:
         self._before = bytes(frame[_AFTER_CORRELATION:at])
         self._after = bytes(frame[self._end :])
         self._version, self._client_id = version, request.client_id
-        self._replica = replica
+        self.replica = replica
         self._leader_epoch = wanted.part.current_leader_epoch
-        self._min_bytes = max(message.min_bytes, 1)
+        self._max_wait_s = message.max_wait_ms / 1000
+        self.min_bytes = max(message.min_bytes, 1)
         self._max_bytes = min(message.max_bytes, wanted.part.partition_max_bytes, answers.max_bytes)
         self._committed = message.isolation_level == READ_COMMITTED
         self._flexible = version >= _FIRST_FLEXIBLE
@@ -85,7 +102,7 @@ class Repeat:
 
     def is_of(self, session: PeerSession, replica: Partition) -> bool:
         """Whether this answers the peer of `session` from `replica`, as long as no ACL changes."""
-        return self._session is session and self._replica is replica and self._is_allowed
+        return self._session is session and self.replica is replica and self._is_allowed
 
     @property
     def _is_allowed(self) -> bool:
@@ -109,51 +126,148 @@ class Repeat:
             return False
         if not self.is_like(frame) or self._answers.metered:
             return False
-        replica = self._replica
-        leader, log = replica.leader, replica.log
-        if leader is None or 0 <= self._leader_epoch != leader.leader_epoch:
-            return False
         (offset,) = _OFFSET.unpack_from(frame, self._at)
-        watermark, start = leader.high_watermark, log.log_start_offset
-        if not start <= offset < watermark:
+        found = self.read(offset)
+        if found is None:
             return False
-        try:
-            stable = log.transactions.last_stable_offset(watermark)
-            upto = stable if self._committed else watermark
-            records = log.read(offset, self._max_bytes, upto, at_least_one=True)
-        except KafkaError:
-            return False
-        size = records.size
-        if size < self._min_bytes or (self._committed and self._leaves_out(records, offset, stable)):
-            records.release()
-            return False
-        replica.traffic.bytes_out += size
+        is_enough = found.records.size >= self.min_bytes
+        if not is_enough:
+            found.records.release()
+            if self._grants is not None or self._max_wait_s <= 0:
+                return False
         (correlation_id,) = _INDEX.unpack_from(frame, 4)
         request = ClientRequest(
             connection, FetchRequest.api_key, self._version, correlation_id, self._client_id, now
         )
         connection.expect(request)
+        if is_enough:
+            self.reply(request, found)
+        else:
+            TailFetch(self, self._answers, request, bytes(frame), offset, now + self._max_wait_s)
+        return True
+
+    def read(self, offset: int) -> _Found | None:
+        """What there is from `offset` on, perhaps nothing yet; None where only the handler knows the answer."""
+        leader, log = self.replica.leader, self.replica.log
+        if leader is None or 0 <= self._leader_epoch != leader.leader_epoch:
+            return None
+        watermark, start = leader.high_watermark, log.log_start_offset
+        if not start <= offset <= watermark:
+            return None
+        try:
+            stable = log.transactions.last_stable_offset(watermark)
+            upto = stable if self._committed else watermark
+            records = log.read(offset, self._max_bytes, upto, at_least_one=True)
+        except KafkaError:
+            return None
+        if self._committed and records.size and self._leaves_out(records, offset, stable):
+            records.release()
+            return None
+        return _Found(records, watermark, stable, start)
+
+    def reply(self, request: ClientRequest, found: _Found) -> None:
+        """Answer with records."""
+        records, watermark, stable, start = found
+        size = records.size
+        self.replica.traffic.bytes_out += size
         length = _uvarint(size + 1) if self._flexible else _RECORDS.pack(size)
         tail = self._tail
         rest = self._head + _OFFSETS.pack(watermark, stable, start) + self._middle + length
-        head = _FRAME.pack(4 + len(rest) + size + len(tail), correlation_id) + rest
+        head = _FRAME.pack(4 + len(rest) + size + len(tail), request.correlation_id) + rest
         self._answers.cold_reads.answer(request, head, records, tail)
-        return True
 
     def _leaves_out(self, records: LogSlice, offset: int, stable: int) -> bool:
         """Whether the answer may have to name aborted transactions."""
         try:
-            return bool(self._replica.log.transactions.aborted_among(records, offset, stable))
+            return bool(self.replica.log.transactions.aborted_among(records, offset, stable))
         except KafkaError:
             return True
 
 
-class FetchRepeats:
-    """Leaves short cuts on connections. `max_bytes` is fetch.max.bytes."""
+class TailFetch:
+    """A repeated fetch that waits for records."""
 
-    def __init__(self, max_bytes: int, cold_reads: ColdReads, quotas: ClientQuotas) -> None:
+    __slots__ = ("_answers", "_due", "_frame", "_offset", "_parked", "_repeat", "_request")
+
+    def __init__(
+        self,
+        repeat: Repeat,
+        answers: FetchRepeats,
+        request: ClientRequest,
+        frame: bytes,
+        offset: int,
+        until_s: float,
+    ) -> None:
+        self._repeat = repeat
+        self._answers = answers
+        self._request = request
+        self._frame = frame
+        self._offset = offset
+        self._due = False
+        repeat.replica.watch_reads(self)
+        self._parked: Parked | None = answers.park(until_s, self._by_handler)
+        answers.remember(self, request.connection)
+
+    def wake(self) -> None:
+        """The replica may have news: look again when this turn's news are complete."""
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._due = False
+        if self._parked is None:
+            return
+        found = None if self._answers.metered else self._repeat.read(self._offset)
+        if found is None:
+            self._by_handler()
+        elif found.records.size < self._repeat.min_bytes:
+            found.records.release()
+            self._repeat.replica.watch_reads(self)
+        else:
+            self._finish()
+            self._repeat.reply(self._request, found)
+
+    def _by_handler(self) -> None:
+        """Have the handler give the answer now, whatever it is."""
+        self._finish()
+        self._answers.answer_now(self._request, self._frame)
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None
+        self._repeat.replica.unwatch_reads(self)
+        self._answers.forget(self, self._request.connection)
+
+
+class FetchRepeats:
+    """Leaves short cuts on connections. `max_bytes` is fetch.max.bytes.
+
+    `park` is that of the purgatory. What `remember` is given is abandoned when the connection closes, unless it is told
+    to `forget` it before. `answer_now` has the handler answer a frame with what there is.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        cold_reads: ColdReads,
+        quotas: ClientQuotas,
+        park: Callable[[float, Callable[[], None]], Parked],
+        remember: Callable[[TailFetch, ClientConnection], None],
+        forget: Callable[[TailFetch, ClientConnection], None],
+        answer_now: Callable[[ClientRequest, bytes], None],
+    ) -> None:
         self.max_bytes = max_bytes
         self.cold_reads = cold_reads
+        self.park = park
+        self.remember = remember
+        self.forget = forget
+        self.answer_now = answer_now
         self._quotas = quotas
 
     @property
@@ -164,7 +278,7 @@ class FetchRepeats:
     def note(
         self, request: ClientRequest, message: FetchRequest, wanted: SessionPartition, replica: Partition
     ) -> None:
-        """A plain fetch of one partition is being answered with records: the next may be like it.
+        """A plain fetch of one partition is being answered with records, or waits for them: the next may be like it.
 
         Not below the first version in which every compression may be sent: there, each batch is looked at.
         """

@@ -13,7 +13,7 @@ import os
 import random
 from dataclasses import dataclass
 
-from ...protocol.codec import encode_parts
+from ...protocol.codec import decode, encode_parts
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -22,12 +22,13 @@ from ...protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ...protocol.messages.headers import decode_client_id
 from ..cluster.endpoints import endpoints_of
 from ..fetching.cold_reads import ColdReads
 from ..fetching.follower_fetches import FollowerFetches
 from ..fetching.long_fetches import LongFetch, is_long
 from ..fetching.reading import ClientFetch, FetchReader, Round
-from ..fetching.repeats import FetchRepeats
+from ..fetching.repeats import FetchRepeats, TailFetch
 from ..fetching.replica_selection import Selector
 from ..fetching.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
 from ..quotas import ClientQuotas
@@ -35,7 +36,7 @@ from ..replication.fetch_codec import fetch_of
 from ..replication.replicas.replicas import Replicas
 from ..security.authorization.needs import handler_asks
 from ..server.connection import ClientConnection
-from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
+from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 from ..server.purgatory import Parked, Purgatory
 
 _UNKNOWN = -1
@@ -101,9 +102,17 @@ class FetchHandlers:
         self.sessions = FetchSessionCache(settings.session_slots, random.Random(os.urandom(16)))
         self.cold_reads = ColdReads(asyncio.get_running_loop())
         self._followers = FollowerFetches(replicas.sessions, self.cold_reads)
-        self._repeats = FetchRepeats(settings.max_bytes, self.cold_reads, self._quotas)
+        self._repeats = FetchRepeats(
+            settings.max_bytes,
+            self.cold_reads,
+            self._quotas,
+            purgatory.park,
+            self._remember,
+            self.forget,
+            self._answer_now,
+        )
         self._selects = settings.selector is not None
-        self._waiting: dict[ClientConnection, dict[_ParkedFetch | LongFetch, None]] = {}
+        self._waiting: dict[ClientConnection, dict[_ParkedFetch | LongFetch | TailFetch, None]] = {}
 
     @handles(
         FetchRequest,
@@ -137,7 +146,7 @@ class FetchHandlers:
         )
         if (
             len(found.outcomes) == 1
-            and found.size
+            and not found.urgent
             and message.session_id == NO_SESSION_ID
             and message.session_epoch == FINAL_EPOCH
             and not (message.rack_id and self._selects)
@@ -182,7 +191,7 @@ class FetchHandlers:
             return ClientFetch(request, message, FetchSession(owner, by_id=by_id))
         return ClientFetch(request, message, session, incremental=True)
 
-    def _waiting_of(self, connection: ClientConnection) -> dict[_ParkedFetch | LongFetch, None]:
+    def _waiting_of(self, connection: ClientConnection) -> dict[_ParkedFetch | LongFetch | TailFetch, None]:
         """The fetches of a connection that are not answered yet, which go when it does."""
         waiting = self._waiting.get(connection)
         if waiting is None:
@@ -194,7 +203,10 @@ class FetchHandlers:
         for fetch in list(self._waiting.pop(connection, {})):
             fetch.abandon()
 
-    def forget(self, parked: _ParkedFetch, connection: ClientConnection) -> None:
+    def _remember(self, parked: TailFetch, connection: ClientConnection) -> None:
+        self._waiting_of(connection)[parked] = None
+
+    def forget(self, parked: _ParkedFetch | TailFetch, connection: ClientConnection) -> None:
         """Remove a parked fetch that is answered."""
         self._waiting.get(connection, {}).pop(parked, None)
 
@@ -224,6 +236,18 @@ class FetchHandlers:
         """Send what was read."""
         message = self._response(fetch, found)
         self.cold_reads.reply(fetch.request, encode_parts(message, fetch.request.api_version))
+
+    def _answer_now(self, request: ClientRequest, frame: bytes) -> None:
+        """Answer a fetch that came the short way, and waited, with what there is."""
+        _, offset = decode_client_id(frame, request.api_key, request.api_version)
+        message = decode(FetchRequest, frame, request.api_version, offset)
+        message.max_wait_ms = 0
+        try:
+            response = self.fetch(request, message)
+        except Exception as error:
+            response = _failed(message, as_kafka_error(error, f"a fetch of {request.connection}"))
+        if response is not None:
+            request.reply(response)
 
     async def _answer_long(self, fetch: ClientFetch, found: Round) -> None:
         """The same, for what takes long to encode."""

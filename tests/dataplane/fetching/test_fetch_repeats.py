@@ -12,7 +12,9 @@ import pytest
 from ottla.dataplane.security.principal import USER, Principal
 from ottla.dataplane.server.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
 
+from ..replication.harness import batch
 from .consumers import OTHER_ID, OWN_ID, Consumer, Shelf, parts_of, wanted
 
 ID = b"t" * 16
@@ -121,4 +123,125 @@ async def test_two_requests_in_turn_on_one_connection(tmp_path: Path) -> None:
             part = parts_of(consumer.fetch([wanted(ID, (index, 0))]))[ID, index]
             assert bytes(part.records or b"").count(b"ab"[index : index + 1] * 10) == 1
     await asyncio.sleep(0)
+    await shelf.close()
+
+
+class AtTheEnd:
+    """A consumer of one partition, whose next fetch finds no records and goes the short way."""
+
+    def __init__(self, shelf: Shelf, *, max_wait_ms: int = 60_000, **fields: int) -> None:
+        self.shelf = shelf
+        self.fields = {"max_wait_ms": max_wait_ms} | fields
+        self.consumer = Consumer(shelf)
+        self.consumer.send([wanted(ID, (0, 0))], **self.fields)
+
+    def wait(self, offset: int) -> None:
+        """Send the fetch; it must not be answered."""
+        wire = self.consumer.wire
+        wire.answers.clear()
+        assert wire.shortcut is not None
+        self.consumer.shelf.router.dispatch = self._short  # type: ignore[method-assign]
+        try:
+            self.consumer.send([wanted(ID, (0, offset))], **self.fields)
+        finally:
+            del self.consumer.shelf.router.dispatch
+        assert wire.answers == []
+
+    def _short(self, connection: ClientConnection, frame: memoryview) -> None:
+        shortcut = self.consumer.wire.shortcut
+        assert shortcut is not None
+        assert shortcut(connection, frame, asyncio.get_running_loop().time())
+
+    async def answer(self) -> bytes:
+        await asyncio.wait_for(self.consumer.wire.arrived.wait(), 60)
+        return self.consumer.wire.answers.pop()
+
+
+async def a_shelf(folder: Path) -> Shelf:
+    shelf = Shelf(folder)
+    shelf.create("t", ID, 1)
+    shelf.append("t", value=b"first")
+    return shelf
+
+
+async def the_long_way(shelf: Shelf, offset: int, **fields: int) -> bytes:
+    consumer = Consumer(shelf)
+    consumer.send([wanted(ID, (0, offset))], **fields)
+    return consumer.wire.answers.pop()
+
+
+async def test_a_consumer_at_the_end_waits_for_records(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    waiting = AtTheEnd(shelf)
+    for offset in (1, 2, 3):
+        waiting.wait(offset)
+        shelf.append("t", value=b"more")
+        assert await waiting.answer() == await the_long_way(shelf, offset)
+    await shelf.close()
+
+
+async def test_a_consumer_waits_for_as_many_bytes_as_it_wants(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    shelf.append("t", value=b"v" * 500)
+    waiting = AtTheEnd(shelf, min_bytes=300)
+    waiting.wait(2)
+    shelf.append("t", value=b"small")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert waiting.consumer.wire.answers == []
+    shelf.append("t", value=b"v" * 500)
+    assert await waiting.answer() == await the_long_way(shelf, 2)
+    await shelf.close()
+
+
+async def test_when_the_time_is_over_the_handler_answers(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    waiting = AtTheEnd(shelf, max_wait_ms=20)
+    waiting.wait(1)
+    assert await waiting.answer() == await the_long_way(shelf, 1)
+    await shelf.close()
+
+
+async def test_what_ends_the_wait_is_told_as_the_handler_tells_it(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    waiting = AtTheEnd(shelf)
+    waiting.wait(1)
+    shelf.append("t")
+    shelf.append("t")
+    shelf.replica("t").record_deletion.trim(2)
+    assert await waiting.answer() == await the_long_way(shelf, 1)
+    waiting = AtTheEnd(shelf)
+    waiting.consumer.send([wanted(ID, (0, 2))], **waiting.fields)
+    waiting.wait(3)
+    shelf.tell(shelf.state(ID, 0, leader=OTHER_ID, epoch=2, isr=[OTHER_ID, OWN_ID]))
+    assert await waiting.answer() == await the_long_way(shelf, 3)
+    await shelf.close()
+
+
+async def test_nothing_waits_for_a_client_that_is_gone(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    waiting = AtTheEnd(shelf)
+    waiting.wait(1)
+    waiting.consumer.wire.close()
+    shelf.append("t")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert waiting.consumer.wire.answers == []
+    await shelf.close()
+
+
+async def test_a_reader_of_what_is_committed_waits_for_the_end_of_a_transaction(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    waiting = AtTheEnd(shelf, isolation_level=1)
+    waiting.wait(1)
+    replica = shelf.replica("t")
+    replica.append(
+        memoryview(batch(b"in a transaction", producer=(7, 0, 0), attributes=TRANSACTIONAL_FLAG)),
+        required_acks=1,
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert waiting.consumer.wire.answers == []
+    replica.append_marker(7, 0, commit=True, number=1, commit_index=1)
+    assert await waiting.answer() == await the_long_way(shelf, 1, isolation_level=1)
     await shelf.close()
