@@ -181,7 +181,8 @@ def _uvarint(value: int) -> bytes:
 
 
 def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSlice | None]) -> list[Part]:
-    """The body of a response in parts: records, one for each partition of the answer, stay where they are.
+    """The body of a response in parts; `records_of` has the records of each partition of the answer. Slices of files
+    stay where they are. What is in memory is little, and copied: to send many parts costs more.
 
     No partition may diverge.
     """
@@ -199,13 +200,17 @@ def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSli
             out += _PARTITION.pack(
                 part.key[1], part.error, watermark, watermark, part.log_start_offset, 0, -1
             )
-            size = 0 if records is None else len(records) if isinstance(records, memoryview) else records.size
-            write_uvarint(out, size + 1)
-            if size and records is not None:
-                out = bytearray()
-                parts += records, out
-            elif isinstance(records, LogSlice):
-                records.release()
+            if not isinstance(records, LogSlice):
+                write_uvarint(out, 1 if records is None else len(records) + 1)
+                if records is not None:
+                    out += records
+            else:
+                write_uvarint(out, records.size + 1)
+                if records.size:
+                    out = bytearray()
+                    parts += records, out
+                else:
+                    records.release()
             out.append(0)
         out.append(0)
     out.append(0)
