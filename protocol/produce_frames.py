@@ -42,33 +42,48 @@ _LOG_START: Final = 5
 _HEAD = struct.Struct(">ii")
 _APPENDED = struct.Struct(">ihqqq")
 _APPENDED_WITHOUT_START_BYTES: Final = _APPENDED.size - 8
-_NO_THROTTLE: Final = bytes(4)
 _topic_of = itemgetter(0)
 
 
 def write_produced(version: int, correlation_id: int, appended: Sequence[Appended]) -> bytes:
     """The whole frame that answers a request whose batches were all appended. Those of one topic stand side by side."""
-    flexible = version >= _FLEXIBLE
     if len(appended) == 1:
-        groups, topics = [(appended[0][0], appended)], 1
-    else:
-        groups = [(topic, list(group)) for topic, group in groupby(appended, _topic_of)]
-        topics = len(groups)
-    pieces = [b"\0" if flexible else b"", _count(topics, flexible)]
+        topic, index, base_offset, append_time_ms, log_start_offset = appended[0]
+        head, tail = _around_sole(version, topic)
+        written = _APPENDED.pack(index, 0, base_offset, append_time_ms, log_start_offset)
+        if version < _LOG_START:
+            written = written[:_APPENDED_WITHOUT_START_BYTES]
+        return _HEAD.pack(4 + len(head) + len(written) + len(tail), correlation_id) + head + written + tail
+    groups = [(topic, list(group)) for topic, group in groupby(appended, _topic_of)]
     behind = _behind_batch(version)
+    pieces = [_begin(version, len(groups))]
     for topic, batches in groups:
         pieces.append(_topic_head(version, topic, len(batches)))
         for _, index, base_offset, append_time_ms, log_start_offset in batches:
             written = _APPENDED.pack(index, 0, base_offset, append_time_ms, log_start_offset)
-            pieces.append(written if version >= _LOG_START else written[:_APPENDED_WITHOUT_START_BYTES])
-            pieces.append(behind)
-        if flexible:
+            pieces += (written if version >= _LOG_START else written[:_APPENDED_WITHOUT_START_BYTES], behind)
+        if version >= _FLEXIBLE:
             pieces.append(b"\0")
-    pieces.append(_NO_THROTTLE)
-    if flexible:
-        pieces.append(b"\0")
+    pieces.append(_end(version))
     body = b"".join(pieces)
     return _HEAD.pack(4 + len(body), correlation_id) + body
+
+
+@lru_cache(maxsize=4096)
+def _around_sole(version: int, topic: str | bytes) -> tuple[bytes, bytes]:
+    """What stands before and behind the result of the only batch."""
+    head = _begin(version, 1) + _topic_head(version, topic, 1)
+    return head, _behind_batch(version) + (b"\0" if version >= _FLEXIBLE else b"") + _end(version)
+
+
+def _begin(version: int, topics: int) -> bytes:
+    """The tagged fields of the header, and how many topics come."""
+    return b"\0" + _count(topics, True) if version >= _FLEXIBLE else _count(topics, False)
+
+
+def _end(version: int) -> bytes:
+    """No throttle time, and no tagged fields."""
+    return bytes(5) if version >= _FLEXIBLE else bytes(4)
 
 
 def _count(count: int, flexible: bool) -> bytes:

@@ -10,7 +10,6 @@ from ...protocol.produced_batch import (
     EXPANDED_BYTES_MAX,
     BrokenRules,
     ExpandsTooFar,
-    sole_batch,
     walk_records,
 )
 from ...protocol.record_batch import BatchHeader
@@ -61,15 +60,6 @@ class ProducedRules(NamedTuple):
         if self.stamps:
             return -_EVER_MS, _EVER_MS
         return max(-_EVER_MS, now_ms - self.before_max_ms), min(_EVER_MS, now_ms + self.after_max_ms)
-
-
-def find_sole_batch(
-    batches: memoryview, rules: ProducedRules, now_ms: int
-) -> tuple[BatchHeader, int | None] | None:
-    """The header of a batch that comes alone and breaks none of the rules, and the largest timestamp of its records:
-    None if these are compressed, and were not looked at. None for everything else."""
-    earliest_ms, latest_ms = rules.times_at(now_ms)
-    return sole_batch(batches, earliest_ms, latest_ms, rules.keyed)
 
 
 def check_records(

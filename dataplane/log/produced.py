@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.produced_batch import sole_batch
 from ...protocol.record_batch import (
     LOG_APPEND_TIME_FLAG,
     NO_PRODUCER_ID,
@@ -13,12 +14,13 @@ from ...protocol.record_batch import (
     parse_header,
     validate_produced,
 )
-from .append_checks import ProducedRules, check_limits, check_records_on_loop, find_sole_batch
+from .append_checks import ProducedRules, check_limits, check_records_on_loop
 from .open_log import AppendResult
 from .placement import place_produced
 
 if TYPE_CHECKING:
     from .open_log import OpenLog
+    from .producers.producer_state import ProducedBatch
 
 
 class ProducedBatches:
@@ -74,16 +76,18 @@ class ProducedBatches:
 
         None for everything else; nothing was appended then.
         """
-        found = find_sole_batch(batch, self._rules, now_ms)
+        rules = self._rules
+        earliest_ms, latest_ms = rules.times_at(now_ms)
+        found = sole_batch(batch, earliest_ms, latest_ms, rules.keyed)
         if found is None:
             return None
         header, max_timestamp = found
         if header.producer_id != NO_PRODUCER_ID:
-            original = self._original_of(header)
+            original = self._log.producers.original_of(header)
             if original is not None:
-                return original
+                return self._as_result(original)
         config, size = self._config, len(batch)
-        if self._rules.stamps or size > config.max_message_bytes or size > config.segment_bytes:
+        if rules.stamps or size > config.max_message_bytes or size > config.segment_bytes:
             return None
         if max_timestamp is None:
             max_timestamp = check_records_on_loop(batch, header, config, now_ms)
@@ -110,11 +114,11 @@ class ProducedBatches:
         return self._original_of(header)
 
     def _original_of(self, header: BatchHeader) -> AppendResult | None:
-        log = self._log
-        original = log.producers.original_of(header)
-        if original is None:
-            return None
-        stamp = original.timestamp if log.config.stamps_at_append else -1
+        original = self._log.producers.original_of(header)
+        return None if original is None else self._as_result(original)
+
+    def _as_result(self, original: ProducedBatch) -> AppendResult:
+        stamp = original.timestamp if self._log.config.stamps_at_append else -1
         return AppendResult(original.first_offset, original.last_offset, stamp, original.timestamp, 0, True)
 
     def refused_for_now(self, batches: memoryview) -> None:

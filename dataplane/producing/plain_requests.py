@@ -104,22 +104,22 @@ class PlainRequests:
                 return False
             partitions.append(partition)
         request.connection.expect(request)
+        append = self._appender.append_records
         appended: list[Appended] = []
         waiting: list[tuple[Partition, int, int]] = []
-        errors: dict[int, KafkaError] = {}
+        errors: dict[int, KafkaError] | None = None
         for partition, (topic, index, records) in zip(partitions, batches, strict=True):
             try:
-                result = self._appender.append_records(partition, records, acks)
+                first, last, append_time_ms, _, _, _ = append(partition, records, acks)
             except Exception as error:
+                errors = {} if errors is None else errors
                 errors[len(appended)] = as_kafka_error(error, f"a batch for {partition!r}")
                 appended.append((topic, index, -1, -1, -1))
                 continue
-            end = result.last_offset + 1
-            if acks == ALL and partition.high_watermark < end:
-                waiting.append((partition, end, len(appended)))
-            start = partition.log.log_start_offset
-            appended.append((topic, index, result.first_offset, result.append_time_ms, start))
-        if errors:
+            if acks == ALL and partition.high_watermark <= last:
+                waiting.append((partition, last + 1, len(appended)))
+            appended.append((topic, index, first, append_time_ms, partition.log.log_start_offset))
+        if errors is not None:
             self._refuse(
                 request,
                 ProduceRequest(acks=acks, timeout_ms=timeout_ms),

@@ -35,7 +35,7 @@ class BufferPool:
 
     def acquire(self, size_bytes: int) -> Buffer:
         """A buffer of at least `size_bytes`, its content undefined."""
-        size = size_class(size_bytes)
+        size = SMALLEST_BYTES if size_bytes <= SMALLEST_BYTES else size_class(size_bytes)
         self.lent_bytes += size
         free = self._free.get(size)
         if free:

@@ -337,6 +337,13 @@ class ClientConnection:
 
     def _settle(self) -> None:
         """Read, handle what is held, or wait, or close: whatever is due now."""
+        if (
+            self._reading
+            and not self.half_closed
+            and self._received.is_at_rest
+            and not self._is_over_limits()
+        ):
+            return  # Almost always: all that came is handled, and more may come.
         if self.closed or self._has_turn:
             return
         buffer = self._received

@@ -19,9 +19,6 @@ class Parked:
         self.deadline = deadline
         self._on_expire: Callable[[], None] | None = on_expire
 
-    def __lt__(self, other: Parked) -> bool:
-        return self.deadline < other.deadline
-
     def __bool__(self) -> bool:
         return self._on_expire is not None
 
@@ -48,7 +45,9 @@ class Purgatory:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._heap: list[Parked] = []
+        # By their deadlines; the number keeps two with the same one in the order in which they came.
+        self._heap: list[tuple[float, int, Parked]] = []
+        self._parked = 0
         self._dead = 0
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = float("inf")
@@ -59,7 +58,8 @@ class Purgatory:
     def park(self, deadline: float, on_expire: Callable[[], None]) -> Parked:
         """Call `on_expire()` once at `deadline` (seconds on the loop's clock), never within this call."""
         parked = Parked(self, deadline, on_expire)
-        heapq.heappush(self._heap, parked)
+        self._parked += 1
+        heapq.heappush(self._heap, (deadline, self._parked, parked))
         if deadline < self._armed_for:
             self._arm(deadline)
         return parked
@@ -81,7 +81,7 @@ class Purgatory:
     def _cancelled(self) -> None:
         self._dead += 1
         if self._dead > _COMPACT_AT and self._dead * 2 > len(self._heap):
-            self._heap = [parked for parked in self._heap if parked]
+            self._heap = [entry for entry in self._heap if entry[2]]
             heapq.heapify(self._heap)
             self._dead = 0
 
@@ -91,8 +91,8 @@ class Purgatory:
         # The loop's clock has millisecond ticks: what falls due within the current one is due.
         now = self._loop.time() + 0.001
         due: list[Callable[[], None]] = []
-        while self._heap and self._heap[0].deadline <= now:
-            on_expire = heapq.heappop(self._heap)._take()
+        while self._heap and self._heap[0][0] <= now:
+            on_expire = heapq.heappop(self._heap)[2]._take()
             if on_expire is None:
                 self._dead -= 1
             else:
@@ -107,8 +107,8 @@ class Purgatory:
         self._rearm()
 
     def _rearm(self) -> None:
-        while self._heap and not self._heap[0]:
+        while self._heap and not self._heap[0][2]:
             heapq.heappop(self._heap)
             self._dead -= 1
-        if self._heap and self._heap[0].deadline < self._armed_for:
-            self._arm(self._heap[0].deadline)
+        if self._heap and self._heap[0][0] < self._armed_for:
+            self._arm(self._heap[0][0])

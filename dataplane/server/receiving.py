@@ -56,18 +56,18 @@ class ReceiveBuffer(Generic[_Owner]):
     def space(self, bytes_max: int) -> memoryview | None:
         """Where to receive more, at most `bytes_max`; None if the frame at `start` has to wait for the budget."""
         if self.start == self.end:
+            guess = self._guess()
             if self._buffer is None:
-                self._begin()
+                self._begin(guess)
             self.start = self.end = 0
-            limit = min(self._guess(), len(self.view))
+            limit = min(guess, len(self.view))
         elif self._make_room():
             limit = self._limit()
         else:
             return None
         return self.view[self.end : min(limit, self.end + bytes_max)]
 
-    def _begin(self) -> None:
-        size = self._guess()
+    def _begin(self, size: int) -> None:
         if size > SMALLEST_BYTES:
             self.grant = self._budget.take(self._owner, size)
         self._buffer = self._pool.acquire(SMALLEST_BYTES if self.grant is None else size)
@@ -143,3 +143,8 @@ class ReceiveBuffer(Generic[_Owner]):
         """An idle connection holds no buffer."""
         if self.start == self.end and self._buffer is not None:
             self.give_back()
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing is held, and nothing waited for."""
+        return self._buffer is None and self.grant is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 
 from ...protocol.exposition import Histogram
 
@@ -23,4 +24,7 @@ class RequestTimes:
         histogram = self.by_api.get(api_key)
         if histogram is None:
             histogram = self.by_api[api_key] = Histogram(BOUNDS_MS)
-        histogram.observe((time.perf_counter() - began_s) * 1000)
+        took_ms = (time.perf_counter() - began_s) * 1000
+        # What `Histogram.observe` does, without a call for each answer.
+        histogram.counts[bisect_left(BOUNDS_MS, took_ms)] += 1
+        histogram.total += took_ms

@@ -16,7 +16,7 @@ from ...protocol.schema import Message
 from ..quotas import ClientQuotas, RequestMeter, Stepwise
 from ..security.authorization.access import Authorization
 from .connection import ClientConnection
-from .handler import ClientRequest, FrameTaker, Handler, HandlerTable, as_kafka_error
+from .handler import ClientRequest, Handler, HandlerTable, as_kafka_error
 from .long_requests import (
     ELEMENTS_AT_ONCE,
     LONG_FRAME_BYTES,
@@ -77,13 +77,15 @@ class Router:
         try:
             client_id, offset = decode_client_id(frame, api_key, api_version)
             request = ClientRequest(connection, api_key, api_version, correlation_id, client_id, now)
-            if (
-                handler.take_frame is not None
-                and self._authorization is None
-                and quota is None
-                and self._takes(handler.take_frame, handler, request, frame, offset)
-            ):
-                return
+            if handler.take_frame is not None and self._authorization is None and quota is None:
+                try:
+                    if handler.take_frame(request, frame, offset):
+                        return
+                except Exception as error:
+                    # Nobody knows what has happened, and so what the client may be told.
+                    _known(handler, request, error)
+                    connection.close()
+                    return
             message = _read(handler, frame, api_version, offset)
         except MalformedMessage as error:
             _close_unreadable(connection, handler, api_version, error)
@@ -113,17 +115,6 @@ class Router:
             self._fail(handler, request, message, error)
         finally:
             request.frame = None
-
-    def _takes(
-        self, take: FrameTaker, handler: Handler, request: ClientRequest, frame: memoryview, offset: int
-    ) -> bool:
-        try:
-            return take(request, frame, offset)
-        except Exception as error:
-            # Nobody knows what has happened, and what the client may be told.
-            _known(handler, request, error)
-            request.connection.close()
-            return True
 
     def close(self) -> None:
         """Cancel the handlers that still run."""

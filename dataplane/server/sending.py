@@ -70,13 +70,29 @@ class SendQueue:
 
         Raises OSError if the connection is broken or a slice cannot be read.
         """
+        parts = self.parts
+        if len(parts) == 1 and not self._sent and isinstance(parts[0], IN_MEMORY):
+            return self._send_sole(parts[0])
         left = _SEND_BYTES
         try:
-            while self.parts and left > 0:
+            while parts and left > 0:
                 left -= self._send_some()
         except (BlockingIOError, InterruptedError):
             pass
         return _SEND_BYTES - left
+
+    def _send_sole(self, part: bytes | bytearray | memoryview) -> int:
+        """As `send`, where nothing but one small answer is to be sent, as almost always; what is left comes later."""
+        try:
+            sent = self._socket.send(part)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        if sent == len(part):
+            self.parts.clear()
+            self.occupied_bytes -= sent
+        else:
+            self._sent = sent
+        return sent
 
     def _send_some(self) -> int:
         parts = self.parts

@@ -200,6 +200,13 @@ class ProducerStates:
                 if header.is_transactional and entry.has_ended(original):
                     raise _of_ended_transaction(header)
                 return original
+            batches = entry.batches
+            if (
+                batches
+                and first == (batches[-1].last_sequence + 1) & SEQUENCE_MAX
+                and (header.is_transactional or entry.transaction_first_offset == NO_OFFSET)
+            ):
+                return None  # Almost always: it is the next one.
         elif entry is not None and epoch < entry.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -60,6 +60,13 @@ class SparseIndex:
             return self._entry.unpack_from(self._mapped(), number * self._entry.size)
         return self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)
 
+    def last_fields(self) -> tuple[int, ...] | None:
+        """All numbers of the last entry, None without any. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        tail, entry = self._tail, self._entry
+        if tail:
+            return entry.unpack_from(tail, len(tail) - entry.size)
+        return self.fields(self._written - 1) if self._written else None
+
     def add(self, first: int, second: int) -> None:
         """Note an entry. The batch that it is about is in the log already, so a disk that takes no more entries now
         is no failure: they stay in memory until it takes them."""

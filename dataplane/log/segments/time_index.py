@@ -22,8 +22,10 @@ class TimeIndex(SparseIndex):
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
         """Add an entry unless `timestamp` is not above the last one's."""
-        last = self.last()
-        if timestamp >= 0 and (last is None or timestamp > last[0]):
+        if timestamp < 0:
+            return
+        last = self.last_fields()
+        if last is None or timestamp > last[0]:
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:

@@ -145,7 +145,8 @@ class LeaderState:
 
     @property
     def under_min_in_sync(self) -> bool:
-        return len(self.in_sync.committed) < self.effective_min_in_sync
+        members = len(self.in_sync.committed)
+        return members < self.min_in_sync and members < self.effective_min_in_sync
 
     def check(self, log_start_offset: int) -> None:
         """AssertionError if this leadership contradicts itself, or a log that starts there."""
