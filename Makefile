@@ -13,7 +13,7 @@ TESTED := protocol metadata_quorum dataplane client spark_integration console cl
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo demo-console test test-quick compat programs faults fuzz spark-4.2 lint format clean soak mutants
+.PHONY: help venv demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak mutants
 .PHONY: lint-types lint-style lint-public lint-imports quick-tests compiled-tests suite lint-beside
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
@@ -24,6 +24,7 @@ help:
 	@echo "make programs run programs that others wrote, with kills; pip, npm, Maven, Go and Cargo fetch them once; some need Java, Node.js, Go or Rust"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
 	@echo "make fuzz    a million inputs that are nearly valid, for all that strangers reach before they log in"
+	@echo "make fuzz-c  nearly valid produce requests, for the readers in C built with the AddressSanitizer; needs gcc"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
 	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
@@ -92,6 +93,13 @@ faults: venv
 fuzz: venv
 	$(BIN)/python -m tests.fuzz.run
 
+# The interpreter was built without the sanitizer, so it is loaded first; and it has to see each allocation.
+fuzz-c: venv
+	CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g" LDFLAGS="-fsanitize=address,undefined" \
+		$(BIN)/python setup.py -q build_ext --build-temp .sanitized/temp --build-lib .sanitized
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8 PYTHONMALLOC=malloc \
+		$(BIN)/python -m tests.fuzz.sanitized .sanitized
+
 spark-4.2: venv .spark-4.2/pyspark
 	PYTHONPATH=$(CURDIR)/.spark-4.2 $(BIN)/python -m pytest tests/spark_integration/source tests/spark_integration/sink
 
@@ -126,6 +134,6 @@ format: venv
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .spark-4.2
+	rm -rf $(VENV) build .sanitized dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .spark-4.2
 	rm -f protocol/*.so client/*/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

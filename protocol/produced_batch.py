@@ -28,6 +28,8 @@ else:
     except ImportError:  # or not built, or built for another Python
         from . import record_validation as _validation
 
+find_sole = _validation.sole_batch
+"""See `record_validation.sole_batch`."""
 VALIDATION: Final = "python" if _validation.__name__.endswith(".record_validation") else "C"
 """Which validation of records is in use."""
 EXPANDED_BYTES_MAX: Final = (1 << 31) - 1
@@ -61,7 +63,7 @@ def sole_batch(
     and `walk_records` say nothing, and the largest timestamp of its records: None where they are compressed, and so
     still to be walked over. None for everything else, which those two have to look at.
     """
-    return _validation.sole_batch(data, crc32c(data[ATTRIBUTES_AT:]), earliest_ms, latest_ms, keyed)
+    return find_sole(data, crc32c(data[ATTRIBUTES_AT:]), earliest_ms, latest_ms, keyed)
 
 
 def walk_records(

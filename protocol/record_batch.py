@@ -38,7 +38,7 @@ _PLACE = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _LEADER_EPOCH_AT = 12
-_CRC_AT = 17
+CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 """Where the bytes begin that the CRC covers."""
 _MAX_TIMESTAMP_AT = 35
@@ -260,7 +260,7 @@ def patch_record_tail(
     """Write the last bytes of an uncompressed batch, and compute the CRC anew."""
     size = header.size
     buffer[position + size - len(tail) : position + size] = tail
-    _CRC.pack_into(buffer, position + _CRC_AT, compute_crc(buffer, position, size))
+    _CRC.pack_into(buffer, position + CRC_AT, compute_crc(buffer, position, size))
 
 
 def patch_timestamp(
@@ -278,5 +278,5 @@ def patch_timestamp(
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
     _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp_ms)
     _CRC.pack_into(
-        buffer, position + _CRC_AT, compute_crc(buffer, position, header.batch_length + LOG_OVERHEAD)
+        buffer, position + CRC_AT, compute_crc(buffer, position, header.batch_length + LOG_OVERHEAD)
     )

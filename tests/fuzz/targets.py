@@ -1,4 +1,5 @@
-"""Everything that reads what strangers send before they have proved who they are, and what operators' files hold.
+"""Everything that reads what strangers send before they have proved who they are, or where they need not, and what
+operators' files hold.
 
 A target plays one input. It may raise what it declares as its refusals, and nothing else. A new reader before
 authentication is one more row of `TARGETS`.
@@ -30,6 +31,7 @@ from ottla.network.tls.handshake import reason_of
 from ottla.network.tls.settings import StoreSource, TlsRules
 from ottla.network.tls.stores import load_key_store, load_trust_store
 from ottla.network.tls.stream import TlsStream
+from ottla.protocol import produce_frames, produce_frames_in_python, produced_batch, record_validation
 from ottla.protocol.codec import MalformedMessage, decode
 from ottla.protocol.frames import FrameError
 from ottla.protocol.handshake import HandshakeError
@@ -40,6 +42,7 @@ from ottla.protocol.messages.headers import decode_client_id
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from ottla.protocol.node_proof import NONCE_BYTES, ProofRefused, ServerProof
+from ottla.protocol.record_batch import ATTRIBUTES_AT, CRC_AT
 from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramRefused, ScramServer
 from tests.fuzz import valid_inputs
 from tests.fuzz.valid_inputs import STORE_PASSWORD, pieces_of
@@ -260,6 +263,29 @@ def _names() -> list[bytes]:
     return [subject]
 
 
+def play_produce(data: bytes) -> None:
+    """A version and a request to produce, as on a listener without logins: in C as in Python, and so each batch."""
+    if not data:
+        return
+    version, view = data[0] % 16, memoryview(data)
+    read = produce_frames.read_produce(view, 1, version)
+    reference = produce_frames_in_python.read_produce(view, 1, version)
+    assert read in (reference, None), "only a tagged field may be refused by one and not by the other"
+    for _, _, records in () if reference is None else reference[3]:
+        play_batch(bytes(records))
+
+
+def play_batch(data: bytes) -> None:
+    """A batch of records whose CRC is right, or would be if there were one."""
+    crc = int.from_bytes(data[CRC_AT:ATTRIBUTES_AT], "big")
+    batch = bytearray(data)
+    assert _found(produced_batch.find_sole, batch, crc) == _found(record_validation.sole_batch, batch, crc)
+
+
+def _found(find: Callable[..., object], batch: bytearray, crc: int) -> object:
+    return find(memoryview(batch), crc, valid_inputs.NOW_MS - 10, valid_inputs.NOW_MS + 10, True)
+
+
 TARGETS: tuple[Target, ...] = (
     Target("requests", _requests, play_request, (MalformedMessage,), 20),
     Target("scram-server", lambda: [valid_inputs.scram_dialog()], play_scram_server, (ScramRefused,), 20),
@@ -277,4 +303,6 @@ TARGETS: tuple[Target, ...] = (
     Target("node-proof", lambda: [valid_inputs.node_proof()], play_node_proof, (ProofRefused,)),
     Target("links", valid_inputs.link_dialogs, play_link, (HandshakeError, FrameError), 5),
     Target("datagrams", _datagrams, play_datagram, (InvalidDatagram,)),
+    Target("produce", valid_inputs.produce_requests, play_produce, ()),
+    Target("batches", lambda: [valid_inputs.batch()], play_batch, ()),
 )

@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from ottla.protocol.codec import encode
 from ottla.protocol.handshake import (
     CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
@@ -26,6 +27,7 @@ from ottla.protocol.handshake import (
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.headers import encode_request
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from ottla.protocol.node_proof import (
     INCARNATION_BYTES,
@@ -36,6 +38,7 @@ from ottla.protocol.node_proof import (
     ServerProof,
 )
 from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.record import encode_batch
 from ottla.protocol.schema import Message
 from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential, ScramServer
 
@@ -63,6 +66,27 @@ def pieces_of(data: bytes) -> Iterable[bytes]:
         (size,) = _PIECE.unpack_from(data, at)
         yield data[at + _PIECE.size : at + _PIECE.size + size]
         at += _PIECE.size + size
+
+
+@cache
+def batch() -> bytes:
+    """Of a few records, as an idempotent producer sends it."""
+    records = [(b"key", b"value" * number, NOW_MS + number) for number in range(4)]
+    return encode_batch(records, producer_id=7, producer_epoch=1, base_sequence=20)
+
+
+@cache
+def produce_requests() -> list[bytes]:
+    """Bodies, each behind its version: with one batch and with several."""
+    one = PartitionProduceData(index=3, records=batch())
+    few = TopicProduceData(name="topic", topic_id=b"i" * 16, partition_data=[one])
+    many = TopicProduceData(name="other", topic_id=b"j" * 16, partition_data=[one, one])
+    return [
+        bytes([version])
+        + encode(ProduceRequest(transactional_id=name, acks=-1, timeout_ms=5, topic_data=data), version)
+        for version in (3, 8, 9, 13)
+        for name, data in ((None, [few]), ("id", [few, many]))
+    ]
 
 
 @cache
