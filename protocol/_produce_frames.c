@@ -64,7 +64,7 @@ static int64_t read_uvarint(Reader *reader)
     return unusual(reader);
 }
 
-/* The length of a string, of records or of an array, -1 for null; `bytes` where it is no varint. */
+/* The length of a string, of records or of an array, below 0 for null; `bytes` where it is no varint. */
 static int64_t read_length(Reader *reader, int bytes)
 {
     return reader->flexible ? read_uvarint(reader) - 1 : read_number(reader, bytes);
@@ -196,7 +196,7 @@ static PyObject *read_buffer(PyObject *frame, const Py_buffer *bytes, Py_ssize_t
     int64_t length = read_length(&reader, 2);
     PyObject *transactional_id = NULL;
     if (!reader.unusual)
-        transactional_id = length == -1 ? Py_NewRef(Py_None) : read_text(&reader, length);
+        transactional_id = length < 0 ? Py_NewRef(Py_None) : read_text(&reader, length);
     if (transactional_id == NULL) {
         if (PyErr_Occurred())
             return NULL;

@@ -7,7 +7,7 @@ from itertools import pairwise
 from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.protocol import produce_frames_in_python
@@ -54,6 +54,7 @@ topics = st.builds(
     topic_id=st.binary(min_size=16, max_size=16),
     partition_data=st.lists(partitions, max_size=4),
 )
+LEAST = ProduceRequest(topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=b"")])])
 requests = st.builds(
     ProduceRequest,
     transactional_id=st.none() | names,
@@ -102,6 +103,7 @@ def test_it_reads_what_messages_say(module: ModuleType, version: int, message: P
 @pytest.mark.parametrize("module", BOTH)
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 @given(message=requests, place=st.integers(0), change=st.integers(1, 255), cuts=st.booleans())
+@example(message=LEAST, place=0, change=1, cuts=False)  # null by a length that is not -1
 def test_damaged_frames_are_read_as_messages_are_or_not_at_all(
     module: ModuleType, version: int, message: ProduceRequest, place: int, change: int, cuts: bool
 ) -> None:
