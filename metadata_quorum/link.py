@@ -23,6 +23,7 @@ from ..network.tls.nodes import (
     NodeRefused,
     NodeTls,
     check_certificate,
+    is_sudden_end,
     tls_problem,
 )
 from ..protocol.frames import Buffer, Channel, FrameError
@@ -322,11 +323,14 @@ class Link(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._close_reason is None:
             # TLS does not tell of the other end's FIN by itself, and nobody else ends a connection without an error.
-            self.closed_by_peer = (self._tls is not None and error is None) or isinstance(
-                error, ConnectionResetError | BrokenPipeError
+            self.closed_by_peer = (
+                (self._tls is not None and error is None)
+                or isinstance(error, ConnectionResetError | BrokenPipeError)
+                or is_sudden_end(error)
             )
         is_early = self._tls is not None and self._is_dialled and not self._handshake.has_heard
-        self._lost(CLOSED_EARLY if is_early and not isinstance(error, ssl.SSLError) else _reason(error))
+        is_told = isinstance(error, ssl.SSLError) and not is_sudden_end(error)
+        self._lost(CLOSED_EARLY if is_early and not is_told else _reason(error))
 
     def _lost(self, reason: str) -> None:
         if self.closed.done():
@@ -342,7 +346,7 @@ class Link(asyncio.Protocol):
 
 
 def _reason(error: Exception | None) -> str:
-    if error is None:
+    if error is None or is_sudden_end(error):
         return "the connection was closed"
     return tls_problem(error) if isinstance(error, ssl.SSLError) else str(error)
 

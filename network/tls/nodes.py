@@ -63,8 +63,18 @@ def check_certificate(transport: asyncio.Transport, tls: NodeTls) -> None:
     tls.check_peer(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
 
 
+def is_sudden_end(error: BaseException | None) -> bool:
+    """Whether the other end closed the connection without a word of TLS. Some versions of Python tell that by an error
+    of OpenSSL's, others by none."""
+    return isinstance(error, ssl.SSLError) and (
+        isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
+    )
+
+
 def tls_problem(error: BaseException) -> str:
     """Why TLS was not begun, or was ended, for people."""
+    if is_sudden_end(error):
+        return CLOSED_EARLY
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the other end's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
