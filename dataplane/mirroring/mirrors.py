@@ -57,6 +57,7 @@ class Mirrors:
         self._closed = False
         self.links: dict[str, MirrorLink] = {}
         """Of the active mirrors, by name."""
+        self._follows_soon = False
         self._refused: dict[str, tuple[Mirror, str]] = {}
         """Active mirrors whose source this broker cannot reach as they are, and why."""
 
@@ -74,8 +75,14 @@ class Mirrors:
             or any(topic_id in copied for topic_id, _ in delta.partitions)
         ):
             self._have_links(image.mirrors.by_name)
-            for link in self.links.values():
-                link.follow(self._led_copies(image, link.mirror.name))
+            self._follow()
+
+    def _follow(self) -> None:
+        self._follows_soon = False
+        if self._closed:
+            return
+        for link in self.links.values():
+            link.follow(self._led_copies(self._quorum.image, link.mirror.name))
 
     def _led_copies(self, image: ClusterImage, mirror: str) -> Iterator[Partition]:
         """The copies of a mirror that this broker leads."""
@@ -94,7 +101,12 @@ class Mirrors:
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition from now on. In one that was a copy once, nobody is left to end what the
-        source's producers have begun: it is aborted, before anything is appended, and these producers are forgotten."""
+        source's producers have begun: it is aborted, before anything is appended, and these producers are forgotten.
+
+        Where many replicas are made at a time, most are elected after the change of the image that made them."""
+        if self.links and not self._follows_soon:
+            self._follows_soon = True
+            asyncio.get_running_loop().call_soon(self._follow)
         copy = self._quorum.image.mirrors.partition(partition.topic_id, partition.index)
         if copy is None or copy.promoted_epoch == NO_EPOCH:
             return
