@@ -34,7 +34,7 @@ def measure(size: int, total_bytes: int, folder: Path) -> tuple[float, float, fl
     batches = [memoryview(make_batch(size, sequence)) for sequence in range(count)]
     start = time.perf_counter()
     for batch in batches:
-        leader.append_as_leader(batch, 0, 1_000)
+        leader.produced.append(batch, 0, 1_000)
     append_us = (time.perf_counter() - start) / count * 1e6
     start = time.perf_counter()
     for batch in batches:

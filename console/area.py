@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ..client.admin import Admin
+from ..client.connections.metadata import TopicInfo
 from .bounds import ROWS_MAX
 from .formats import link
-from .live.sampler import Sampler
+from .live.sampler import WATCHED_S, Sampler
 
 T = TypeVar("T")
 
@@ -66,6 +67,15 @@ class Visit:
         if not (value := self.text(name)):
             raise BadQuestion(f"{name!r} is missing")
         return value
+
+    async def topic(self, name: str, *, age_max_s: float = WATCHED_S) -> TopicInfo:
+        """The topic of this name, as it was at most so long ago. Raises NotThere, and KafkaError."""
+        for age_s in (age_max_s, 0.0):  # it may be younger than the snapshot
+            snapshot = await self.sampler.snapshot(age_max_s=age_s)
+            for topic in snapshot.topics:
+                if topic.name == name:
+                    return topic
+        raise NotThere(f"there is no topic {name!r}")
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int:
         """A whole number of the form or the address. Raises BadQuestion."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from ...client.admin import BROKER_RESOURCE, UserLogin
+from ...client.admin.quotas import Entity
 from ...protocol.acls import (
     CLUSTER_NAME,
     Acl,
@@ -20,7 +21,9 @@ from ...protocol.acls import (
 from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.errors import KafkaError
 from ..area import Area, BadQuestion, Paged, Rendered, View, Visit
+from ..searching import has_words
 
+T = TypeVar("T")
 RESOURCES: Final[Mapping[str, AclResourceType]] = {
     "topic": AclResourceType.TOPIC,
     "group": AclResourceType.GROUP,
@@ -66,17 +69,17 @@ class AccessPage:
     """What the template shows. A trouble says why a table is not there."""
 
     search: str
-    users: Sequence[UserLogin] = ()
-    users_trouble: str = ""
-    paged: Paged[Acl] | None = None
-    acls: Sequence[AclRow] = ()
-    acls_trouble: str = ""
-    quotas: Sequence[QuotaRow] = ()
-    quotas_trouble: str = ""
+    users: Sequence[UserLogin]
+    users_trouble: str
+    paged: Paged[Acl]
+    acls: Sequence[AclRow]
+    acls_trouble: str
+    quotas: Sequence[QuotaRow]
+    quotas_trouble: str
+    asked: Mapping[str, str]
+    verdict: AccessVerdict | None
     resources: Sequence[str] = tuple(RESOURCES)
     operations: Sequence[str] = OPERATIONS
-    asked: Mapping[str, str] = field(default_factory=dict)
-    verdict: AccessVerdict | None = None
 
 
 def acl_row(acl: Acl) -> AclRow:
@@ -94,8 +97,7 @@ def acl_row(acl: Acl) -> AclRow:
 
 def matching(acls: Sequence[Acl], search: str) -> list[Acl]:
     """The rules in whose text all words of the search stand."""
-    words = search.lower().split()
-    return [one for one in acls if all(word in str(one).lower() for word in words)]
+    return [one for one in acls if has_words(str(one), search)]
 
 
 def quota_rows(found: Sequence[tuple[Mapping[str, str | None], Mapping[str, float]]]) -> list[QuotaRow]:
@@ -149,25 +151,36 @@ async def _decide(
     return AccessVerdict(decision.allowed, decision.rule)
 
 
+async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:
+    """The answer, or else why there is none: a table that is refused leaves the others as they are."""
+    try:
+        return await question, ""
+    except KafkaError as error:
+        return otherwise, error.message
+
+
 async def show(visit: Visit) -> Rendered:
-    """The page. A table that the cluster refuses leaves the others as they are."""
-    search = visit.text("q")
-    found: dict[str, object] = {}
-    try:
-        found["users"] = await visit.admin.describe_scram_credentials()
-    except KafkaError as error:
-        found["users_trouble"] = error.message
-    try:
-        paged = visit.paged(matching(await visit.admin.describe_acls(), search))
-        found |= {"paged": paged, "acls": [acl_row(one) for one in paged.rows]}
-    except KafkaError as error:
-        found["acls_trouble"] = error.message
-    try:
-        found["quotas"] = quota_rows(await visit.admin.describe_quotas())
-    except KafkaError as error:
-        found["quotas_trouble"] = error.message
-    asked = {name: visit.text(name) for name in ("principal", "host", "resource", "operation", "of")}
-    model = AccessPage(search=search, asked=asked, verdict=await why(visit), **found)  # type: ignore[arg-type]
+    """The page."""
+    search, admin = visit.text("q"), visit.admin
+    nobody: list[UserLogin] = []
+    nothing: list[tuple[Entity, dict[str, float]]] = []
+    no_rules: list[Acl] = []
+    users, users_trouble = await _told(admin.describe_scram_credentials(), nobody)
+    acls, acls_trouble = await _told(admin.describe_acls(), no_rules)
+    quotas, quotas_trouble = await _told(admin.describe_quotas(), nothing)
+    paged = visit.paged(matching(acls, search))
+    model = AccessPage(
+        search=search,
+        users=users,
+        users_trouble=users_trouble,
+        paged=paged,
+        acls=[acl_row(one) for one in paged.rows],
+        acls_trouble=acls_trouble,
+        quotas=quota_rows(quotas),
+        quotas_trouble=quotas_trouble,
+        asked={name: visit.text(name) for name in ("principal", "host", "resource", "operation", "of")},
+        verdict=await why(visit),
+    )
     return Rendered("Security", "access.html", model)
 
 

@@ -175,19 +175,6 @@ class PartitionLog:
 
     # Appending
 
-    def append_as_leader(
-        self, batches: memoryview, leader_epoch: int, now_ms: int, max_timestamp: int | None = None
-    ) -> AppendResult:
-        """Validate what a client produced, assign offsets in place, and append.
-
-        `batches` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied. With `max_timestamp` it
-        is one batch that was validated before, and that is the largest timestamp of its records.
-
-        Raises TakesLong if its records expand further than is gone over here. Raises KafkaError with the code that
-        answers the client. Nothing was appended.
-        """
-        return self.produced.append(batches, leader_epoch, now_ms, max_timestamp)
-
     def append_sole(
         self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:

@@ -77,6 +77,12 @@ class Mirrors:
             self._have_links(image.mirrors.by_name)
             self._follow()
 
+    def _follow_soon(self) -> None:
+        """Once for all copies that are elected in this turn of the loop."""
+        if not self._follows_soon:
+            self._follows_soon = True
+            asyncio.get_running_loop().call_soon(self._follow)
+
     def _follow(self) -> None:
         self._follows_soon = False
         if self._closed:
@@ -101,13 +107,12 @@ class Mirrors:
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition from now on. In one that was a copy once, nobody is left to end what the
-        source's producers have begun: it is aborted, before anything is appended, and these producers are forgotten.
-
-        Where many replicas are made at a time, most are elected after the change of the image that made them."""
-        if self.links and not self._follows_soon:
-            self._follows_soon = True
-            asyncio.get_running_loop().call_soon(self._follow)
-        copy = self._quorum.image.mirrors.partition(partition.topic_id, partition.index)
+        source's producers have begun: it is aborted, before anything is appended, and these producers are forgotten."""
+        mirrors = self._quorum.image.mirrors
+        if mirrors.mirror_of(partition.topic_id) is not None:
+            # Where many replicas are made at a time, most are elected after the change of the image that has them.
+            self._follow_soon()
+        copy = mirrors.partition(partition.topic_id, partition.index)
         if copy is None or copy.promoted_epoch == NO_EPOCH:
             return
         log = partition.log

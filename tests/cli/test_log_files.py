@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
         batch = encode_batch(
             records, compression=codec, producer_id=7, producer_epoch=0, base_sequence=number * RECORDS
         )
-        log.append_as_leader(memoryview(bytearray(batch)), 3, now_ms=20_000)
+        log.produced.append(memoryview(bytearray(batch)), 3, now_ms=20_000)
     log.close(clean=True)
     return folder
 
@@ -161,7 +161,7 @@ def transactional(tmp_path: Path) -> Path:
             [(None, b"12", 10_000), (None, b"13", 10_000)],
             producer_id=7, producer_epoch=number, base_sequence=0, transactional=True,
         )  # fmt: skip
-        log.append_as_leader(memoryview(bytearray(batch)), 3, now_ms=20_000)
+        log.produced.append(memoryview(bytearray(batch)), 3, now_ms=20_000)
         log.append_marker(
             7, number + 1, commit=commit, number=number + 1, commit_index=40 + number, leader_epoch=3, now_ms=20_000
         )  # fmt: skip

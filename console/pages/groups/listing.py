@@ -10,6 +10,7 @@ from ....client.admin import GroupListing
 from ....client.admin.group_lag import GroupReport, report
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
+from ...searching import has_words
 
 DESCRIBED_TYPES: Final = ("classic", "consumer")
 """Share and streams groups are listed; their offsets are kept in other ways."""
@@ -40,8 +41,7 @@ class GroupsPage:
 
 def matching(groups: Sequence[GroupListing], search: str) -> list[GroupListing]:
     """The groups whose names have all words of the search in them."""
-    words = search.lower().split()
-    return [one for one in groups if all(word in one.group_id.lower() for word in words)]
+    return [one for one in groups if has_words(one.group_id, search)]
 
 
 def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupRow:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ....client.admin.records import EARLIEST, LATEST, Found
-from ....client.connections.metadata import TopicInfo
 from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
-from ...area import BadQuestion, NotThere, Rendered, Visit
+from ...area import BadQuestion, Rendered, Visit
 from ...formats import link
 from .payloads import FORMATS, Payload, payload
 from .question import NEWEST, OFFSET, TIME, WHERE, Question, begin_at, question_of
@@ -161,7 +160,7 @@ def further(question: Question, reading: MessagesRead, ends: Mapping[TopicPartit
 
 async def partitions_of(visit: Visit, question: Question) -> list[TopicPartition]:
     """Those that are read. Raises NotThere, BadQuestion. A consumer's question would create a topic."""
-    topic = await _topic(visit, question.topic)
+    topic = await visit.topic(question.topic)
     indexes = sorted(topic.partitions)
     if question.partition is not None:
         if question.partition not in topic.partitions:
@@ -170,15 +169,6 @@ async def partitions_of(visit: Visit, question: Question) -> list[TopicPartition
             )
         indexes = [question.partition]
     return [TopicPartition(topic.name, index) for index in indexes]
-
-
-async def _topic(visit: Visit, name: str) -> TopicInfo:
-    for age_max_s in (60.0, 0.0):  # it may be younger than the snapshot
-        snapshot = await visit.sampler.snapshot(age_max_s=age_max_s)
-        for topic in snapshot.topics:
-            if topic.name == name:
-                return topic
-    raise NotThere(f"there is no topic {name!r}")
 
 
 Offsets = dict[TopicPartition, int]

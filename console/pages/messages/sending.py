@@ -6,7 +6,7 @@ import base64
 import shlex
 
 from ....client.producer import Producer
-from ...area import BadQuestion, Change, Difference, Done, Form, FormField, NotThere, Visit
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
 from ...formats import link
 
 BYTES_AS = ("text", "base64", "nothing")
@@ -60,10 +60,7 @@ async def plan_sending(visit: Visit) -> Change:
     """What is sent. Raises NotThere: sending would create the topic."""
     topic, key, value = visit.required("topic"), bytes_of(visit, "key"), bytes_of(visit, "value")
     headers = headers_of(visit.form.get("headers", ""))
-    snapshot = await visit.sampler.snapshot(age_max_s=0)
-    known = next((one for one in snapshot.topics if one.name == topic), None)
-    if known is None:
-        raise NotThere(f"there is no topic {topic!r}")
+    known = await visit.topic(topic, age_max_s=0)
     where = "by the key, or any"
     if visit.text("partition"):
         index = visit.number("partition")

@@ -14,8 +14,7 @@ async def show(visit: Visit) -> Download:
         raise BadQuestion(f"'part' is key or value, not {part[:40]!r}")
     offset, partition = visit.number("offset"), visit.number("partition", most=2**31 - 1)
     place = TopicPartition(topic, partition)
-    snapshot = await visit.sampler.snapshot()
-    if not any(one.name == topic and partition in one.partitions for one in snapshot.topics):
+    if partition not in (await visit.topic(topic)).partitions:
         raise NotThere(f"there is no partition {topic}-{partition}")
     found = await read(visit.sampler, visit.connection, {place: offset}, {place: offset + 1}, (), count=1)
     record = next((one for one in found.records if one.offset == offset), None)

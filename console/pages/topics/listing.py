@@ -10,6 +10,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
 from ...live.counters import Rates, TopicTraffic
+from ...searching import has_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,10 @@ class TopicsPage:
 
 def matching(topics: Sequence[TopicInfo], search: str, *, shows_internal: bool) -> list[TopicInfo]:
     """The topics whose names have all words of the search in them, in order of their names."""
-    words = search.lower().split()
     return [
         one
         for one in sorted(topics, key=lambda one: one.name)
-        if (shows_internal or not one.is_internal) and all(word in one.name.lower() for word in words)
+        if (shows_internal or not one.is_internal) and has_words(one.name, search)
     ]
 
 

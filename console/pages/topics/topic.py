@@ -11,7 +11,7 @@ from ....client.admin.records import EARLIEST, LATEST
 from ....client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
-from ...area import NotThere, Paged, Rendered, Visit
+from ...area import Paged, Rendered, Visit
 from ...formats import UNKNOWN, numbers
 from ...live.counters import TopicTraffic
 from ...live.sampler import WATCHED_S
@@ -114,16 +114,8 @@ def known(offset: int | KafkaError | None) -> int | None:
 
 
 async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInfo:
-    """The topic that the address names, as it was at most so long ago. Raises NotThere, and KafkaError."""
-    name = visit.required("name")
-    snapshot = await visit.sampler.snapshot(age_max_s=age_max_s)
-    found = next((one for one in snapshot.topics if one.name == name), None)
-    if found is None:  # it may be younger than the snapshot
-        snapshot = await visit.sampler.snapshot(age_max_s=0)
-        found = next((one for one in snapshot.topics if one.name == name), None)
-    if found is None:
-        raise NotThere(f"there is no topic {name!r}")
-    return found
+    """The topic that the address names. Raises as `Visit.topic`, and BadQuestion."""
+    return await visit.topic(visit.required("name"), age_max_s=age_max_s)
 
 
 async def show(visit: Visit) -> Rendered:

@@ -22,11 +22,17 @@ async def abort_form(visit: Visit) -> Form:
     )
 
 
-async def plan_abort(visit: Visit) -> Change:
-    """What goes."""
+async def _abortable(visit: Visit) -> TransactionDescription:
+    """Raises BadQuestion where nothing is open, or the form names another one."""
     told = await _confirmed(visit)
     if told.state != OPEN:
         raise BadQuestion(f"{told.transactional_id} has no open transaction: it is {told.state}")
+    return told
+
+
+async def plan_abort(visit: Visit) -> Change:
+    """What goes."""
+    told = await _abortable(visit)
     return Change(
         title=f"Abort the transaction of {told.transactional_id}",
         differences=[
@@ -41,8 +47,7 @@ async def plan_abort(visit: Visit) -> Change:
 
 async def abort(visit: Visit) -> Done:
     """Abort it. Raises VersionUnsupported of clusters that are not of Ottla."""
-    told = await described(visit)
-    await plan_abort(visit)
+    told = await _abortable(visit)
     await visit.admin.abort_transaction(told.transactional_id)
     return Done(
         f"the transaction of {told.transactional_id} was aborted",
@@ -60,11 +65,17 @@ async def deletion_form(visit: Visit) -> Form:
     )
 
 
-async def plan_deletion(visit: Visit) -> Change:
-    """What goes."""
+async def _deletable(visit: Visit) -> TransactionDescription:
+    """Raises BadQuestion where a transaction has not ended, or the form names another one."""
     told = await _confirmed(visit)
     if told.state in (OPEN, *DECIDED):
         raise BadQuestion(f"{told.transactional_id} is {told.state}: its transaction has to end first")
+    return told
+
+
+async def plan_deletion(visit: Visit) -> Change:
+    """What goes."""
+    told = await _deletable(visit)
     version = UNKNOWN if told.app_version < 0 else str(told.app_version)
     return Change(
         title=f"Delete the transactional id {told.transactional_id}",
@@ -79,8 +90,7 @@ async def plan_deletion(visit: Visit) -> Change:
 
 async def delete(visit: Visit) -> Done:
     """Delete it. Raises VersionUnsupported of clusters that are not of Ottla."""
-    told = await described(visit)
-    await plan_deletion(visit)
+    told = await _deletable(visit)
     await visit.admin.delete_transactional_id(told.transactional_id)
     return Done(f"the transactional id {told.transactional_id} was deleted", "/transactions")
 

@@ -13,6 +13,7 @@ from ....client.admin.transactions import Described
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Paged, Rendered, Visit
+from ...searching import has_words
 
 OPEN: Final = "Ongoing"
 DECIDED: Final = ("PrepareCommit", "PrepareAbort")
@@ -63,11 +64,8 @@ def kind_of(state: str) -> str:
 
 def matching(found: Sequence[TransactionListing], search: str, state: str) -> list[TransactionListing]:
     """Those in this state, or in any, whose ids have all words of the search in them."""
-    words = search.lower().split()
     return [
-        one
-        for one in found
-        if (not state or one.state == state) and all(word in one.transactional_id.lower() for word in words)
+        one for one in found if (not state or one.state == state) and has_words(one.transactional_id, search)
     ]
 
 

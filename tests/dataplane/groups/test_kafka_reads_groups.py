@@ -33,7 +33,7 @@ def test_kafka_reads_our_consumer_groups(tmp_path: Path) -> None:
     records += [consumer_record(group, change) for change in group.take_changes()]
     folder = tmp_path / "__consumer_offsets-0"
     log = PartitionLog.open(folder, LogConfig(), clean_shutdown=True, recovery_point=0, now_ms=0)
-    log.append_as_leader(memoryview(batch_of(records, 1)), 0, now_ms=1)
+    log.produced.append(memoryview(batch_of(records, 1)), 0, now_ms=1)
     log.close(clean=True)
     (file,) = folder.glob("*.log")
     text = java.run(

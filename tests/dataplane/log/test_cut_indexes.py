@@ -28,11 +28,11 @@ def log(tmp_path: Path) -> Iterator[PartitionLog]:
         now_ms=1,
     )
     for number in range(20):
-        log.append_as_leader(memoryview(make_batch(timestamp=1_000 + number)), 0, 1)
-    log.append_as_leader(memoryview(make_batch(producer=(9, 0, 0), attributes=TRANSACTIONAL_FLAG)), 0, 1)
+        log.produced.append(memoryview(make_batch(timestamp=1_000 + number)), 0, 1)
+    log.produced.append(memoryview(make_batch(producer=(9, 0, 0), attributes=TRANSACTIONAL_FLAG)), 0, 1)
     log.append_marker(9, 0, commit=False, number=NO_NUMBER, commit_index=1, leader_epoch=0, now_ms=1)
     log.roll(1)
-    log.append_as_leader(memoryview(make_batch(timestamp=9_000)), 0, 1)
+    log.produced.append(memoryview(make_batch(timestamp=9_000)), 0, 1)
     yield log
     log.close(clean=False)
 
@@ -120,7 +120,7 @@ def test_an_index_that_is_cut_while_it_grows_goes_on_without_what_is_gone(tmp_pa
         if number == 5_000:
             _emptied(log.directory / f"{0:020d}.index")
             _emptied(log.directory / f"{0:020d}.timeindex")
-        log.append_as_leader(memoryview(make_batch(timestamp=1_000 + number)), 0, 1)
+        log.produced.append(memoryview(make_batch(timestamp=1_000 + number)), 0, 1)
     log.roll(1)
     for offset in (0, 2_500, 4_999, 5_001, 9_999):
         piece = log.read(offset, 100, log.log_end_offset, at_least_one=True)
@@ -148,7 +148,7 @@ def test_a_disk_that_takes_no_index_entries_costs_no_record(
 
     monkeypatch.setattr(os, "open", refuses_indexes)
     for number in range(9_000):
-        assert log.append_as_leader(memoryview(make_batch(timestamp=number)), 0, 1).first_offset == number
+        assert log.produced.append(memoryview(make_batch(timestamp=number)), 0, 1).first_offset == number
     log.check()
     full = False
     log.roll(1)

@@ -49,7 +49,7 @@ def _open(folder: Path, *, clean: bool = False) -> PartitionLog:
 
 
 def _append(log: PartitionLog) -> None:
-    log.append_as_leader(memoryview(make_batch()), 0, 1)
+    log.produced.append(memoryview(make_batch()), 0, 1)
 
 
 def test_segments_that_roll_flush_the_logs_folder_and_not_the_one_above(tmp_path: Path, syncs: Syncs) -> None:

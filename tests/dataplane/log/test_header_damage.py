@@ -38,7 +38,7 @@ def opened(folder: Path, *, recovery_point: int = 0, config: LogConfig | None = 
 def written(folder: Path, config: LogConfig | None = None) -> PartitionLog:
     log = opened(folder, config=config)
     for epoch in EPOCHS:
-        log.append_as_leader(memoryview(make_batch(1, b"p" * 13)), epoch, NOW)
+        log.produced.append(memoryview(make_batch(1, b"p" * 13)), epoch, NOW)
     log.flush()
     return log
 

@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
             producer_epoch=4,
             base_sequence=number // 2 * RECORDS,
         )
-        log.append_as_leader(memoryview(bytearray(batch)), 3 if number < BATCHES // 2 else 5, now_ms=20_000)
+        log.produced.append(memoryview(bytearray(batch)), 3 if number < BATCHES // 2 else 5, now_ms=20_000)
     log.truncate_to(BATCHES * RECORDS)
     log.close(clean=True)
     return folder
@@ -104,7 +104,7 @@ def test_transactions(tmp_path: Path, dump: Dump) -> None:
             [(None, b"%d" % producer, 10_000)],
             producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True,
         )  # fmt: skip
-        log.append_as_leader(memoryview(bytearray(batch)), 3, now_ms=20_000)
+        log.produced.append(memoryview(bytearray(batch)), 3, now_ms=20_000)
         if commit is not None:
             log.append_marker(
                 producer, 1, commit=commit, number=9, commit_index=producer, leader_epoch=3, now_ms=20_000

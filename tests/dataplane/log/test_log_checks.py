@@ -24,7 +24,7 @@ def log(tmp_path: Path) -> PartitionLog:
     )
     for number in range(6):
         batch = make_batch(2, producer=(9, 0, 2 * number))
-        log.append_as_leader(memoryview(batch), number // 3, 1)
+        log.produced.append(memoryview(batch), number // 3, 1)
         if number in (1, 3):
             log.roll(1)
     log.flush()

@@ -31,7 +31,7 @@ def _open(path: Path, cluster: str = "ottla-1", node: int = 2, *, load: bool = T
 def _fill(directory: LogDirectory, partition: int, count: int) -> None:
     log = directory.create("flights", partition, TOPIC_ID, CONFIG, now_ms=0)
     for _ in range(count):
-        log.append_as_leader(memoryview(make_batch()), 1, 1_000)
+        log.produced.append(memoryview(make_batch()), 1, 1_000)
 
 
 def test_a_clean_stop_is_remembered_once_with_its_broker_epoch(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_checkpoints_of_a_deleted_log_do_not_reach_its_successor(tmp_path: Path)
     directory.delete("flights", 0)
     log = directory.create("flights", 0, b"n" * 16, CONFIG, now_ms=0)
     for _ in range(45):
-        log.append_as_leader(memoryview(make_batch()), 1, 1_000)
+        log.produced.append(memoryview(make_batch()), 1, 1_000)
     crashed = _crash_and_open(directory, tmp_path)
     assert not crashed.failed
     reopened = crashed.logs["flights", 0]
@@ -264,7 +264,7 @@ def test_a_folder_without_room_to_recover_its_logs_is_not_in_use_until_there_is(
     directory = _open(tmp_path)
     log = directory.create("flights", 0, TOPIC_ID, LogConfig(segment_bytes=100), now_ms=0)
     for _ in range(3):
-        log.append_as_leader(memoryview(make_batch()), 1, 1_000)
+        log.produced.append(memoryview(make_batch()), 1, 1_000)
     assert len(log.segments) > 1
     directory.close(clean=False)
     starting = _open(tmp_path, load=False)

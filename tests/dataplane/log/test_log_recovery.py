@@ -34,7 +34,7 @@ def _open(
 
 def _append(log: PartitionLog, count: int = 1, payload: bytes = b"p" * 20, **fields: object) -> int:
     batch = make_batch(count, payload, **fields)  # type: ignore[arg-type]
-    return log.append_as_leader(memoryview(batch), 1, NOW).first_offset
+    return log.produced.append(memoryview(batch), 1, NOW).first_offset
 
 
 def _content(log: PartitionLog) -> bytes:
@@ -51,7 +51,7 @@ def _content(log: PartitionLog) -> bytes:
 def _refused(log: PartitionLog, batch: bytearray) -> ErrorCode:
     end = log.log_end_offset
     with pytest.raises(KafkaError) as caught:
-        log.append_as_leader(memoryview(batch), 1, NOW)
+        log.produced.append(memoryview(batch), 1, NOW)
     assert log.log_end_offset == end
     return caught.value.code
 
@@ -201,7 +201,7 @@ def test_all_five_batches_in_flight_are_known_after_a_restart(tmp_path: Path, cl
     log = _open(tmp_path / "t-0", config, clean=clean, recovery_point=12 if clean else 0)
     for number in range(7, 12):
         again = make_batch(1, b"p" * 20, producer=(7, 3, number))
-        result = log.append_as_leader(memoryview(again), 2, NOW)
+        result = log.produced.append(memoryview(again), 2, NOW)
         assert (result.first_offset, result.duplicate, result.size) == (number, True, 0)
     assert _refused(log, make_batch(producer=(7, 3, 14))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert _refused(log, make_batch(producer=(7, 2, 12))) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -238,7 +238,7 @@ def test_a_follower_holds_the_same_bytes(
     epoch = 0
     for count, payload, rise in batches:
         epoch += rise
-        leader.append_as_leader(memoryview(make_batch(count, payload)), epoch, NOW)
+        leader.produced.append(memoryview(make_batch(count, payload)), epoch, NOW)
     while follower.log_end_offset < leader.log_end_offset:
         piece = leader.read(follower.log_end_offset, 500, leader.log_end_offset, at_least_one=True)
         follower.append_as_follower(memoryview(bytearray(piece.read())), NOW)
@@ -292,7 +292,7 @@ def test_records_whose_timestamps_are_out_of_bounds_are_named(
     def refused(*ages: int) -> list[int]:
         batch = encode_batch([(None, b"v", NOW - age) for age in ages], compression=compression)
         with pytest.raises(RefusedRecords) as caught:
-            log.append_as_leader(memoryview(bytearray(batch)), 1, NOW)
+            log.produced.append(memoryview(bytearray(batch)), 1, NOW)
         assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
         assert log.log_end_offset == 0
         return [number for number, _ in caught.value.records]
@@ -304,7 +304,7 @@ def test_records_whose_timestamps_are_out_of_bounds_are_named(
     assert refused(9000, -5000, 0) == [1]
     log.config = LogConfig(**bounds, message_timestamp_type="LogAppendTime")  # type: ignore[arg-type]
     batch = encode_batch([(None, b"v", 0)], compression=compression)
-    assert log.append_as_leader(memoryview(bytearray(batch)), 1, NOW).max_timestamp == NOW
+    assert log.produced.append(memoryview(bytearray(batch)), 1, NOW).max_timestamp == NOW
     log.close(clean=False)
 
 
@@ -313,10 +313,10 @@ def test_a_duplicate_is_known_before_its_timestamp_is_judged(tmp_path: Path) -> 
     same, and an error would say it is not."""
     log = _open(tmp_path / "t-0", LogConfig(message_timestamp_after_max_ms=100))
     batch = make_batch(timestamp=NOW, producer=(9, 0, 0))
-    first = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW)
-    again = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW - 5_000_000)
+    first = log.produced.append(memoryview(bytearray(batch)), 1, NOW)
+    again = log.produced.append(memoryview(bytearray(batch)), 1, NOW - 5_000_000)
     log.config = LogConfig(max_message_bytes=10, message_timestamp_after_max_ms=100)
-    smaller_limit = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW)
+    smaller_limit = log.produced.append(memoryview(bytearray(batch)), 1, NOW)
     assert again.duplicate
     assert again.first_offset == first.first_offset
     assert smaller_limit == again
@@ -337,7 +337,7 @@ def test_timestamps_are_found_within_a_batch(tmp_path: Path, compression: Compre
     log = _open(tmp_path / "t-0")
     for start in (1000, 2000, 1500):
         records = [(None, b"v", start + step) for step in (0, 5, 9, 3)]
-        log.append_as_leader(memoryview(bytearray(encode_batch(records, compression=compression))), 4, NOW)
+        log.produced.append(memoryview(bytearray(encode_batch(records, compression=compression))), 4, NOW)
     for asked, expected in (
         (0, (1000, 0, 4)),
         (1004, (1005, 1, 4)),
@@ -355,10 +355,10 @@ def test_timestamps_are_found_within_a_batch(tmp_path: Path, compression: Compre
 def test_log_append_time_is_stamped_with_a_right_crc(tmp_path: Path) -> None:
     log = _open(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"))
     batch = make_batch(2, timestamp=5, producer=(1, 0, 0))
-    original = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW)
+    original = log.produced.append(memoryview(bytearray(batch)), 1, NOW)
     assert original.append_time_ms == NOW
     assert parse_header(_content(log)).is_log_append_time
-    again = log.append_as_leader(memoryview(bytearray(batch)), 1, NOW + 50)
+    again = log.produced.append(memoryview(bytearray(batch)), 1, NOW + 50)
     assert (again.duplicate, again.append_time_ms) == (True, NOW)
     log.close(clean=False)
 

@@ -73,7 +73,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.epoch += new_epoch
         data = make_batch(count, bytes([count]) * size, timestamp=timestamp)
         end = self.end
-        result = self.log.append_as_leader(memoryview(data), self.epoch, NOW)
+        result = self.log.produced.append(memoryview(data), self.epoch, NOW)
         assert (result.first_offset, result.last_offset, result.size) == (end, end + count - 1, len(data))
         assert not result.duplicate
         self.batches.append((end, end + count, self.epoch, timestamp, bytes(data)))

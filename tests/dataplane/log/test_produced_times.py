@@ -47,7 +47,7 @@ def test_the_true_largest_timestamp_is_stored(tmp_path: Path, codec: Compression
     log = opened(tmp_path / "t-0")
     for number in range(3):
         start = NOW + 10 * number
-        result = log.append_as_leader(lying(claimed_ms, start, start + 5, start + 2, codec=codec), 0, NOW)
+        result = log.produced.append(lying(claimed_ms, start, start + 5, start + 2, codec=codec), 0, NOW)
         assert result.max_timestamp == start + 5
     assert [header.max_timestamp - NOW for header in stored(log)] == [5, 15, 25]
     for asked, offset in ((0, 0), (5, 1), (6, 3), (25, 7)):
@@ -64,14 +64,14 @@ def test_the_true_largest_timestamp_is_stored(tmp_path: Path, codec: Compression
 def test_an_honest_header_stays_as_it_is(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     batch = encode_batch([(b"k", b"v", NOW), (b"k", b"v", NOW + 3)])
-    log.append_as_leader(memoryview(bytearray(batch)), 0, NOW)
+    log.produced.append(memoryview(bytearray(batch)), 0, NOW)
     assert [header.crc for header in stored(log)] == [parse_header(batch).crc]
     log.close(clean=False)
 
 
 def test_records_without_a_timestamp_have_none(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", LogConfig(message_timestamp_before_max_ms=1000))
-    log.append_as_leader(memoryview(bytearray(encode_batch([(b"k", b"v", -1)]))), 0, NOW)
+    log.produced.append(memoryview(bytearray(encode_batch([(b"k", b"v", -1)]))), 0, NOW)
     assert [header.max_timestamp for header in stored(log)] == [-1]
     log.close(clean=False)
 
@@ -80,7 +80,7 @@ def test_records_without_a_timestamp_have_none(tmp_path: Path) -> None:
 def test_old_records_go_and_young_ones_stay(tmp_path: Path, claimed_ms: int) -> None:
     log = opened(tmp_path / "t-0", LogConfig(retention_ms=DAY_MS, segment_bytes=200))
     for time in (NOW - 3 * DAY_MS, NOW - 2 * DAY_MS, NOW - DAY_MS // 2, NOW):
-        log.append_as_leader(lying(claimed_ms, time), 0, NOW)
+        log.produced.append(lying(claimed_ms, time), 0, NOW)
     while log.old_segments.retain(log.log_end_offset, NOW):
         pass
     assert log.log_start_offset == 2
@@ -91,25 +91,25 @@ def test_old_records_go_and_young_ones_stay(tmp_path: Path, claimed_ms: int) -> 
 def test_bounds_hold_for_the_records_own_times(tmp_path: Path, codec: Compression) -> None:
     log = opened(tmp_path / "t-0", LogConfig(message_timestamp_after_max_ms=1000))
     with pytest.raises(RefusedRecords) as caught:
-        log.append_as_leader(lying(NOW, NOW, NOW + 5000, codec=codec), 0, NOW)
+        log.produced.append(lying(NOW, NOW, NOW + 5000, codec=codec), 0, NOW)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [number for number, _ in caught.value.records] == [1]
-    log.append_as_leader(lying(NOW + 5000, NOW, codec=codec), 0, NOW)
+    log.produced.append(lying(NOW + 5000, NOW, codec=codec), 0, NOW)
     log.close(clean=False)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_of_a_topic_that_stamps_itself(tmp_path: Path, codec: Compression) -> None:
     log = opened(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"))
-    log.append_as_leader(lying(7, 0, 2**50, codec=codec), 0, NOW)
+    log.produced.append(lying(7, 0, 2**50, codec=codec), 0, NOW)
     (header,) = stored(log)
     assert (header.max_timestamp, header.is_log_append_time) == (NOW, True)
     stamped = with_header(encode_batch([(b"k", b"v", NOW)], compression=codec), attributes=codec | 8)
     with pytest.raises(KafkaError) as caught:
-        log.append_as_leader(memoryview(stamped), 0, NOW)
+        log.produced.append(memoryview(stamped), 0, NOW)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     log.config = LogConfig()
-    log.append_as_leader(memoryview(with_header(bytes(stamped), max_timestamp=NOW + 10 * DAY_MS)), 0, NOW)
+    log.produced.append(memoryview(with_header(bytes(stamped), max_timestamp=NOW + 10 * DAY_MS)), 0, NOW)
     assert [(one.max_timestamp, one.is_log_append_time) for one in stored(log)][1:] == [(NOW, False)]
     log.close(clean=False)
 

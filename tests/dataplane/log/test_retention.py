@@ -99,7 +99,7 @@ def _log(folder: Path, config: LogConfig, *, start: int = 0, clean: bool = False
 def _append(log: PartitionLog, count: int, timestamp: int = NOW, **fields: object) -> None:
     for _ in range(count):
         batch = make_batch(1, b"x" * 40, timestamp=timestamp, **fields)  # type: ignore[arg-type]
-        log.append_as_leader(memoryview(batch), 3, NOW)
+        log.produced.append(memoryview(batch), 3, NOW)
 
 
 def test_a_log_whose_records_are_all_over_goes_on_empty_behind_them(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def _open(folder: Path, *, recovery_point: int = 0, clean: bool = False) -> Part
 def _filled(folder: Path) -> PartitionLog:
     log = _open(folder)
     for number in range(18):
-        log.append_as_leader(memoryview(make_batch(1, b"%d" % number * 33, timestamp=number)), 1, NOW)
+        log.produced.append(memoryview(make_batch(1, b"%d" % number * 33, timestamp=number)), 1, NOW)
     log.flush()
     return log
 
@@ -86,7 +86,7 @@ def test_readers_see_what_is_left_and_a_slice_of_before_stays_whole(tmp_path: Pa
     found = offset_for_timestamp(log, 6, log.log_end_offset)
     assert found is not None
     assert found.offset == 9
-    log.append_as_leader(memoryview(make_batch()), 2, NOW)
+    log.produced.append(memoryview(make_batch()), 2, NOW)
     log.close(clean=False)
     for clean in (False, True):
         again = _open(tmp_path / "t-0", recovery_point=5, clean=clean)
@@ -134,7 +134,7 @@ def test_a_crash_after_any_step_leaves_the_old_or_the_new(
         names = {path.stem for path in state.glob("*.log")}
         assert names >= {path.stem for path in state.glob("*.index")}
         seen.append(offsets)
-        again.append_as_leader(memoryview(make_batch()), 1, NOW)
+        again.produced.append(memoryview(make_batch()), 1, NOW)
         again.close(clean=True)
         assert _offsets(_open(state, recovery_point=19, clean=True)) == [*offsets, 18]
     assert seen[0] == whole

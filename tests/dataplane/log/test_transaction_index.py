@@ -23,7 +23,7 @@ def _open(folder: Path, *, clean: bool = False) -> PartitionLog:
 
 def _write(log: PartitionLog, producer_id: int, sequence: int, count: int = 1) -> None:
     batch = make_batch(count, attributes=0x10, producer=(producer_id, 0, sequence))
-    log.append_as_leader(memoryview(batch), 0, NOW)
+    log.produced.append(memoryview(batch), 0, NOW)
 
 
 def _end(log: PartitionLog, producer_id: int, number: int, *, commit: bool) -> None:

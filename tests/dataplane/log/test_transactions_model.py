@@ -178,7 +178,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         if not leads:
             self.log.append_as_follower(memoryview(batch), NOW)
         elif sequenced:
-            self.log.append_as_leader(memoryview(produced), LEADER_EPOCH, NOW)
+            self.log.produced.append(memoryview(produced), LEADER_EPOCH, NOW)
         else:
             self.log.append_unsequenced(memoryview(produced), LEADER_EPOCH, NOW)
 

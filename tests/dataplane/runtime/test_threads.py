@@ -94,7 +94,7 @@ async def test_a_file_stays_open_until_the_disk_has_answered(
         tmp_path / "t-0", LogConfig(segment_bytes=300), clean_shutdown=False, recovery_point=0, now_ms=0
     )
     for number in range(10):
-        log.append_as_leader(memoryview(bytearray(encode_batch([(None, b"%d" % number * 50, 0)]))), 0, 0)
+        log.produced.append(memoryview(bytearray(encode_batch([(None, b"%d" % number * 50, 0)]))), 0, 0)
     gate, read = Gate(), os.pread
     loop_thread = threading.current_thread()
     read_by: list[int] = []

@@ -25,7 +25,7 @@ def replica(tmp_path: Path) -> Replica:
         tmp_path / "t-0", LogConfig(segment_bytes=300), clean_shutdown=False, recovery_point=0, now_ms=0
     )
     for number in range(10):
-        log.append_as_leader(memoryview(bytearray(encode_batch([(None, b"%d" % number * 50, 0)]))), 0, 0)
+        log.produced.append(memoryview(bytearray(encode_batch([(None, b"%d" % number * 50, 0)]))), 0, 0)
     assert len(log.segments) > 3
     return Replica(log)
 

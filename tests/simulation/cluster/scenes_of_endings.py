@@ -117,7 +117,7 @@ def what_is_open_grows_too_old(folder: Path) -> bool:
     )
     for sequence in range(4):
         batch = make_batch(timestamp=0, attributes=TRANSACTIONAL_FLAG, producer=(7, 0, sequence))
-        log.append_as_leader(memoryview(batch), 1, 0)
+        log.produced.append(memoryview(batch), 1, 0)
     for _ in range(2):  # What producers it knows is to be durable first.
         log.old_segments.retain(log.log_end_offset, 5000)
         log.flush()

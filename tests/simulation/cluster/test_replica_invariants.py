@@ -62,7 +62,7 @@ def test_a_follower_with_another_epoch_or_more_than_its_leader_has_not_copied_it
     with pytest.raises(InvariantBroken, match="offset 1 of epoch -1"):
         brokers.observe()
     more = batch(b"three")
-    follower.log.append_as_leader(memoryview(more), 1, 10_000)
+    follower.log.produced.append(memoryview(more), 1, 10_000)
     follower.log.advance_log_start_offset(3)
     with pytest.raises(InvariantBroken, match="ends at 2"):
         brokers.observe()

@@ -14,7 +14,7 @@ NOW_MS = 1_000_000
 
 
 def append(log: PartitionLog, timestamp: int) -> None:
-    log.append_as_leader(memoryview(make_batch(timestamp=timestamp)), 3, NOW_MS)
+    log.produced.append(memoryview(make_batch(timestamp=timestamp)), 3, NOW_MS)
 
 
 def test_what_is_copied_in_place_of_what_was_cut_has_its_own_age(tmp_path: Path) -> None:

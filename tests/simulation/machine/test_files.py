@@ -51,7 +51,7 @@ def _filled(directory: LogDirectory, count: int) -> None:
     )
     for _ in range(count):
         batch = encode_batch([(None, os.urandom(60), 1_000) for _ in range(3)])
-        log.append_as_leader(memoryview(bytearray(batch)), 1, 1_000)
+        log.produced.append(memoryview(bytearray(batch)), 1, 1_000)
 
 
 def test_logs_are_written_read_and_recovered(room: Room) -> None:

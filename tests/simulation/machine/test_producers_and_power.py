@@ -26,7 +26,7 @@ def _open(recovery_point: int = 0) -> PartitionLog:
 def _append(log: PartitionLog, producer_id: int, sequence: int) -> bool:
     """Whether it is in the log already."""
     batch = make_batch(producer=(producer_id, 0, sequence))
-    return log.append_as_leader(memoryview(batch), 0, 1_000).duplicate
+    return log.produced.append(memoryview(batch), 0, 1_000).duplicate
 
 
 def _delete_records(log: PartitionLog, below: int) -> None:
@@ -123,7 +123,7 @@ def test_what_no_snapshot_tells_is_noted_before_it_goes(room: Room, active_is_em
         _append(log, 7, 0)
         log.roll(1_000)
         if not active_is_empty:
-            log.append_as_leader(memoryview(make_batch()), 0, 1_000)
+            log.produced.append(memoryview(make_batch()), 0, 1_000)
         for snapshot in FOLDER.glob("*.snapshot"):
             snapshot.unlink()
         log.flush()

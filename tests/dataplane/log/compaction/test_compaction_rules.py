@@ -139,13 +139,13 @@ def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path, codec: 
         )
         good = encode_batch([(b"k", b"v", NOW_MS), (b"", None, NOW_MS)], compression=codec)
         bad = encode_batch([(b"k", b"v", NOW_MS), (None, b"v", NOW_MS)], compression=codec)
-        log.append_as_leader(memoryview(bytearray(good)), 0, NOW_MS)
+        log.produced.append(memoryview(bytearray(good)), 0, NOW_MS)
         if refused:
             with pytest.raises(KafkaError, match="no key") as raised:
-                log.append_as_leader(memoryview(bytearray(bad)), 0, NOW_MS)
+                log.produced.append(memoryview(bytearray(bad)), 0, NOW_MS)
             assert raised.value.code is ErrorCode.INVALID_RECORD
         else:
-            log.append_as_leader(memoryview(bytearray(bad)), 0, NOW_MS)
+            log.produced.append(memoryview(bytearray(bad)), 0, NOW_MS)
         assert log.log_end_offset == (2 if refused else 4)
         log.close(clean=False)
 
