@@ -84,7 +84,7 @@ class LagHistory:
             topics.setdefault(topic, deque(maxlen=SAMPLES_MAX)).append((now_s, float(lag)))
 
     def series(self, name: str) -> list[Series]:
-        """One for each topic: those with the greatest lag, and the others together are not drawn."""
+        """One for each topic, the greatest lag first. So many can be told apart; the others are not drawn."""
         topics = [Series(topic, tuple(points)) for topic, points in self._groups.get(name, {}).items()]
         topics.sort(key=lambda one: -(one.last or 0))
         return topics[:TOPICS_DRAWN_MAX]

@@ -22,6 +22,9 @@ SCANNED_BYTES_MAX: Final = 256 * 1024 * 1024
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of records that pass: what a page keeps until it is rendered."""
 _FETCH_BYTES: Final = 1024 * 1024
+"""Of one partition at a time."""
+_FETCHES_BYTES: Final = 4 * _FETCH_BYTES
+"""Of all partitions that a broker leads."""
 _POLL_MS: Final = 500
 
 _TURNS: WeakKeyDictionary[Sampler, asyncio.Semaphore] = WeakKeyDictionary()
@@ -82,7 +85,7 @@ async def read(
             **connection,
             isolation_level="read_committed" if is_committed_only else "read_uncommitted",
             max_partition_fetch_bytes=_FETCH_BYTES,
-            fetch_max_bytes=_FETCH_BYTES * READERS_MAX,
+            fetch_max_bytes=_FETCHES_BYTES,
         ) as consumer,
     ):
         consumer.assign(begin)

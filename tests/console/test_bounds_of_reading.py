@@ -1,0 +1,108 @@
+"""What a page of messages reads is bounded: records, bytes, time, and readers at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from ottla.client.records import ConsumerRecord, TopicPartition
+from ottla.console.live.sampler import Sampler
+from ottla.console.pages.messages import reading
+
+PLACE = TopicPartition("t", 0)
+END = 1_000_000
+
+
+class EndlessConsumer:
+    """Gives ten records of ten bytes at a time."""
+
+    open_ones: ClassVar[int] = 0
+    most_open: ClassVar[int] = 0
+    gate: ClassVar[asyncio.Event]
+
+    def __init__(self, **_: Any) -> None:
+        self._at = 0
+
+    async def __aenter__(self) -> EndlessConsumer:
+        kind = type(self)
+        kind.open_ones += 1
+        kind.most_open = max(kind.most_open, kind.open_ones)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        type(self).open_ones -= 1
+
+    def assign(self, partitions: object) -> None:
+        pass
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._at = offset
+
+    async def getmany(self, **_: Any) -> dict[TopicPartition, list[ConsumerRecord]]:
+        await self.gate.wait()
+        begin, self._at = self._at, self._at + 10
+        return {PLACE: [ConsumerRecord("t", 0, at, 0, None, b"0123456789") for at in range(begin, self._at)]}
+
+    async def position(self, partition: TopicPartition) -> int:
+        return self._at
+
+
+@pytest.fixture
+def sampler(monkeypatch: pytest.MonkeyPatch) -> Sampler:
+    monkeypatch.setattr(reading, "Consumer", EndlessConsumer)
+    EndlessConsumer.open_ones = EndlessConsumer.most_open = 0
+    EndlessConsumer.gate = asyncio.Event()
+    EndlessConsumer.gate.set()
+    nothing = cast(Any, None)
+    return Sampler(nothing, nothing)
+
+
+async def read(sampler: Sampler, *, passes: bool = False, count: int | None = 5) -> reading.MessagesRead:
+    return await reading.read(sampler, {}, {PLACE: 0}, {PLACE: END}, [lambda _: passes], count=count)
+
+
+async def test_a_filter_that_finds_nothing_ends_after_so_many_records(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SCANNED_RECORDS_MAX", 100)
+    found = await read(sampler)
+    assert (found.scanned, found.trouble, found.next) == (100, "stopped after 100 records", {PLACE: 100})
+
+
+@pytest.mark.parametrize(
+    ("bound", "passes", "trouble"),
+    [
+        ("SCANNED_BYTES_MAX", False, "stopped after 0 MiB"),
+        ("KEPT_BYTES_MAX", True, "stopped after 0 MiB of records for this page"),
+    ],
+)
+async def test_so_many_bytes_are_enough(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, bound: str, passes: bool, trouble: str
+) -> None:
+    monkeypatch.setattr(reading, bound, 1_000)
+    found = await read(sampler, passes=passes, count=None)
+    assert (found.scanned, found.trouble) == (100, trouble)
+
+
+async def test_a_cluster_that_gives_nothing_is_waited_for_so_long(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "READ_S", 0.05)
+    EndlessConsumer.gate.clear()
+    async with asyncio.timeout(60):
+        found = await read(sampler)
+    assert (found.records, found.trouble, found.next) == ([], "stopped after 0.05 s", {PLACE: 0})
+
+
+async def test_few_pages_read_at_a_time(sampler: Sampler) -> None:
+    EndlessConsumer.gate.clear()
+    pages = [asyncio.create_task(read(sampler, passes=True)) for _ in range(3 * reading.READERS_MAX)]
+    async with asyncio.timeout(60):
+        while EndlessConsumer.open_ones < reading.READERS_MAX:
+            await asyncio.sleep(0)
+        EndlessConsumer.gate.set()
+        found = await asyncio.gather(*pages)
+    assert EndlessConsumer.most_open == reading.READERS_MAX
+    assert [len(one.records) for one in found] == [5] * len(pages)
