@@ -12,6 +12,7 @@ appended in the turn in which it came is `Deferred`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 
@@ -37,6 +38,7 @@ from ...protocol.record_batch import (
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
 from ..cluster.internal_topics import is_internal
 from ..log import AppendResult, TakesLong
+from ..producing.commit_wait import CommitWait
 from ..producing.deferred_batches import (
     ALL,
     BATCH_START,
@@ -57,7 +59,7 @@ from ..replication.replicas.replicas import Replicas
 from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, as_kafka_error, handles
-from ..server.purgatory import Parked, Purgatory
+from ..server.purgatory import Purgatory
 from ..transactions.gate import TransactionGate
 
 logger = logging.getLogger(__name__)
@@ -237,7 +239,8 @@ class ProduceHandlers:
                 request.no_reply()
             return None
         if waiting:
-            _Waiting(self, request, response, waiting, message.timeout_ms)
+            deadline = request.received_at + max(0, message.timeout_ms) / 1000
+            CommitWait(waiting, self._purgatory, deadline, partial(self._committed, request, response))
             return None
         if failed:
             self.add_leaders(request, response)
@@ -284,9 +287,16 @@ class ProduceHandlers:
             traffic.messages_in += result.last_offset + 1 - result.first_offset
         return result
 
-    def expire_at(self, request: ClientRequest, timeout_ms: int, waiting: _Waiting) -> Parked:
-        """Answer `waiting` as it is when the request's time is over."""
-        return self._purgatory.park(request.received_at + max(0, timeout_ms) / 1000, waiting.expired)
+    def _committed(
+        self,
+        request: ClientRequest,
+        response: ProduceResponse,
+        unknown: Sequence[tuple[PartitionProduceResponse, ErrorCode]],
+    ) -> None:
+        for answer, error in unknown:
+            unknown_outcome(answer, error)
+        self.add_leaders(request, response)
+        request.reply(response)
 
     def add_leaders(self, request: ClientRequest, response: ProduceResponse) -> None:
         """Tell a client that asked the wrong broker who leads now (KIP-951)."""
@@ -358,52 +368,6 @@ def _check_transactional(message: ProduceRequest) -> None:
         raise KafkaError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"transactional batches need acks=all, not {message.acks}"
         )
-
-
-class _Waiting:
-    """A request with acks=all whose batches are appended and not all committed yet."""
-
-    __slots__ = ("_answered", "_handlers", "_open", "_parked", "_request", "_response")
-
-    def __init__(
-        self,
-        handlers: ProduceHandlers,
-        request: ClientRequest,
-        response: ProduceResponse,
-        waiting: list[Uncommitted],
-        timeout_ms: int,
-    ) -> None:
-        self._handlers = handlers
-        self._request = request
-        self._response = response
-        self._answered = False
-        self._open = {id(answer): answer for _, _, answer in waiting}
-        self._parked: Parked | None = handlers.expire_at(request, timeout_ms, self)
-        for partition, end, answer in waiting:
-            partition.on_high_watermark(end, partial(self._settled, answer))
-
-    def _settled(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
-        if self._answered:
-            return
-        del self._open[id(answer)]
-        if error is not ErrorCode.NONE:
-            unknown_outcome(answer, error)
-        if not self._open:
-            self._reply()
-
-    def expired(self) -> None:
-        """The request's time is over: what is not settled has an unknown outcome."""
-        self._parked = None
-        for answer in self._open.values():
-            unknown_outcome(answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._reply()
-
-    def _reply(self) -> None:
-        self._answered = True
-        if self._parked is not None:
-            self._parked.cancel()
-        self._handlers.add_leaders(self._request, self._response)
-        self._request.reply(self._response)
 
 
 def _failures(response: ProduceResponse) -> str:

@@ -30,13 +30,14 @@ from ...protocol.record_batch import (
 from ..log import AppendResult
 from ..replication.replica.partition import Partition
 from ..server.handler import ClientRequest, as_kafka_error
+from .commit_wait import CommitWait
 from .deferred_batches import ALL, BATCH_START, Uncommitted, failure, in_version, unknown_outcome
 from .validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
 
 if TYPE_CHECKING:
     from ..quotas import ClientQuotas
     from ..replication.replicas.replicas import Replicas
-    from ..server.purgatory import Parked, Purgatory
+    from ..server.purgatory import Purgatory
 
 _NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL_FLAG
 _FIRST_WITH_TOPIC_IDS: Final = 13
@@ -128,12 +129,33 @@ class PlainRequests:
                 waiting,
                 errors,
             )
-        elif waiting:
+            return True
+        written = write_produced(version, request.correlation_id, appended)
+        if waiting:
             deadline = request.received_at + max(0, timeout_ms) / 1000
-            _Committing(self._appender, self._purgatory, request, appended, waiting, deadline)
+            CommitWait(
+                waiting, self._purgatory, deadline, partial(self._committed, request, written, appended)
+            )
         else:
-            request.connection.answer(request, (write_produced(version, request.correlation_id, appended),))
+            request.connection.answer(request, (written,))
         return True
+
+    def _committed(
+        self,
+        request: ClientRequest,
+        written: bytes,
+        appended: Sequence[Appended],
+        unknown: Sequence[tuple[int, ErrorCode]],
+    ) -> None:
+        """Answer as `written`, or say of which batches, by their positions, the outcome is `unknown`."""
+        if not unknown:
+            request.connection.answer(request, (written,))
+            return
+        response, answers = _as_message(appended)
+        for position, error in unknown:
+            unknown_outcome(answers[position], error)
+        self._appender.add_leaders(request, response)
+        request.reply(response)
 
     def _refuse(
         self,
@@ -199,67 +221,3 @@ def _as_message(
         answers.append(answer)
         response.responses[-1].partition_responses.append(answer)
     return response, answers
-
-
-class _Committing:
-    """A request with acks=all whose batches are all appended, and not all committed yet."""
-
-    __slots__ = ("_appended", "_appender", "_frame", "_open", "_parked", "_request", "_unknown")
-
-    def __init__(
-        self,
-        appender: PlainAppender,
-        purgatory: Purgatory,
-        request: ClientRequest,
-        appended: Sequence[Appended],
-        waiting: Sequence[tuple[Partition, int, int]],
-        deadline: float,
-    ) -> None:
-        self._appender = appender
-        self._request = request
-        self._appended = appended
-        self._frame = write_produced(request.api_version, request.correlation_id, appended)
-        # The positions of batches that are not settled, as bits; 0 once it is answered.
-        self._open = 0
-        for _, _, position in waiting:
-            self._open |= 1 << position
-        self._unknown: dict[int, ErrorCode] | None = None
-        self._parked: Parked | None = purgatory.park(deadline, self._expired)
-        for partition, end, position in waiting:
-            partition.on_high_watermark(end, partial(self._settled, 1 << position))
-
-    def _settled(self, bit: int, error: ErrorCode) -> None:
-        if not self._open & bit:
-            return
-        self._open -= bit
-        if error is not ErrorCode.NONE:
-            self._fail(bit, error)
-        if not self._open:
-            self._reply()
-
-    def _fail(self, bits: int, error: ErrorCode) -> None:
-        if self._unknown is None:
-            self._unknown = {}
-        for position in range(len(self._appended)):
-            if bits >> position & 1:
-                self._unknown[position] = error
-
-    def _expired(self) -> None:
-        """The request's time is over: what is not settled has an unknown outcome."""
-        self._parked = None
-        self._fail(self._open, ErrorCode.REQUEST_TIMED_OUT)
-        self._open = 0
-        self._reply()
-
-    def _reply(self) -> None:
-        if self._parked is not None:
-            self._parked.cancel()
-        request = self._request
-        if self._unknown is None:
-            request.connection.answer(request, (self._frame,))
-            return
-        response, answers = _as_message(self._appended)
-        for position, error in self._unknown.items():
-            unknown_outcome(answers[position], error)
-        self._appender.add_leaders(request, response)
-        request.reply(response)
