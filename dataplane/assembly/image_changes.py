@@ -6,7 +6,8 @@ import logging
 import os
 from dataclasses import dataclass, field
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.image_delta import ImageDelta
 from ..broker_settings import BrokerSettings
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.listed_brokers import ListedBrokers

@@ -6,7 +6,8 @@ import hmac
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta, ScramKey, SealedCredential
+from ...protocol.cluster_image import ClusterImage, ScramKey, SealedCredential
+from ...protocol.image_delta import ImageDelta
 from ...protocol.node_secrets import Secrets
 from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
 from ..configuration.sasl import VERIFY_BY_SCRAM, MechanismConfig, SaslConfig

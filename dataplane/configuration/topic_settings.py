@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage
 from ...protocol.config_chain import topic_defaults
+from ...protocol.image_delta import ImageDelta
 from ...protocol.messages.config_commands import ResourceType
 from ..broker_settings import BrokerSettings
 from ..log import LogConfig

@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.image_delta import ImageDelta
 from ...protocol.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from .dependencies import GroupDependencies

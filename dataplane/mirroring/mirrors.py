@@ -7,8 +7,9 @@ import logging
 import random
 from collections.abc import Iterator, Mapping
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import KafkaError
+from ...protocol.image_delta import ImageDelta
 from ...protocol.mirror_table import NO_EPOCH, Mirror, MirrorPhase
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition

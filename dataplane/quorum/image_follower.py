@@ -11,7 +11,8 @@ else it would owe markers that are written already, and take batches of transact
 
 from enum import Enum
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.image_delta import ImageDelta
 from ...protocol.messages.metadata_records import PartitionRecord, decode_record
 from ...protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
 from ...protocol.transaction_table import Place, TransactionMetadata

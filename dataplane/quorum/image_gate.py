@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.image_delta import ImageDelta
 
 
 class ImageGate:

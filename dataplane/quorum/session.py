@@ -5,9 +5,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from ...protocol.cluster_image import BrokerState, ClusterImage, ImageDelta
+from ...protocol.cluster_image import BrokerState, ClusterImage
 from ...protocol.errors import ErrorCode
 from ...protocol.features import FEATURES
+from ...protocol.image_delta import ImageDelta
 from ...protocol.liveness_datagrams import DatagramSeal
 from ...protocol.messages.app_version_questions import AppVersionsTold, AskAppVersions
 from ...protocol.messages.broker_commands import RegisterBroker

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta, ScramKey
+from ...protocol.cluster_image import ClusterImage, ScramKey
+from ...protocol.image_delta import ImageDelta
 from ...protocol.messages.config_commands import ConfigChange, ConfigResource, ResourceType
 from ...protocol.messages.mirror_commands import ReconnectMirror
 from ...protocol.messages.mirror_records import MirrorOption

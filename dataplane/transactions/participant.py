@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.cluster_image import ClusterImage, ImageDelta
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.image_delta import ImageDelta
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas

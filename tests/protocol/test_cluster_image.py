@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from ottla.protocol.cluster_image import (
     BrokerState,
     ClusterImage,
-    ImageDelta,
     ImageInconsistent,
     PartitionState,
     broker_record,
     partition_record,
 )
 from ottla.protocol.codec import MalformedMessage
+from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import (
     BrokerListener,
     BrokerRemovedRecord,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ....protocol.cluster_image import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.image_delta import ImageDelta
 from ....protocol.messages.config_commands import ResourceType
 from ....protocol.node_proof import NodeCredentials
 from ...runtime import clocks

@@ -22,7 +22,8 @@ from ottla.dataplane.server.purgatory import Purgatory
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import Part
 from ottla.dataplane.storage.log_store import LogStore
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

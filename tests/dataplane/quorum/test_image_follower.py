@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import (
     AclRecord,
     BrokerRecord,

@@ -14,9 +14,10 @@ from ottla.dataplane.security.sasl.scram import ScramCredentials, sealed_credent
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta
+from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import SECURITY
+from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.config_commands import AlterConfigs, ConfigChange, ConfigResource, ResourceType

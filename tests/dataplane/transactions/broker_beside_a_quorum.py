@@ -20,8 +20,8 @@ from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.gate import Adding, TransactionGate
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.state.controller import Applied
-from ottla.protocol.cluster_image import ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.command import Command, ResultT, accepted
 from ottla.protocol.messages.quorum_session import FeedRecords

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.metadata_quorum.state.controller import Applied, Controller
-from ottla.protocol.cluster_image import ImageDelta, PartitionState
+from ottla.protocol.cluster_image import PartitionState
 from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS
+from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command, PlainResult

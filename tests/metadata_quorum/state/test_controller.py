@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state.controller import Applied, Controller
-from ottla.protocol.cluster_image import ClusterImage, ImageDelta, PartitionState
+from ottla.protocol.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
