@@ -21,7 +21,7 @@ from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
 from ..groups.settings import consumer_limits
 from ..quotas import QuotaWindows
-from ..replication.leader.follower_sessions import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
+from ..replication.leader.follower_session import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
 from ..security.node_tls import NodeTlsSettings, node_tls_settings
 from ..security.tls_settings import TlsSettings, tls_settings
 from ..server import ConnectionLimits, ServerConfig

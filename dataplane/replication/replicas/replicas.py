@@ -17,7 +17,8 @@ from ...runtime import clocks
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
 from ..follower.fetching import FetchLimits
-from ..leader.follower_sessions import WATERMARK_DELAY_S, FollowerSessions
+from ..leader.follower_session import WATERMARK_DELAY_S
+from ..leader.follower_sessions import FollowerSessions
 from ..leader.isr_updates import IsrUpdates, Submit
 from ..replica.flusher import Flusher
 from ..replica.partition import Partition
@@ -49,7 +50,7 @@ class ReplicasConfig:
     lag_time_max_ms: int = 30_000
     watermark_checkpoint_interval_ms: int = 5_000
     watermark_delay_s: float = WATERMARK_DELAY_S
-    """See `follower_sessions`."""
+    """See `follower_session`."""
     limits: FetchLimits = field(default_factory=FetchLimits)
     link: LinkSettings = field(default_factory=LinkSettings)
 

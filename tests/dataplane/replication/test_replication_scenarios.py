@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.replication.leader.follower_sessions import LOG_START_DELAY_S, WATERMARK_DELAY_S
+from ottla.dataplane.replication.leader.follower_session import LOG_START_DELAY_S, WATERMARK_DELAY_S
 from ottla.dataplane.replication.roles.in_sync import Committed, PendingExpand
 from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.dataplane.storage.log_upkeep import LogUpkeep

@@ -23,7 +23,7 @@ from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.log.segments.segment import Segment
-from ottla.dataplane.replication.leader import follower_sessions
+from ottla.dataplane.replication.leader import follower_session
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.damage import Damage
 from ottla.dataplane.replication.replicas.offline import OfflineReplicas
@@ -70,7 +70,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
             (Partition, "become_leader", _leadership),
             (Partition, "truncate_diverging", lambda _arguments, _result: "divergence told to a follower"),
             (
-                follower_sessions,
+                follower_session,
                 "diverges",
                 lambda _arguments, result: "divergence found by a leader" if result else None,
             ),

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from ottla.dataplane.replication.fetch_values import FetchPosition, PartitionKey
 from ottla.dataplane.replication.follower import fetching
 from ottla.dataplane.replication.follower.fetching import LeaderSession
-from ottla.dataplane.replication.leader import follower_sessions
+from ottla.dataplane.replication.leader import follower_session
 from ottla.dataplane.replication.replica import partition
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.roles.follower import UNDEFINED_EPOCH, EpochEnd
@@ -80,7 +80,7 @@ def fast_double_failover() -> Iterator[None]:
         return min(leader.end_offset, log_end_offset)
 
     with (
-        patch.object(follower_sessions, "diverges", compares_ends_only),
+        patch.object(follower_session, "diverges", compares_ends_only),
         patch.object(partition, "truncation_offset", at_leaders_end),
     ):
         yield
