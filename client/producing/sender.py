@@ -1,4 +1,4 @@
-"""Sends what the accumulator holds: requests to leaders, their answers, retries, identities.
+"""Sends what the accumulator holds: requests to leaders, their answers, retries.
 
 Event-driven: a record, an answer, fresh metadata or a timer wakes `_pump`, which sends whatever may leave.
 Nothing here waits for one partition on behalf of another.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -20,15 +19,13 @@ from ...protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
 )
-from ...protocol.messages.producers import InitProducerIdRequest
 from ...protocol.record import EncodedRecords
-from ..connections.cluster import Backoff, Cluster
+from ..connections.cluster import Cluster
 from ..connections.connection import Connection
 from ..failures import (
     ClientClosed,
     ClientError,
     ConnectionLost,
-    NoBrokerReachable,
     RequestTimedOut,
     TransactionAborted,
 )
@@ -37,13 +34,12 @@ from .appending import Appender
 from .batch_limit import BatchLimit
 from .busy_poll import BusyPoll
 from .deliveries import BatchResult, RecordDelivery
+from .idempotence import SEQUENCE_LOST, Idempotence
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
 from .pending import PendingRecord
 from .requests import produce_request, produce_version
 from .transaction_state import TransactionState
-
-MAX_EPOCH = 32_767
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Answers that say: a smaller batch may be taken. The topic's `max.message.bytes` or `segment.bytes` is less."""
@@ -52,16 +48,6 @@ _TORN = (
     "the record may have been appended: its batch was sent and not acknowledged, then refused for its size; sent again "
     "in parts it does not continue the producer's sequence"
 )
-
-SEQUENCE_LOST = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
-"""Answers that say: the sequence does not continue what the leader has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +123,9 @@ class Sender:
         self._in_flight = InFlight(cluster, self._leaders, self._spawn)
         self._busy_poll = BusyPoll(options.busy_poll_s)
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._identity: ProducerIdentity | None = None
-        self._seeking_identity = False
+        self._idempotence = Idempotence(
+            cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake, self._give_up
+        )
         self._flushing = 0
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -191,7 +178,7 @@ class Sender:
 
     def use_identity(self, identity: ProducerIdentity) -> None:
         """Write under this producer id and epoch from now on; nothing is under way under another."""
-        self._identity = identity
+        self._idempotence.identity = identity
         self.wake()
 
     def abandon(self, error: KafkaError) -> bool:
@@ -285,9 +272,9 @@ class Sender:
     def _send_what_may_leave(self) -> None:
         now = asyncio.get_running_loop().time()
         self._expire(now)
-        if self._options.idempotent and self._identity is None:
+        if self._options.idempotent and self._idempotence.identity is None:
             if self._active and self._transaction is None:
-                self._seek_identity()
+                self._idempotence.seek()
             return
         next_look = now + 1.0
         requests: dict[Connection, _Sent] = {}
@@ -312,7 +299,7 @@ class Sender:
                 next_look = now
                 continue
             leader = (connection, self._leaders.of(queue))
-            batch = queue.take(self._identity, self._options.max_in_flight, leader)
+            batch = queue.take(self._idempotence.identity, self._options.max_in_flight, leader)
             if batch is not None:
                 requests.setdefault(connection, []).append((queue, batch))
                 sizes[connection] += batch.size
@@ -429,7 +416,7 @@ class Sender:
             retry = False
             error = KafkaError(code, f"{queue.topic}-{queue.partition}: {_TORN}")
             if self._transaction is None:
-                self._start_new_sequence(queue)
+                self._idempotence.start_new_sequence(queue)
         elif sequence_lost and not (batch.alone and queue.is_first(batch)):
             retry = True  # an older batch had not arrived yet, or the numbers are being given anew
             batch.doubtful = False
@@ -437,7 +424,7 @@ class Sender:
             retry = False  # what the transaction lacks cannot be numbered anew within it
         elif sequence_lost:
             retry = not batch.doubtful
-            self._start_new_sequence(queue)
+            self._idempotence.start_new_sequence(queue)
         else:
             retry = isinstance(error, (ConnectionLost, RequestTimedOut)) or code.retriable
             batch.doubtful |= (
@@ -452,7 +439,7 @@ class Sender:
             return
         queue.given_up(batch)
         if self._transaction is None and batch.numbered and not sequence_lost:
-            self._start_new_sequence(queue)
+            self._idempotence.start_new_sequence(queue)
         self._settle(batch, error)
         self.fail_transaction(error)
 
@@ -494,7 +481,7 @@ class Sender:
             self._settle(batch, error)
         self.fail_transaction(error)
         if queue.identity != before and self._transaction is None:
-            self._bump_epoch(before)
+            self._idempotence.give_up(before)
 
     def _settle(self, batch: _Batch, error: KafkaError) -> None:
         self._settled(batch)
@@ -507,46 +494,6 @@ class Sender:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-    # identity
-
-    def _start_new_sequence(self, queue: _Queue) -> None:
-        identity = queue.identity
-        queue.restart_numbering()
-        self._bump_epoch(identity)
-
-    def _bump_epoch(self, broken: ProducerIdentity | None) -> None:
-        """Give up the identity `broken`, unless that happened already; epochs used up mean a new producer id."""
-        if broken is not None and broken == self._identity:
-            spent = broken.epoch >= MAX_EPOCH
-            self._identity = None if spent else ProducerIdentity(broken.id, broken.epoch + 1)
-
-    def _seek_identity(self) -> None:
-        if not self._seeking_identity:
-            self._seeking_identity = True
-            self._spawn(self._fetch_identity())
-
-    async def _fetch_identity(self) -> None:
-        backoff = Backoff(self._options.retry_backoff_max_ms)
-        try:
-            while self._active and not self._closed:
-                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-                # Whoever cannot be reached now may be within the time that records have for their delivery.
-                with suppress(ConnectionLost, RequestTimedOut, NoBrokerReachable):
-                    response = await self._cluster.ask_any(request)
-                    code = ErrorCode.of(response.error_code)
-                    if code == ErrorCode.NONE:
-                        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
-                        return
-                    if not code.retriable:
-                        raise self._cluster.failure(code, "no producer id", operation="IDEMPOTENT_WRITE")
-                await asyncio.sleep(backoff.next_s())
-                self._expire(asyncio.get_running_loop().time())
-        except KafkaError as error:
-            self._give_up(error)
-        finally:
-            self._seeking_identity = False
-            self.wake()
 
     def _give_up(self, error: KafkaError) -> None:
         for queue in self._active:
