@@ -24,6 +24,7 @@ from .mounting import ConsoleParts, Mounting
 from .notices import Notices
 from .offers import Offers
 from .rendering import STATIC, Templates
+from .schemas.decoding import Decoder
 from .security import Door
 
 HOME = "/overview"
@@ -38,6 +39,7 @@ def build(
     areas: Sequence[Area],
     may_change: bool,
     stopping: asyncio.Event,
+    schemas: Decoder | None = None,
 ) -> ASGIApp:
     """The application. `stopping` ends event streams."""
     parts = ConsoleParts(
@@ -51,6 +53,7 @@ def build(
         feeds=Feeds(),
         notices=Notices(),
         stopping=stopping,
+        schemas=schemas,
     )
     mounting = Mounting(parts)
 

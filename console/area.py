@@ -16,6 +16,7 @@ from ..client.connections.metadata import TopicInfo
 from .bounds import ROWS_MAX
 from .formats import link
 from .live.sampler import WATCHED_S, Sampler
+from .schemas.decoding import Decoder
 
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ class Visit:
     """Keyword arguments for a Consumer or a Producer of this cluster."""
     may_change: bool
     path: str
+    schemas: Decoder | None = None
+    """Where the console was told of a schema registry."""
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
     """The fields of a form that was sent; the last one of a name counts."""

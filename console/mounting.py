@@ -25,6 +25,7 @@ from .live.streams import EventStream
 from .notices import Notices
 from .offers import Offers
 from .rendering import Templates
+from .schemas.decoding import Decoder
 from .security import Door
 
 EVENTS: Final = "/events"
@@ -52,6 +53,7 @@ class ConsoleParts:
     feeds: Feeds
     notices: Notices
     stopping: asyncio.Event
+    schemas: Decoder | None
 
 
 class Mounting:
@@ -189,6 +191,7 @@ class Mounting:
             connection=parts.connection,
             may_change=parts.may_change,
             path=path,
+            schemas=parts.schemas,
             query=query,
             form=form or {},
         )

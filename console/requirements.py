@@ -6,12 +6,19 @@ from importlib.util import find_spec
 from typing import Final
 
 EXTRA: Final = ("starlette", "uvicorn", "jinja2")
+OF_SCHEMAS: Final = ("avro", "google.protobuf")
+"""What it needs beside these to read values by their schemas."""
 
 
-def require_extra() -> None:
+def require_extra(*, with_schemas: bool = False) -> None:
     """Raises ModuleNotFoundError that says how to install what is missing."""
-    missing = [name for name in EXTRA if find_spec(name) is None]
+    missing = [name for name in EXTRA + (OF_SCHEMAS if with_schemas else ()) if not _is_there(name)]
     if missing:
         raise ModuleNotFoundError(
             f"the console needs {', '.join(missing)}: pip install 'ottla[console]'", name=missing[0]
         )
+
+
+def _is_there(name: str) -> bool:
+    package, _, rest = name.partition(".")
+    return find_spec(package) is not None and (not rest or find_spec(name) is not None)

@@ -23,6 +23,8 @@ from .live.reading import CounterSource, EndOffsets, MetricsEndpoints
 from .live.sampler import Sampler
 from .live.snapshots import take_snapshot
 from .pages import all_areas
+from .schemas.decoding import Decoder
+from .schemas.registry import SchemaRegistry
 from .security import ListenAddress, door_of
 
 HEAD_BYTES_MAX = 16 * 1024
@@ -47,6 +49,10 @@ class ConsoleSettings:
     metrics: Sequence[str] = ()
     """Addresses of the brokers' metrics endpoints."""
     metrics_token: str | None = field(default=None, repr=False)
+    schema_registry: str | None = None
+    """Its address."""
+    schema_registry_login: str | None = field(default=None, repr=False)
+    """`USER:PASSWORD`, where it wants one."""
 
 
 async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
@@ -56,6 +62,7 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
     do not go together.
     """
     door_of(settings.listen, settings.public, settings.token)
+    schemas = _schemas(settings)
     with _listening(settings.listen) as bound:
         listen = replace(settings.listen, port=bound.getsockname()[1])
         door = door_of(listen, settings.public, settings.token)
@@ -72,6 +79,7 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
                 areas=all_areas(),
                 may_change=settings.may_change,
                 stopping=stopping,
+                schemas=schemas,
             )
             server = _Server(
                 uvicorn.Config(
@@ -142,8 +150,22 @@ def _listening(listen: ListenAddress) -> Iterator[socket.socket]:
 def _source(settings: ConsoleSettings, admin: Admin) -> CounterSource:
     if not settings.metrics:
         return EndOffsets(admin)
-    authority = settings.connection.get("ssl_cafile")
-    tls = None
-    if any(one.startswith("https:") for one in settings.metrics):
-        tls = ssl.create_default_context(cafile=authority)
-    return MetricsEndpoints(settings.metrics, token=settings.metrics_token, tls=tls)
+    return MetricsEndpoints(
+        settings.metrics, token=settings.metrics_token, tls=_tls(settings, settings.metrics)
+    )
+
+
+def _schemas(settings: ConsoleSettings) -> Decoder | None:
+    address = settings.schema_registry
+    if address is None:
+        return None
+    return Decoder(
+        SchemaRegistry(address, login=settings.schema_registry_login, tls=_tls(settings, [address]))
+    )
+
+
+def _tls(settings: ConsoleSettings, addresses: Sequence[str]) -> ssl.SSLContext | None:
+    """The authorities of the cluster's connection are believed by all that the console asks over HTTPS."""
+    if not any(one.startswith("https:") for one in addresses):
+        return None
+    return ssl.create_default_context(cafile=settings.connection.get("ssl_cafile"))

@@ -24,6 +24,7 @@ def parser(name: str) -> CommandParser:
         "  ottla console -b localhost:9092\n"
         "  ottla console --profile production --listen 127.0.0.1:8000\n"
         "  ottla console --allow-changes --metrics http://127.0.0.1:9644/metrics\n"
+        "  ottla console --schema-registry http://127.0.0.1:8081\n"
         "  ottla console --listen 0.0.0.0:9280 --public https://console.example.com --token-file token",
     )
     add_connection(options)
@@ -60,13 +61,24 @@ def parser(name: str) -> CommandParser:
     options.add_argument(
         "--metrics-token-file", type=Path, metavar="FILE", help="the bearer token of these endpoints"
     )
+    options.add_argument(
+        "--schema-registry",
+        metavar="URL",
+        help="a schema registry, by which values and keys in Avro and Protobuf are read",
+    )
+    options.add_argument(
+        "--schema-registry-login-file",
+        type=Path,
+        metavar="FILE",
+        help="USER:PASSWORD for the schema registry",
+    )
     return options
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop. Raises CommandFailed without the extra, UsageError for options that do not fit."""
     try:
-        require_extra()
+        require_extra(with_schemas=arguments.schema_registry is not None)
     except ModuleNotFoundError as error:
         raise CommandFailed(str(error)) from None
     from ...console.security import listen_address
@@ -84,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
             may_change=arguments.allow_changes,
             metrics=arguments.metrics,
             metrics_token=_secret(arguments.metrics_token_file),
+            schema_registry=_registry(arguments.schema_registry),
+            schema_registry_login=_secret(arguments.schema_registry_login_file),
         )
     except ValueError as error:
         raise UsageError(f"console: {error}") from None
@@ -99,6 +113,18 @@ def run(arguments: argparse.Namespace) -> int:
 
     run_client(serve(settings, tell))
     return 0
+
+
+def _registry(address: str | None) -> str | None:
+    """Raises ValueError, whose text has nothing of the address in it: people write passwords there."""
+    from ...console.schemas.registry import registry_address
+
+    if address is None:
+        return None
+    try:
+        return registry_address(address)
+    except ValueError as error:
+        raise ValueError(f"--schema-registry: {error}") from None
 
 
 def _secret(file: Path | None) -> str | None:

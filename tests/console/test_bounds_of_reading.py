@@ -60,7 +60,7 @@ def sampler(monkeypatch: pytest.MonkeyPatch) -> Sampler:
 
 
 async def read(sampler: Sampler, *, passes: bool = False, count: int | None = 5) -> reading.MessagesRead:
-    return await reading.read(sampler, {}, {PLACE: 0}, {PLACE: END}, [lambda _: passes], count=count)
+    return await reading.read(sampler, {}, {PLACE: 0}, {PLACE: END}, [lambda *_: passes], count=count)
 
 
 async def test_a_filter_that_finds_nothing_ends_after_so_many_records(

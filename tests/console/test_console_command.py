@@ -17,12 +17,19 @@ from ottla.console import requirements
         (["--listen", "0.0.0.0:9280"], "needs --token-file FILE"),
         (["--metrics", "127.0.0.1:9644"], "--metrics takes http://HOST:PORT/metrics"),
         (["--public", "console.example.com"], "a public address is http://HOST[:PORT]"),
+        (["--schema-registry", "registry:8081"], "--schema-registry: a schema registry is http://HOST:PORT"),
+        (
+            ["--schema-registry", "http://me:secret@registry"],
+            "has no user and no password: a file has the login",
+        ),
         (["--alow-changes"], "did you mean --allow-changes?"),
     ],
 )
 def test_options_that_do_not_fit(capsys: pytest.CaptureFixture[str], options: list[str], reason: str) -> None:
     assert main(["console", "-b", "127.0.0.1:1", *options]) == 2
-    assert reason in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert reason in said
+    assert "secret" not in said
 
 
 def test_a_token_that_is_short(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -49,3 +56,11 @@ def test_without_the_extra_it_says_how_to_install_it(
     assert main(words) == 1
     assert "the console needs jinja2: pip install 'ottla[console]'" in capsys.readouterr().err
     assert not (tmp_path / "ottla-data" / "cluster.json").exists()
+
+
+def test_without_what_reads_schemas_it_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name.startswith("google") else True)
+    assert main(["console", "-b", "127.0.0.1:1", "--schema-registry", "http://127.0.0.1:1"]) == 1
+    assert "the console needs google.protobuf: pip install 'ottla[console]'" in capsys.readouterr().err

@@ -94,8 +94,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with console(cluster, "--allow-changes", log=log) as address:
+    log, login = tmp_path / "log", tmp_path / "login"
+    login.write_text("me:secret\n")
+    registry = ["--schema-registry", "http://127.0.0.1:1", "--schema-registry-login-file", str(login)]
+    with console(cluster, "--allow-changes", *registry, log=log) as address:
         browser = HttpBrowser(address)
         fields = {"topic": "orders", "partitions": "3", "replicas": "3", "settings": "retention.ms=60000"}
         preview = browser.send("/topics/create", step="preview", **fields)
@@ -112,8 +114,12 @@ def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: P
 
         with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             for number in range(21):
-                producer.send("orders", b"%d" % number, partition=number % 3)
+                producer.send("orders", b"\0\0\0\0\x07%d" % number, partition=number % 3)
         browser.until("/topics/topic?name=orders", lambda page: page.count(" 0 7 7 ") == 3)
+        page = seen(browser.read("/messages?topic=orders"))
+        assert "20 shown" in page
+        assert "schema 7: the registry: " in page
+        assert "secret" not in page
         assert "were trimmed" in seen(browser.send("/topics/trim?name=orders", step="apply", offset="end"))
         assert "was deleted" in seen(browser.send("/topics/delete?name=orders", step="apply", again="orders"))
         browser.until("/topics", lambda page: "orders" not in page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ from ottla.console.pages.messages.filters import filters_of, found_at, path_of
 from ottla.console.pages.messages.page import MessagesPage, mark_of, message_row
 from ottla.console.pages.messages.payloads import HEX_BYTES_MAX, payload
 from ottla.console.pages.messages.question import begin_at, question_of, time_ms
+from ottla.console.schemas.decoding import Decoder
+from ottla.console.schemas.registry import JSON, NoSchema, RegisteredSchema
 from ottla.testing import LocalCluster
 from tests.console.fakes import Browser, FakeAdmin, partition, seen, topic
 
@@ -126,8 +129,8 @@ def test_a_record_passes_all_filters(filters: dict[str, str], passes: bool | Non
             filters_of(**given)
         return
     one = record(value, b"key", [("trace", b"4711"), ("empty", None)])
-    assert all(test(one) for test in filters_of(**given)) == passes
-    assert not any(test(record(None)) for test in filters_of(**given))
+    assert all(test(one, None) for test in filters_of(**given)) == passes
+    assert not any(test(record(None), None) for test in filters_of(**given))
 
 
 def test_a_path_is_names_and_places() -> None:
@@ -305,6 +308,39 @@ async def test_records_of_a_cluster(cluster: LocalCluster, admin: Admin) -> None
         with pytest.raises(NotThere, match="there is no key at offset"):
             await whole.show(at(cluster, admin, topic="kinds", partition="0", offset=offset, part="key"))
         await producer.abort_transaction()
+
+
+class OneSchema:
+    """A registry that knows schema 7, of JSON."""
+
+    async def schema(self, schema_id: int) -> RegisteredSchema:
+        if schema_id != 7:
+            raise NoSchema("nobody knows it")
+        return RegisteredSchema(JSON, "{}")
+
+
+@pytest.mark.cluster
+async def test_values_that_name_a_schema_are_decoded_and_filtered(
+    cluster: LocalCluster, admin: Admin
+) -> None:
+    await admin.create_topics([NewTopic("described", 1, 1)])
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in (b'\0\0\0\0\x07{"n": 1}', b'\0\0\0\0\x08{"n": 1}', b'{"n": 1}', b'\0\0\0\0\x07{"n": 2}'):
+            await producer.send_and_wait("described", value, key=b"\0\0\0\0\x07[1]")
+
+    async def page_of(**query: str) -> MessagesPage:
+        visit = at(cluster, admin, topic="described", from_="start", **query)
+        return await shown(replace(visit, schemas=Decoder(OneSchema())))
+
+    found = await page_of()
+    assert [(one.value.schema, one.value.trouble) for one in found.rows] == [
+        ("JSON, schema 7", ""), ("", "schema 8: nobody knows it"), ("", ""), ("JSON, schema 7", ""),
+    ]  # fmt: skip
+    assert [one.key.text for one in found.rows] == ["[\n  1\n]"] * 4
+    filtered = await page_of(json="$.n = 1")
+    assert [one.offset for one in filtered.rows] == [0, 2]
+    assert (filtered.undecoded, filtered.first_undecoded) == (1, "schema 8: nobody knows it")
+    assert {one.value.schema for one in (await page_of(as_="hex")).rows} == {""}
 
 
 @pytest.mark.cluster

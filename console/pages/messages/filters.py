@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ....client.records import ConsumerRecord
 from ...area import BadQuestion
+from ...schemas.decoding import Decoded
 from .payloads import parsed
 
 PATTERN_BYTES_MAX: Final = 4096
@@ -18,7 +19,8 @@ SEARCHED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of a value: what lies behind is not looked at."""
 _STEP = re.compile(r"\.([A-Za-z0-9_$-]+)|\[(\d+)\]|\['([^']*)'\]")
 
-Test = Callable[[ConsumerRecord], bool]
+Test = Callable[[ConsumerRecord, Decoded | None], bool]
+"""Gets also what the value means by its schema, where it names one and somebody wants to know."""
 Path = Sequence[str | int]
 
 
@@ -27,10 +29,10 @@ def filters_of(*, key: str, value: str, json: str, header: str) -> list[Test]:
     tests: list[Test] = []
     if key:
         in_key = _pattern(key, "the pattern of the key")
-        tests.append(lambda one: one.key is not None and bool(in_key.search(_decoded(one.key))))
+        tests.append(lambda one, _: one.key is not None and bool(in_key.search(_decoded(one.key))))
     if value:
         in_value = _pattern(value, "the pattern of the value")
-        tests.append(lambda one: one.value is not None and bool(in_value.search(_decoded(one.value))))
+        tests.append(lambda one, _: one.value is not None and bool(in_value.search(_decoded(one.value))))
     if json:
         tests.append(_path_test(json))
     if header:
@@ -68,15 +70,17 @@ def found_at(document: Any, path: Path) -> list[Any]:
 
 
 def _path_test(text: str) -> Test:
-    """`$.path` is there, or `$.path = value` is equal: as JSON, or else as text."""
+    """`$.path` is there, or `$.path = value` is equal: as JSON, or else as text. What was decoded goes before bytes."""
     where, equals, wanted = text.partition("=")
     path, wanted = path_of(where.strip()), wanted.strip()
 
-    def passes(record: ConsumerRecord) -> bool:
+    def passes(record: ConsumerRecord, decoded: Decoded | None) -> bool:
         if record.value is None or len(record.value) > SEARCHED_BYTES_MAX:
             return False
+        if decoded is not None and decoded.trouble:
+            return False
         try:
-            found = found_at(parsed(record.value), path)
+            found = found_at(parsed(record.value) if decoded is None else decoded.document, path)
         except (ValueError, RecursionError):
             return False
         return bool(found) and (not equals or _equals(found[0], wanted))
@@ -98,7 +102,7 @@ def _header_test(text: str) -> Test:
     name, equals, pattern = (part.strip() for part in text.partition("="))
     compiled = _pattern(pattern, "the pattern of the header") if equals else None
 
-    def passes(record: ConsumerRecord) -> bool:
+    def passes(record: ConsumerRecord, _: Decoded | None) -> bool:
         return any(
             key == name
             and (compiled is None or (value is not None and bool(compiled.search(_decoded(value)))))

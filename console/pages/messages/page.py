@@ -11,12 +11,15 @@ from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Rendered, Visit
 from ...formats import link
-from .payloads import FORMATS, Payload, payload
+from ...schemas.decoding import Decoded
+from .payloads import DECODED_AS, FORMATS, Payload, payload
 from .question import NEWEST, OFFSET, TIME, WHERE, Question, begin_at, question_of
 from .reading import MessagesRead, read
 
 YEAR_9999_MS: Final = 253_402_300_799_000
 """Producers may claim any time; calendars end here."""
+DECODING_S: Final = 4.0
+"""For all that a page shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +56,29 @@ class MessagesPage:
     rows: Sequence[MessageRow] = ()
     scanned: int = 0
     trouble: str = ""
+    undecoded: int = 0
+    first_undecoded: str = ""
     further: str = ""
     command: str = ""
     is_live: bool = False
 
 
-def message_row(record: ConsumerRecord, shows_as: str, mark: str) -> MessageRow:
-    """A record as the table shows it."""
+def message_row(
+    record: ConsumerRecord,
+    shows_as: str,
+    mark: str,
+    *,
+    key: Decoded | None = None,
+    value: Decoded | None = None,
+) -> MessageRow:
+    """A record as the table shows it; `key` and `value` are what those mean by their schemas."""
     where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
     return MessageRow(
         record.partition,
         record.offset,
         record.timestamp_ms / 1000 if 0 <= record.timestamp_ms <= YEAR_9999_MS else None,
-        payload(record.key, shows_as),
-        payload(record.value, shows_as),
+        payload(record.key, shows_as, key),
+        payload(record.value, shows_as, value),
         [HeaderRow(name, payload(value, shows_as)) for name, value in record.headers],
         mark,
         link("/messages/whole", **where, part="key"),
@@ -130,17 +142,24 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
         question.tests,
         count=limit,
         is_committed_only=question.is_committed_only,
+        decode=visit.schemas.decoded if visit.schemas is not None and question.looks_into_values else None,
     )
     records = chosen(reading.records, question)
     committed = await _committed(visit, question, records, stable)
+    keys, values = await _decoded(visit, question, records)
     model = MessagesPage(
         topics=topics,
         question=question,
         where=WHERE,
         formats=FORMATS,
-        rows=[message_row(one, question.shows_as, mark_of(one, committed, stable)) for one in records],
+        rows=[
+            message_row(one, question.shows_as, mark_of(one, committed, stable), key=key, value=value)
+            for one, key, value in zip(records, keys, values, strict=True)
+        ],
         scanned=reading.scanned,
         trouble=reading.trouble,
+        undecoded=reading.undecoded,
+        first_undecoded=reading.first_undecoded,
         further=further(question, reading, upper),
         command=question.command(),
         is_live=is_live,
@@ -194,6 +213,18 @@ async def _by_time(visit: Visit, question: Question, places: Sequence[TopicParti
 
 def _numbers(found: Found, places: Sequence[TopicPartition]) -> Offsets:
     return {one: offset for one in places if isinstance(offset := found[one], int)}
+
+
+async def _decoded(
+    visit: Visit, question: Question, records: Sequence[ConsumerRecord]
+) -> tuple[Sequence[Decoded | None], Sequence[Decoded | None]]:
+    """What keys and values mean by their schemas, as far as somebody knows and wants to."""
+    if visit.schemas is None or question.shows_as not in DECODED_AS:
+        nothing = [None] * len(records)
+        return nothing, nothing
+    both = [one.value for one in records] + [one.key for one in records]
+    found = await visit.schemas.all_decoded(both, DECODING_S)
+    return found[len(records) :], found[: len(records)]
 
 
 async def _committed(

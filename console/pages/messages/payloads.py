@@ -1,15 +1,18 @@
-"""Bytes of keys, values and headers as pages show them: JSON, text, or hex. Pure."""
+"""Bytes of keys, values and headers as pages show them: by their schema, JSON, text, or hex. Pure."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...area import BadQuestion
 from ...bounds import PAYLOAD_BYTES_MAX
+from ...schemas.decoding import Decoded
 
 FORMATS: Final = ("auto", "text", "json", "hex")
+DECODED_AS: Final = ("auto", "json")
+"""Those for which a schema registry is asked."""
 HEX_BYTES_MAX: Final = 4096
 """Of more bytes a page of hex is of no use to people."""
 _HEX_LINE: Final = 32
@@ -17,17 +20,32 @@ _HEX_LINE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What is shown of some bytes. `text` is None where there were none at all; `hidden` bytes are left out."""
+    """What is shown of some bytes. `text` is None where there were none at all; `hidden` bytes are left out. `schema`
+    names the one that they were read by, or `trouble` says why that one did not help."""
 
     kind: str
     text: str | None
     size: int
     hidden: int = 0
+    schema: str = ""
+    trouble: str = ""
 
 
-def payload(data: bytes | None, wanted: str = "auto") -> Payload:
-    """JSON is laid out where it is JSON, text is UTF-8, and all else is hex. Raises BadQuestion for a format that there
-    is not."""
+def payload(data: bytes | None, wanted: str = "auto", decoded: Decoded | None = None) -> Payload:
+    """JSON and what was decoded is laid out as JSON, unless text or hex is wanted. Text is UTF-8, and all else is hex.
+    Raises BadQuestion for a format that there is not."""
+    if decoded is None or data is None or wanted not in DECODED_AS:
+        return _as_bytes(data, wanted)
+    if not decoded.trouble:
+        try:
+            text = json.dumps(decoded.document, indent=2, ensure_ascii=False)
+        except RecursionError:
+            return replace(_as_bytes(data, wanted), trouble=f"{decoded.label}: it is nested too deep")
+        return replace(_cut("decoded", text, len(data)), schema=decoded.label)
+    return replace(_as_bytes(data, wanted), trouble=f"{decoded.label}: {decoded.trouble}")
+
+
+def _as_bytes(data: bytes | None, wanted: str) -> Payload:
     if wanted not in FORMATS:
         raise BadQuestion(f"'as' is one of {', '.join(FORMATS)}, not {wanted[:40]!r}")
     if data is None:

@@ -33,6 +33,11 @@ class Question:
     tests: Sequence[Test]
     texts: Mapping[str, str]
 
+    @property
+    def looks_into_values(self) -> bool:
+        """Whether a filter wants to know what values mean by their schemas."""
+        return bool(self.texts.get("json"))
+
     def address(self, path: str = "/messages") -> str:
         """That of the same question."""
         given: dict[str, object] = {

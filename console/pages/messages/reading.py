@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ from ....client.consumer import Consumer
 from ....client.failures import UnreadableRecords
 from ....client.records import ConsumerRecord, TopicPartition
 from ...live.sampler import Sampler
+from ...schemas.decoding import Decoded
 from .filters import Test
 
 READERS_MAX: Final = 4
@@ -27,6 +28,8 @@ _FETCHES_BYTES: Final = 4 * _FETCH_BYTES
 """Of all partitions that a broker leads."""
 _POLL_MS: Final = 500
 
+Decode = Callable[[bytes | None], Awaitable[Decoded | None]]
+
 _TURNS: WeakKeyDictionary[Sampler, asyncio.Semaphore] = WeakKeyDictionary()
 """One for each console that runs in this process."""
 
@@ -39,16 +42,22 @@ class MessagesRead:
     scanned: int = 0
     next: dict[TopicPartition, int] = field(default_factory=dict)
     trouble: str = ""
+    undecoded: int = 0
+    """Values that their schemas did not help with, so that no filter found anything in them."""
+    first_undecoded: str = ""
     _scanned_bytes: int = 0
     _kept_bytes: int = 0
 
-    def take(self, one: ConsumerRecord, tests: Sequence[Test]) -> None:
+    def take(self, one: ConsumerRecord, tests: Sequence[Test], decoded: Decoded | None = None) -> None:
         """Keep it if it passes."""
+        if decoded is not None and decoded.trouble:
+            self.undecoded += 1
+            self.first_undecoded = self.first_undecoded or f"{decoded.label}: {decoded.trouble}"
         size = len(one.key or b"") + len(one.value or b"")
         self.scanned += 1
         self._scanned_bytes += size
         self.next[TopicPartition(one.topic, one.partition)] = one.offset + 1
-        if all(passes(one) for passes in tests):
+        if all(passes(one, decoded) for passes in tests):
             self.records.append(one)
             self._kept_bytes += size
 
@@ -73,8 +82,12 @@ async def read(
     *,
     count: int | None,
     is_committed_only: bool = False,
+    decode: Decode | None = None,
 ) -> MessagesRead:
-    """From `begin` on, up to `ends`: at most `count` records that pass, or all of them. Raises KafkaError."""
+    """From `begin` on, up to `ends`: at most `count` records that pass, or all of them. Raises KafkaError.
+
+    With `decode` the tests get what values mean by their schemas.
+    """
     turns = _TURNS.setdefault(sampler, asyncio.Semaphore(READERS_MAX))
     reading = MessagesRead(next=dict(begin))
     if not begin:
@@ -93,7 +106,7 @@ async def read(
             consumer.seek(partition, offset)
         try:
             async with asyncio.timeout(READ_S):
-                await _read_on(consumer, reading, ends, tests, count)
+                await _read_on(consumer, reading, ends, tests, count, decode)
         except TimeoutError:
             reading.trouble = f"stopped after {READ_S:g} s"
         except UnreadableRecords as error:
@@ -108,6 +121,7 @@ async def _read_on(
     ends: Mapping[TopicPartition, int],
     tests: Sequence[Test],
     count: int | None,
+    decode: Decode | None,
 ) -> None:
     left = set(reading.next)
     while left and (count is None or len(reading.records) < count) and not reading.trouble:
@@ -116,7 +130,7 @@ async def _read_on(
             for one in records:
                 if one.offset >= ends[partition] or (count is not None and len(reading.records) >= count):
                     break
-                reading.take(one, tests)
+                reading.take(one, tests, None if decode is None else await decode(one.value))
         reading.trouble = reading.bound_reached
         # Markers and what compaction took have offsets, and no records.
         left = {one for one in left if await consumer.position(one) < ends[one]}

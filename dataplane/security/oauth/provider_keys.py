@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from ....network.http_get import DOCUMENT_BYTES_MAX, DocumentUnavailable, get_document
 from ....network.tls.contexts import client_context
 from ....network.tls.failures import TlsUnusable
 from ....network.tls.settings import TlsRules
 from ....network.tls.stores import load_trust_store
-from .http_get import DOCUMENT_BYTES_MAX, DocumentUnavailable, get_document
 from .settings import KeySource
 from .signatures import ALGORITHMS, KeysUnreadable, SigningKeys
 from .tokens import Token, TokenRefused, shown

@@ -10,12 +10,12 @@ from typing import Any
 
 from ottla.dataplane.handlers.sasl import SaslHandlers
 from ottla.dataplane.runtime.clocks import wall_ms
-from ottla.dataplane.security.oauth.http_get import DocumentUnavailable
 from ottla.dataplane.security.oauth.provider_keys import ProviderKeys
 from ottla.dataplane.security.oauth.settings import KeySource, TokenRules
 from ottla.dataplane.security.sasl.oauthbearer import BearerMechanism
 from ottla.dataplane.server import HandlerTable, Server
 from ottla.dataplane.server.authentication import AuthenticationSettings
+from ottla.network.http_get import DocumentUnavailable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.cluster import DescribeClusterRequest
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.security.oauth.http_get import DocumentUnavailable
 from ottla.dataplane.security.oauth.provider_keys import (
     ASKED_APART_S,
     UNKNOWN_S,
@@ -19,6 +18,7 @@ from ottla.dataplane.security.oauth.provider_keys import (
 )
 from ottla.dataplane.security.oauth.settings import KeySource
 from ottla.dataplane.security.oauth.tokens import Token, TokenRefused, read_token
+from ottla.network.http_get import DocumentUnavailable
 from tests.dataplane.server.conftest import until
 from tests.oauth_issuer import claims_of, key_set, new_key, signed, unsigned
 

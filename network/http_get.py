@@ -21,23 +21,43 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class DocumentUnavailable(Exception):
-    """There is no document; the text says why, and holds no password."""
+    """There is no document; the text says why, and holds no password. `status` is that of the answer, if one came."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
-async def get_document(url: str, tls: ssl.SSLContext | None) -> bytes:
-    """The document of an http: or https: URL; `tls` is for the latter. Raises DocumentUnavailable."""
+class _Refused(ValueError):
+    """An answer with a status other than 200."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+async def get_document(
+    url: str, tls: ssl.SSLContext | None, *, authorization: str | None = None, timeout_s: float | None = None
+) -> bytes:
+    """The document of an http: or https: URL; `tls` is for the latter. Raises DocumentUnavailable.
+
+    `authorization` is sent as the header of that name. Without `timeout_s` it may take TIMEOUT_S.
+    """
+    patience_s = TIMEOUT_S if timeout_s is None else timeout_s
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await _get(urlsplit(url), tls)
+        async with asyncio.timeout(patience_s):
+            return await _get(urlsplit(url), tls, authorization)
+    except _Refused as error:
+        raise DocumentUnavailable(str(error), error.status) from None
     except TimeoutError:
-        raise DocumentUnavailable(f"it took longer than {TIMEOUT_S:.0f} s") from None
+        raise DocumentUnavailable(f"it took longer than {patience_s:.0f} s") from None
     except ssl.SSLCertVerificationError as error:
         raise DocumentUnavailable(f"its certificate is not believed: {error.verify_message}") from None
     except (OSError, EOFError, ValueError) as error:
         raise DocumentUnavailable(str(error) or type(error).__name__) from None
 
 
-async def _get(url: SplitResult, tls: ssl.SSLContext | None) -> bytes:
+async def _get(url: SplitResult, tls: ssl.SSLContext | None, authorization: str | None) -> bytes:
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     context = tls if url.scheme == "https" else None
@@ -47,6 +67,7 @@ async def _get(url: SplitResult, tls: ssl.SSLContext | None) -> bytes:
     else:
         reader, writer = await _open(proxy.hostname or "", proxy.port or _PORTS["http"], None, "")
     lines = [f"Host: {_authority(host, url.port)}", "Accept: application/json", "Connection: close"]
+    lines += [] if authorization is None else [f"Authorization: {authorization}"]
     try:
         if proxy is not None and context is not None:
             await _tunnel(reader, writer, proxy, _authority(host, port))
@@ -104,7 +125,7 @@ async def _body(reader: asyncio.StreamReader) -> bytes:
     status, headers = await _head(reader)
     if status != 200:
         where = f", Location: {headers['location'][:200]}" if "location" in headers else ""
-        raise ValueError(f"it answers with status {status}{where}")
+        raise _Refused(f"it answers with status {status}{where}", status)
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise ValueError("it is compressed, which nobody asked for")
     if headers.get("transfer-encoding", "").lower() == "chunked":

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.security.oauth import http_get
-from ottla.dataplane.security.oauth.http_get import DocumentUnavailable, get_document
 from ottla.dataplane.security.oauth.provider_keys import reader_of
 from ottla.dataplane.security.oauth.settings import KeySource
+from ottla.network import http_get
+from ottla.network.http_get import DocumentUnavailable, get_document
 from ottla.network.tls.settings import StoreSource
 from tests.certificates import Authority
 from tests.oauth_issuer import in_thread, key_set, running_issuer

@@ -1,0 +1,187 @@
+"""Decodes values by the schemas that they name, and remembers schemas: few, small, and for a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from .framing import Framed, Undecodable, framed
+from .registry import AVRO, JSON, PROTOBUF, NoSchema, RegisteredSchema
+
+DECODED_BYTES_MAX: Final = 256 * 1024
+SCHEMAS_MAX: Final = 200
+SCHEMAS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the texts of all schemas that are remembered."""
+FAILED_S: Final = 30.0
+"""A schema that could not be had is not asked for again so long."""
+SILENT_S: Final = 10.0
+"""After no answer nothing is asked so long."""
+ASKED_MAX: Final = 120
+"""Schemas that are asked for within ASKED_S: bytes of strangers may name any."""
+ASKED_S: Final = 60.0
+_KINDS = {AVRO: "Avro", PROTOBUF: "Protobuf", JSON: "JSON"}
+
+Reader = Callable[[bytes], tuple[str, Any]]
+
+
+class Schemas(Protocol):
+    """Tells schemas."""
+
+    async def schema(self, schema_id: int) -> RegisteredSchema:
+        """The schema of this id. Raises NoSchema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a value means. `label` names its schema; with `trouble` there is no document, and it says why."""
+
+    label: str
+    document: Any = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A schema as it was told. `read` is None where none can be had."""
+
+    label: str
+    read: Reader | None
+    trouble: str
+    size: int
+    until_s: float
+
+
+class Decoder:
+    """Asks for a schema once, and for one at a time: pages have few, and a registry is no part of the cluster."""
+
+    def __init__(self, schemas: Schemas, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._schemas, self._now = schemas, now
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._asked_s: deque[float] = deque()
+        self._silent_until_s, self._silence = float("-inf"), ""
+        self._turn = asyncio.Lock()
+
+    async def decoded(self, data: bytes | None) -> Decoded | None:
+        """None for bytes that name no schema."""
+        found = framed(data)
+        if found is None:
+            return None
+        label = f"schema {found.schema_id}"
+        if len(found.body) > DECODED_BYTES_MAX:
+            return Decoded(label, trouble=f"larger than {DECODED_BYTES_MAX >> 10} KiB, so it is not decoded")
+        known = await self._schema(found.schema_id)
+        if known.read is None:
+            return Decoded(label, trouble=known.trouble)
+        await asyncio.sleep(0)  # others get a turn between two values
+        return _read(known.label, known.read, found)
+
+    async def all_decoded(self, values: Sequence[bytes | None], within_s: float) -> list[Decoded | None]:
+        """Each of them. What is not decoded in time says so."""
+        late = f"not decoded: the schemas of this page took longer than {within_s:g} s"
+        named = [framed(one) for one in values]
+        found = [None if one is None else Decoded(f"schema {one.schema_id}", trouble=late) for one in named]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                for place, one in enumerate(values):
+                    found[place] = await self.decoded(one)
+        return found
+
+    # ------------------------------------------------------------ schemas
+
+    async def _schema(self, schema_id: int) -> _Known:
+        known = self._remembered(schema_id)
+        if known is not None:
+            return known
+        async with self._turn:
+            known = self._remembered(schema_id)  # somebody else may have asked meanwhile
+            if known is None:
+                known = await self._ask(schema_id)
+            return known
+
+    def _remembered(self, schema_id: int) -> _Known | None:
+        known = self._known.get(schema_id)
+        if known is None or self._now() >= known.until_s:
+            return None
+        self._known.move_to_end(schema_id)
+        return known
+
+    async def _ask(self, schema_id: int) -> _Known:
+        now_s = self._now()
+        if now_s < self._silent_until_s:
+            return self._failed(self._silence)
+        while self._asked_s and now_s - self._asked_s[0] > ASKED_S:
+            self._asked_s.popleft()
+        if len(self._asked_s) >= ASKED_MAX:
+            return self._failed(
+                f"not asked for: {ASKED_MAX} schemas were asked for within {ASKED_S:.0f} s already"
+            )
+        self._asked_s.append(now_s)
+        try:
+            schema = await self._schemas.schema(schema_id)
+        except NoSchema as error:
+            known = self._failed(str(error))
+            if error.is_silent:
+                self._silent_until_s, self._silence = self._now() + SILENT_S, str(error)
+                return known
+        else:
+            known = await asyncio.to_thread(self._understood, schema_id, schema)
+        self._remember(schema_id, known)
+        return known
+
+    def _understood(self, schema_id: int, schema: RegisteredSchema) -> _Known:
+        try:
+            read = _reader_of(schema)
+        except Undecodable as error:
+            return self._failed(str(error))
+        except Exception as error:  # a schema of strangers may fail a library in any way
+            return self._failed(f"the registry's schema is not understood: {_reason(error)}")
+        label = f"{_KINDS[schema.kind]}, schema {schema_id}"
+        return _Known(label, read, "", schema.size, float("inf"))
+
+    def _failed(self, why: str) -> _Known:
+        return _Known("", None, why, len(why), self._now() + FAILED_S)
+
+    def _remember(self, schema_id: int, known: _Known) -> None:
+        self._known[schema_id] = known
+        self._known.move_to_end(schema_id)
+        while len(self._known) > SCHEMAS_MAX or self._remembered_bytes > SCHEMAS_BYTES_MAX:
+            self._known.popitem(last=False)
+
+    @property
+    def _remembered_bytes(self) -> int:
+        return sum(one.size for one in self._known.values())
+
+
+def _reader_of(schema: RegisteredSchema) -> Reader:
+    """Libraries are loaded with the first schema that needs them."""
+    if schema.kind == AVRO:
+        from .avro_values import avro_reader
+
+        return avro_reader(schema.text, schema.imports)
+    if schema.kind == PROTOBUF:
+        from .protobuf_values import protobuf_reader
+
+        return protobuf_reader(schema.text, schema.imports)
+    return lambda body: ("", json.loads(body))
+
+
+def _read(label: str, read: Reader, found: Framed) -> Decoded:
+    try:
+        name, document = read(found.body)
+    except Undecodable as error:
+        return Decoded(label, trouble=f"it is not as its schema says: {error}")
+    except Exception as error:  # bytes of strangers may fail a library in any way
+        return Decoded(label, trouble=f"it is not as its schema says: {_reason(error)}")
+    return Decoded(f"{label}: {name}" if name else label, document)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    return f"{type(error).__name__}: {error}"[:200]

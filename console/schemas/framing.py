@@ -1,0 +1,52 @@
+"""How Confluent's serializers name the schema of a value: a zero, four bytes of id, and then the value. Pure."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+_HEAD: Final = struct.Struct(">bi")
+_VARINT_BYTES_MAX: Final = 5
+_INDEXES_MAX: Final = 100
+"""How deep a message may be declared within others."""
+
+
+class Undecodable(Exception):
+    """The bytes do not mean anything by their schema; the text says why."""
+
+
+class Framed(NamedTuple):
+    """The value that follows the id of its schema."""
+
+    schema_id: int
+    body: bytes
+
+
+def framed(data: bytes | None) -> Framed | None:
+    """None for bytes that name no schema. Ids begin with 1, so a small number in eight bytes names none."""
+    if data is None or len(data) < _HEAD.size:
+        return None
+    magic, schema_id = _HEAD.unpack_from(data)
+    return Framed(schema_id, data[_HEAD.size :]) if magic == 0 and schema_id > 0 else None
+
+
+def message_of(body: bytes) -> tuple[list[int], bytes]:
+    """Which message of a Protobuf schema it is, as places from the outermost in, and its bytes. Raises Undecodable."""
+    count, at = _varint(body, 0)
+    if not 0 <= count <= _INDEXES_MAX:
+        raise Undecodable(f"it names a message {count} levels deep, where 1 to {_INDEXES_MAX} are possible")
+    indexes = []
+    for _ in range(count):
+        index, at = _varint(body, at)
+        indexes.append(index)
+    return indexes or [0], body[at:]
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """A number in zigzag, and where it ends."""
+    number = 0
+    for place, byte in enumerate(body[at : at + _VARINT_BYTES_MAX]):
+        number |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at + place + 1
+    raise Undecodable("it ends before it says which message it is")

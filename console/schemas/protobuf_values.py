@@ -1,0 +1,105 @@
+"""Protobuf values as JSON has them, by descriptors that the registry has made of its schemas."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    json_format,
+    message_factory,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
+
+from .framing import Undecodable, message_of
+
+_WELL_KNOWN = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
+    for module in (
+        any_pb2,
+        api_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        wrappers_pb2,
+    )
+}
+"""Files that no registry needs to tell."""
+
+
+def protobuf_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
+    """What reads values of a schema: the name of the message, and the document. Texts are file descriptors in base64;
+    `imports` are by name, in an order in which each knows those before it. Raises Undecodable, and whatever the library
+    does."""
+    pool = descriptor_pool.DescriptorPool()
+    added: set[str] = set()
+    for name, imported in imports:
+        _add(pool, added, _file_of(imported, name))
+    file = _file_of(text, "the schema itself")
+    _add(pool, added, file)
+
+    def read(body: bytes) -> tuple[str, Any]:
+        indexes, content = message_of(body)
+        name = _name_at(file, indexes)
+        message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
+        message.ParseFromString(content)
+        document = json_format.MessageToDict(
+            message,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+            descriptor_pool=pool,
+        )
+        return name, document
+
+    return read
+
+
+def _file_of(text: str, name: str) -> Any:
+    try:
+        content = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Undecodable("the registry tells its schema only as a text, not serialized") from None
+    file = descriptor_pb2.FileDescriptorProto.FromString(content)
+    file.name = name
+    return file
+
+
+def _add(pool: Any, added: set[str], file: Any) -> None:
+    """With what it imports, where that is known to everybody."""
+    for name in file.dependency:
+        if name in added:
+            continue
+        if name not in _WELL_KNOWN:
+            raise Undecodable(f"its schema imports {name[:200]!r}, which the registry does not tell")
+        _add(pool, added, descriptor_pb2.FileDescriptorProto.FromString(_WELL_KNOWN[name]))
+    if file.name not in added:
+        pool.AddSerializedFile(file.SerializeToString())
+        added.add(file.name)
+
+
+def _name_at(file: Any, indexes: Sequence[int]) -> str:
+    names, messages = [file.package] if file.package else [], file.message_type
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise Undecodable(f"it is message {indexes}, which its schema does not have")
+        names.append(messages[index].name)
+        messages = messages[index].nested_type
+    return ".".join(names)

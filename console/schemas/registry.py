@@ -1,0 +1,152 @@
+"""Asks a schema registry for schemas, as Confluent's API has them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from ...network.http_get import DocumentUnavailable, get_document
+
+REQUEST_S: Final = 3.0
+SCHEMA_S: Final = 6.0
+"""For a schema and all that it refers to."""
+IMPORTS_MAX: Final = 50
+SCHEMA_BYTES_MAX: Final = 512 * 1024
+"""Of a schema together with all that it refers to."""
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+_NOT_FOUND: Final = 404
+
+
+class NoSchema(Exception):
+    """There is none to be had; the text says why. `is_silent`: the registry told nothing at all, of any schema."""
+
+    def __init__(self, reason: str, *, is_silent: bool = False) -> None:
+        super().__init__(reason)
+        self.is_silent = is_silent
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """`imports` are what it refers to, by name and text, each behind those that it needs itself."""
+
+    kind: str
+    text: str
+    imports: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Characters of all its texts."""
+        return len(self.text) + sum(len(text) for _, text in self.imports)
+
+
+@dataclass(slots=True)
+class _Imports:
+    """What was found of the schemas that a schema refers to."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    _asked: int = -1  # the schema itself is none of them
+    _size: int = 0
+
+    def take(self, text: str) -> None:
+        """Raises NoSchema over the bounds, which schemas that refer to each other in a circle get to, too."""
+        self._asked += 1
+        self._size += len(text)
+        if self._size > SCHEMA_BYTES_MAX:
+            raise NoSchema(f"it has more than {SCHEMA_BYTES_MAX >> 10} KiB with all that it refers to")
+        if self._asked > IMPORTS_MAX:
+            raise NoSchema(f"it refers to more than {IMPORTS_MAX} others, or to itself")
+
+
+class SchemaRegistry:
+    """One registry. `login` is `USER:PASSWORD`, which nobody is told."""
+
+    def __init__(self, address: str, *, login: str | None = None, tls: ssl.SSLContext | None = None) -> None:
+        """Raises ValueError if the address is none."""
+        self._address = registry_address(address)
+        self._authorization = None if login is None else f"Basic {b64encode(login.encode()).decode()}"
+        self._tls = tls
+
+    async def schema(self, schema_id: int) -> RegisteredSchema:
+        """The schema of this id, with all that it refers to. Raises NoSchema."""
+        try:
+            async with asyncio.timeout(SCHEMA_S):
+                return await self._whole(schema_id)
+        except TimeoutError:
+            raise NoSchema(f"the registry took longer than {SCHEMA_S:.0f} s", is_silent=True) from None
+
+    async def _whole(self, schema_id: int) -> RegisteredSchema:
+        fields = await self._asked(f"/schemas/ids/{schema_id}")
+        kind = fields.get("schemaType") or AVRO
+        if kind not in (AVRO, PROTOBUF, JSON):
+            raise NoSchema(f"it is of type {str(kind)[:40]!r}, which the console does not know")
+        how = ""
+        if kind == PROTOBUF:
+            how = "?format=serialized"
+            fields = await self._asked(f"/schemas/ids/{schema_id}{how}")
+        text, found = _text(fields), _Imports()
+        found.take(text)
+        if kind != JSON:
+            await self._import(fields, how, found)
+        return RegisteredSchema(kind, text, tuple(found.texts.items()))
+
+    async def _import(self, fields: Mapping[str, Any], how: str, found: _Imports) -> None:
+        references = fields.get("references") or []
+        if not isinstance(references, list) or not all(isinstance(one, dict) for one in references):
+            raise NoSchema("the registry's answer does not say what it refers to")
+        for one in references:
+            name, subject, version = one.get("name"), one.get("subject"), one.get("version")
+            if not isinstance(name, str) or not isinstance(subject, str) or not isinstance(version, int):
+                raise NoSchema("the registry's answer does not say what it refers to")
+            if name in found.texts:
+                continue
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}{how}"
+            imported = await self._asked(path)
+            text = _text(imported)
+            found.take(text)
+            await self._import(imported, how, found)
+            found.texts[name] = text
+
+    async def _asked(self, path: str) -> Mapping[str, Any]:
+        try:
+            content = await get_document(
+                self._address + path, self._tls, authorization=self._authorization, timeout_s=REQUEST_S
+            )
+        except DocumentUnavailable as error:
+            if error.status == _NOT_FOUND:
+                raise NoSchema("the registry does not know it") from None
+            # A status is of this schema alone: Karapace fails at some.
+            is_silent = error.status is None or error.status in (401, 403, 429)
+            raise NoSchema(f"the registry: {error}", is_silent=is_silent) from None
+        try:
+            fields = json.loads(content)
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise NoSchema("the registry's answer is no JSON object")
+        return fields
+
+
+def registry_address(text: str) -> str:
+    """The address without a slash at its end. Raises ValueError, whose text holds no password."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("a schema registry is http://HOST:PORT or https://HOST:PORT, perhaps with a path")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("the address of a schema registry has no user and no password: a file has the login")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("the address of a schema registry is in ASCII, without spaces")
+    _ = parts.port  # ValueError for one that is no number
+    return text.rstrip("/")
+
+
+def _text(fields: Mapping[str, Any]) -> str:
+    text = fields.get("schema")
+    if not isinstance(text, str):
+        raise NoSchema("the registry's answer has no schema in it")
+    return text
