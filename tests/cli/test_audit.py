@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.cli.commands import audit as command
-from ottla.cli.commands.audit.output import as_json, bucket_text, columns_and_rows, has_gaps, remarks, verdict
+from ottla.cli.commands.audit.output import as_json, columns_and_rows, remarks
 from ottla.cli.commands.audit.reading import Audit
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.main import main
 from ottla.client.auditing.comparison import Row
 from ottla.client.auditing.counts import Amount, Bucket
+from ottla.client.auditing.verdicts import bucket_text, has_gaps, verdict
 
 NOON_MS = 1_769_860_800_000
 """2026-01-31T12:00Z."""

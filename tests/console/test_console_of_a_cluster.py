@@ -116,6 +116,10 @@ def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: P
             for number in range(21):
                 producer.send("orders", b"\0\0\0\0\x07%d" % number, partition=number % 3)
         browser.until("/topics/topic?name=orders", lambda page: page.count(" 0 7 7 ") == 3)
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, audit_topic="audit") as producer:
+            hour_ago_ms = int(time.time() * 1000) - 3_600_000
+            producer.send_and_wait("orders", b"counted", partition=0, timestamp_ms=hour_ago_ms)
+        browser.until("/audits", lambda page: "orders: there is no tier to compare 'producer' with" in page)
         page = seen(browser.read("/messages?topic=orders"))
         assert "20 shown" in page
         assert "schema 7: the registry: " in page

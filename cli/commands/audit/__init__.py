@@ -89,9 +89,10 @@ def _copy(place: str, connection: Mapping[str, Any]) -> LogCopy:
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each bucket, and in the last one what is missing; 1 if something is."""
     from ....client.auditing.comparison import AuditWindow
+    from ....client.auditing.verdicts import has_gaps, verdict
     from ...asking import run_client
     from ...terminal.output import print_json, print_table
-    from .output import as_json, columns_and_rows, has_gaps, remarks, verdict
+    from .output import as_json, columns_and_rows, remarks
     from .reading import AuditQuestion, audit
 
     now_ms = int(time.time() * 1000)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from ....client.auditing.comparison import Deviation, Row
-from ....client.auditing.counts import Bucket
+from ....client.auditing.comparison import Row
+from ....client.auditing.verdicts import COMPLETE, bucket_text, surplus, verdict
 from .reading import Audit
 
-NAMED_MAX = 3
-"""Gaps that the last line names; the table has all."""
 NONE = "-"
-COMPLETE = "complete"
 
 
 def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
@@ -66,18 +62,9 @@ def as_json(found: Audit) -> dict[str, Any]:
     }
 
 
-def has_gaps(rows: Sequence[Row]) -> bool:
-    """Whether something is missing from a bucket that is closed."""
-    return any(row.state == "gap" for row in rows)
-
-
 def remarks(found: Audit) -> list[str]:
     """What stands before the last line: what is there too often, and what was not compared."""
-    lines = []
-    more = [one for row in found.rows for one in row.deviations() if one.difference > 0]
-    if more:
-        named = _listed([_surplus(one) for one in _largest_first(more)])
-        lines.append(f"{_buckets(len({one.bucket for one in more}), 'a surplus', 'a surplus')}: {named}")
+    lines = [told] if (told := surplus(found.rows)) else []
     for state, why in (
         ("open", "open: they are judged once they are over for as long as --grace says"),
         ("expired", "expired: of their records some may have been deleted from the log"),
@@ -86,28 +73,6 @@ def remarks(found: Audit) -> list[str]:
             lines.append(f"{count} of {len(found.rows)} buckets are {why}")
     lines += [f"not compared: {topic}: {why}" for topic, why in found.not_compared.items()]
     return lines
-
-
-def verdict(rows: Sequence[Row]) -> str:
-    """The last line."""
-    gaps = [one for row in rows for one in row.deviations() if one.difference < 0]
-    if gaps:
-        named = _listed([_gap(one) for one in _largest_first(gaps)])
-        return f"{_buckets(len({one.bucket for one in gaps}), 'a gap', 'gaps')}: {named}"
-    if all(row.state in ("open", "expired") for row in rows):
-        return "nothing was judged"
-    return COMPLETE
-
-
-def bucket_text(bucket: Bucket, bucket_ms: int) -> str:
-    """From when to when, in UTC: `2026-01-31T12:10-12:20Z`."""
-    ends = (bucket.start_ms, bucket.start_ms + bucket_ms)
-    clock = "%H:%M" if all(one % 60_000 == 0 for one in ends) else "%H:%M:%S"
-    try:
-        first, last = (datetime.fromtimestamp(one / 1000, UTC) for one in ends)
-    except (ValueError, OverflowError, OSError):
-        return f"{ends[0]}-{ends[1]} ms"
-    return f"{first:%Y-%m-%dT}{first:{clock}}-{last:{clock}}Z"
 
 
 def _percent(row: Row, tier: str) -> str:
@@ -119,32 +84,3 @@ def _percent(row: Row, tier: str) -> str:
 
 def _signed(number: int) -> str:
     return f"{number:+d}" if number else "0"
-
-
-def _largest_first(deviations: list[Deviation]) -> list[Deviation]:
-    return sorted(deviations, key=lambda one: (-abs(one.difference), one.bucket, one.tier))
-
-
-def _gap(one: Deviation) -> str:
-    where = f"{one.bucket.topic} {bucket_text(one.bucket, one.bucket_ms)}"
-    return f"{where} lacks {_records(-one.difference)} in tier {one.tier} (of {one.reference_records:,})"
-
-
-def _surplus(one: Deviation) -> str:
-    where = f"{one.bucket.topic} {bucket_text(one.bucket, one.bucket_ms)}"
-    return (
-        f"{where} has {_records(one.difference)} too many in tier {one.tier} (of {one.reference_records:,})"
-    )
-
-
-def _records(count: int) -> str:
-    return f"{count:,} record{'' if count == 1 else 's'}"
-
-
-def _buckets(count: int, one: str, many: str) -> str:
-    return f"1 bucket has {one}" if count == 1 else f"{count:,} buckets have {many}"
-
-
-def _listed(texts: list[str]) -> str:
-    more = len(texts) - NAMED_MAX
-    return "; ".join(texts[:NAMED_MAX]) + (f"; and {more:,} more" if more > 0 else "")

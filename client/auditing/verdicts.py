@@ -1,0 +1,78 @@
+"""What a comparison of tiers says in a line: what is missing, what is too much, and from when to when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .comparison import Deviation, Row
+from .counts import Bucket
+
+NAMED_MAX = 3
+"""Gaps that the line names; a table has all."""
+COMPLETE = "complete"
+
+
+def has_gaps(rows: Sequence[Row]) -> bool:
+    """Whether something is missing from a bucket that is closed."""
+    return any(row.state == "gap" for row in rows)
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """What is missing, the largest first, or that nothing is."""
+    gaps = [one for row in rows for one in row.deviations() if one.difference < 0]
+    if gaps:
+        named = _listed([_gap(one) for one in _largest_first(gaps)])
+        return f"{_buckets(len({one.bucket for one in gaps}), 'a gap', 'gaps')}: {named}"
+    if all(row.state in ("open", "expired") for row in rows):
+        return "nothing was judged"
+    return COMPLETE
+
+
+def surplus(rows: Sequence[Row]) -> str:
+    """What is there too often; empty if nothing is."""
+    more = [one for row in rows for one in row.deviations() if one.difference > 0]
+    if not more:
+        return ""
+    named = _listed([_surplus(one) for one in _largest_first(more)])
+    return f"{_buckets(len({one.bucket for one in more}), 'a surplus', 'a surplus')}: {named}"
+
+
+def bucket_text(bucket: Bucket, bucket_ms: int) -> str:
+    """From when to when, in UTC: `2026-01-31T12:10-12:20Z`."""
+    ends = (bucket.start_ms, bucket.start_ms + bucket_ms)
+    clock = "%H:%M" if all(one % 60_000 == 0 for one in ends) else "%H:%M:%S"
+    try:
+        first, last = (datetime.fromtimestamp(one / 1000, UTC) for one in ends)
+    except (ValueError, OverflowError, OSError):
+        return f"{ends[0]}-{ends[1]} ms"
+    return f"{first:%Y-%m-%dT}{first:{clock}}-{last:{clock}}Z"
+
+
+def _largest_first(deviations: list[Deviation]) -> list[Deviation]:
+    return sorted(deviations, key=lambda one: (-abs(one.difference), one.bucket, one.tier))
+
+
+def _gap(one: Deviation) -> str:
+    where = f"{one.bucket.topic} {bucket_text(one.bucket, one.bucket_ms)}"
+    return f"{where} lacks {_records(-one.difference)} in tier {one.tier} (of {one.reference_records:,})"
+
+
+def _surplus(one: Deviation) -> str:
+    where = f"{one.bucket.topic} {bucket_text(one.bucket, one.bucket_ms)}"
+    return (
+        f"{where} has {_records(one.difference)} too many in tier {one.tier} (of {one.reference_records:,})"
+    )
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def _buckets(count: int, one: str, many: str) -> str:
+    return f"1 bucket has {one}" if count == 1 else f"{count:,} buckets have {many}"
+
+
+def _listed(texts: list[str]) -> str:
+    more = len(texts) - NAMED_MAX
+    return "; ".join(texts[:NAMED_MAX]) + (f"; and {more:,} more" if more > 0 else "")

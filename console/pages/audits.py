@@ -1,0 +1,212 @@
+"""Audits: what clients have counted in each tier, compared by topic and time bucket, and the gap named."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...client.admin.records import LATEST
+from ...client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
+from ...client.auditing.counts import DAY_MS, bucket_start
+from ...client.auditing.reports import NoReport, parse_report
+from ...client.auditing.verdicts import COMPLETE, bucket_text, has_gaps, surplus, verdict
+from ...client.records import ConsumerRecord, TopicPartition
+from ...protocol.errors import KafkaError
+from ..area import Area, BadQuestion, NotThere, Paged, Rendered, View, Visit
+from ..schemas.decoding import Decoded
+from .messages.reading import read
+
+AUDIT_TOPIC: Final = "audit"
+SPANS: Final = {"2h": 7_200_000, "6h": 21_600_000, "1d": DAY_MS, "7d": 7 * DAY_MS, "30d": 30 * DAY_MS}
+GRACES: Final = {"2m": 120_000, "5m": 300_000, "15m": 900_000, "1h": 3_600_000}
+
+
+@dataclass(frozen=True, slots=True)
+class TiersAsked:
+    """What a visitor wants compared. No `topic` stands for all. `span` and `grace` are keys of SPANS and GRACES."""
+
+    audit_topic: str
+    topic: str
+    span: str
+    grace: str
+    only_gaps: bool
+
+    def window(self, now_ms: int) -> AuditWindow:
+        """The buckets that are of interest now."""
+        return AuditWindow(now_ms - SPANS[self.span], now_ms, now_ms - GRACES[self.grace])
+
+    def command(self) -> str:
+        """What compares the same on the command line."""
+        words = ["ottla", "audit", "--from", self.span, "--grace", self.grace]
+        words += ["--topic", self.topic] if self.topic else []
+        words += ["--audit-topic", self.audit_topic] if self.audit_topic != AUDIT_TOPIC else []
+        return shlex.join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class TierCount:
+    """What a tier has of a bucket. `difference` is None for the tier that others are compared with."""
+
+    tier: str
+    records: int
+    difference: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRow:
+    """A bucket in the table; the tier that others are compared with comes first."""
+
+    topic: str
+    bucket: str
+    tiers: Sequence[TierCount]
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditsPage:
+    """What the template shows. With `trouble` nothing was compared."""
+
+    asked: TiersAsked
+    spans: Sequence[str]
+    graces: Sequence[str]
+    trouble: str = ""
+    verdict: str = ""
+    is_complete: bool = False
+    has_gaps: bool = False
+    surplus: str = ""
+    remarks: Sequence[str] = ()
+    reports: int = 0
+    paged: Paged[Row] | None = None
+    rows: Sequence[BucketRow] = ()
+
+
+class ReportsTaken:
+    """Adds up the reports among the records that it is shown, and has none of them kept."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.reports = 0
+        self.unreadable = 0
+        self.first_unreadable = ""
+
+    def __call__(self, record: ConsumerRecord, _: Decoded | None) -> bool:
+        try:
+            self.tally.add(parse_report(record.value))
+        except NoReport as error:
+            self.unreadable += 1
+            where = f"partition {record.partition}, offset {record.offset}"
+            self.first_unreadable = self.first_unreadable or f"{where}: {error}"
+        else:
+            self.reports += 1
+        return False
+
+
+def asked_of(visit: Visit) -> TiersAsked:
+    """What the address asks. Raises BadQuestion."""
+    span, grace = visit.text("span", "1d"), visit.text("grace", "2m")
+    for name, value, allowed in (("span", span, SPANS), ("grace", grace, GRACES)):
+        if value not in allowed:
+            raise BadQuestion(f"{name!r} is one of {', '.join(allowed)}, not {value[:40]!r}")
+    audit_topic = visit.text("reports") or AUDIT_TOPIC
+    return TiersAsked(audit_topic, visit.text("topic"), span, grace, visit.text("gaps") == "yes")
+
+
+def compared(tally: Tally, topic: str, window: AuditWindow) -> tuple[list[Row], dict[str, str]]:
+    """The buckets of a topic, or of all, the newest first; and why topics were not compared."""
+    rows: list[Row] = []
+    reasons = {}
+    for name in [topic] if topic else tally.topics():
+        try:
+            tiers = tiers_to_compare(tally.tiers([name]), [], log=False)
+        except NothingToCompare as error:
+            reasons[name] = str(error)
+            continue
+        rows += tally.rows(name, tiers, window)
+    rows.sort(key=lambda one: (-one.bucket.start_ms, one.bucket.topic))
+    return rows, reasons
+
+
+def bucket_row(row: Row) -> BucketRow:
+    """A bucket as the table shows it."""
+    tiers = [
+        TierCount(tier, amount.records, None if tier == row.reference else row.difference(tier))
+        for tier, amount in row.amounts.items()
+    ]
+    return BucketRow(row.bucket.topic, bucket_text(row.bucket, row.bucket_ms), tiers, row.state)
+
+
+def remarks_on(rows: Sequence[Row], reasons: Mapping[str, str], taken: ReportsTaken) -> list[str]:
+    """What else there is to know."""
+    found = []
+    if count := sum(not one.closed for one in rows):
+        found.append(f"{count:,} of {len(rows):,} buckets are open: they are judged after the grace")
+    if taken.unreadable:
+        found.append(f"{taken.unreadable:,} records are no reports. The first: {taken.first_unreadable}")
+    return found + [f"not compared: {topic}: {why}" for topic, why in reasons.items()]
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. Reads the reports of the time that is asked for."""
+    asked, now_ms = asked_of(visit), int(time.time() * 1000)
+    window, taken = asked.window(now_ms), ReportsTaken()
+    trouble = await _read_reports(visit, asked.audit_topic, window, taken)
+    rows, reasons = compared(taken.tally, asked.topic, window)
+    if not trouble and not taken.tally.topics():
+        trouble = f"topic {asked.audit_topic!r} holds no reports of this time"
+    if trouble:
+        return _rendered(AuditsPage(asked=asked, spans=list(SPANS), graces=list(GRACES), trouble=trouble))
+    shown = [one for one in rows if one.state == "gap"] if asked.only_gaps else rows
+    paged, told = visit.paged(shown), verdict(rows)
+    return _rendered(
+        AuditsPage(
+            asked=asked,
+            spans=list(SPANS),
+            graces=list(GRACES),
+            verdict=told,
+            is_complete=told == COMPLETE,
+            has_gaps=has_gaps(rows),
+            surplus=surplus(rows),
+            remarks=remarks_on(rows, reasons, taken),
+            reports=taken.reports,
+            paged=paged,
+            rows=[bucket_row(one) for one in paged.rows],
+        )
+    )
+
+
+def _rendered(page: AuditsPage) -> Rendered:
+    return Rendered("Audits", "audits.html", page)
+
+
+async def _read_reports(visit: Visit, name: str, window: AuditWindow, taken: ReportsTaken) -> str:
+    """Why nothing can be compared; empty if all reports of the time were read."""
+    try:
+        topic = await visit.topic(name)
+    except NotThere as error:
+        return f"{error}: clients with an audit_topic report to one"
+    places = [TopicPartition(name, index) for index in topic.partitions]
+    # A report is not older than its bucket, and no bucket begins on another day than it ends.
+    begin_ms = bucket_start(window.from_ms, DAY_MS)
+    firsts = await visit.admin.list_offsets(dict.fromkeys(places, begin_ms), read_committed=True)
+    ends = await visit.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+    begin: dict[TopicPartition, int] = {}
+    upper: dict[TopicPartition, int] = {}
+    for one in places:
+        first, end = firsts[one], ends[one]
+        if isinstance(first, KafkaError) or isinstance(end, KafkaError):
+            told = first if isinstance(first, KafkaError) else end
+            return f"the reports of {name}-{one.partition} cannot be read: {told}"
+        if 0 <= first < end:
+            begin[one], upper[one] = first, end
+    reading = await read(
+        visit.sampler, visit.connection, begin, upper, [taken], count=None, is_committed_only=True
+    )
+    if reading.trouble:
+        return f"reading reports {reading.trouble}: ask for a shorter time, or use the command"
+    return ""
+
+
+AREA = Area(name="audits", title="Audits", place=65, parts=(View(path="/audits", show=show),))
