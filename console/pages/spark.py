@@ -1,0 +1,133 @@
+"""Spark queries: what the cluster knows of queries that write by Ottla's sink, and of groups that follow queries.
+
+A query writes in transactions that are named after it, and the number of its last batch is their application version.
+Which group is the `progressGroup` of which query is written nowhere, so groups stand in a table of their own.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...client.admin import Admin, GroupListing, TransactionDescription
+from ..area import Area, Paged, Rendered, View, Visit
+from ..formats import link
+from .groups.listing import GroupRow, group_row, reports_of
+from .transactions.listing import kind_of, open_for_s
+
+QUERIES_MAX: Final = 1_000
+"""Transactional ids that a page asks about."""
+_QUERY_ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_LISTED: Final = f"(?:.+-{_QUERY_ID}|spark-{_QUERY_ID}-.+)"
+_IN_FOREACH_BATCH = re.compile(f"spark-(?P<query>{_QUERY_ID})-(?P<name>.+)", re.DOTALL)
+_OF_THE_SINK = re.compile(f"(?P<name>.+)-(?P<query>{_QUERY_ID})", re.DOTALL)
+_DEFAULT_NAME: Final = "spark"
+_BATCH_JOB: Final = "spark-batch"
+"""`df.write` without an id of its own: a job, and no query."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryName:
+    """A query, and what it writes under."""
+
+    query: str
+    name: str
+    way: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparkQueryRow:
+    """A query in the table. `batch` is the last one that was committed; None before the first."""
+
+    query: str
+    name: str
+    way: str
+    batch: int | None
+    state: str
+    kind: str
+    open_s: float | None
+    began_s: float | None
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPage:
+    """What the template shows. `left_out` ids were not asked about."""
+
+    paged: Paged[SparkQueryRow]
+    left_out: int
+    followers: Paged[GroupListing]
+    groups: Sequence[GroupRow]
+
+
+def query_name(transactional_id: str) -> QueryName | None:
+    """The query that writes under this id, as the sink and `ottla_sink` name them; None for ids of others."""
+    found = _IN_FOREACH_BATCH.fullmatch(transactional_id)
+    if found is not None:
+        return QueryName(found["query"], found["name"], "foreachBatch")
+    found = _OF_THE_SINK.fullmatch(transactional_id)
+    if found is None or found["name"] == _BATCH_JOB:
+        return None
+    return QueryName(found["query"], found["name"], "format('ottla')")
+
+
+def query_row(told: TransactionDescription, now_s: float) -> SparkQueryRow | None:
+    """A query as the table shows it. Others end their ids in such a number, too: without a batch only those whose name
+    is Spark's count."""
+    named = query_name(told.transactional_id)
+    if named is None:
+        return None
+    is_spark = named.name == _DEFAULT_NAME or named.way == "foreachBatch"
+    if told.app_version < 0 and not is_spark:
+        return None
+    return SparkQueryRow(
+        named.query,
+        named.name,
+        named.way,
+        None if told.app_version < 0 else told.app_version,
+        told.state,
+        kind_of(told.state),
+        open_for_s(told, now_s),
+        None if told.started_ms < 0 else told.started_ms / 1000,
+        link("/transactions/id", id=told.transactional_id),
+    )
+
+
+async def show(visit: Visit) -> Rendered:
+    """The page. Lag is asked for as many groups as a page has rows."""
+    listed = await visit.admin.list_transactions(pattern=_LISTED)
+    names = [one.transactional_id for one in listed]
+    described = await visit.admin.describe_transactions(names[:QUERIES_MAX])
+    now_s = time.time()
+    rows = [
+        row
+        for told in described.values()
+        if isinstance(told, TransactionDescription) and (row := query_row(told, now_s)) is not None
+    ]
+    rows.sort(key=lambda one: (one.name, one.query))
+    empty = [one for one in await visit.admin.list_groups() if one.state == "Empty"]
+    followers = visit.paged(empty, parameter="groups")
+    reports = await reports_of(visit, followers.rows)
+    model = SparkPage(
+        visit.paged(rows),
+        max(0, len(names) - QUERIES_MAX),
+        followers,
+        [group_row(one, reports) for one in followers.rows],
+    )
+    return Rendered("Spark queries", "spark.html", model)
+
+
+async def _has_cuts(admin: Admin) -> object:
+    return await admin.find_cut([])
+
+
+AREA = Area(
+    name="spark",
+    title="Spark",
+    place=55,
+    parts=(View(path="/spark", show=show, refresh_s=5.0),),
+    probe=_has_cuts,
+)
