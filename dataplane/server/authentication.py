@@ -240,7 +240,7 @@ class ConnectionAuthentication:
         self._run(request, bytes(frame))
 
     def _run(self, request: ClientRequest, token: bytes) -> None:
-        self._connection.hold()
+        self._connection.hold(request)
         self._task = self._loop.create_task(self._advance(request, token))
 
     async def _advance(self, request: ClientRequest, token: bytes) -> None:
@@ -263,18 +263,18 @@ class ConnectionAuthentication:
         if outcome is not None:
             self._complete(outcome, lifetime_ms)
         self._tell(request, answer, lifetime_ms or 0)
-        self._connection.go_on()
+        self._connection.go_on(request)
 
     def _refuse(self, request: ClientRequest, login: Login, reason: str, told: str | None = None) -> None:
         self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism}: {reason}")
         self._tell_failure(request, told)
-        self._connection.go_on()
+        self._connection.go_on(request)
 
     def _leave_undecided(self, request: ClientRequest, login: Login, reason: str) -> None:
         """The connection ends without an answer, which clients take for a reason to try again."""
         self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism} is undecided: {reason}")
         request.no_reply()
-        self._connection.go_on()
+        self._connection.go_on(request)
 
     def _checked(self, outcome: LoggedIn | None) -> LoggedIn | None:
         """The outcome of a login; one that renews another is for the same user."""

@@ -138,7 +138,7 @@ class ClientConnection:
         self._out, self._pending = wire.out, wire.pending
         self._corked = self._writing = self._has_turn = False
         # The last frame is still being read, in the buffer.
-        self._held = False
+        self._held: OwedReply | None = None
         # While muted: the timer that ends it, and the limits that hold otherwise.
         self._muted: tuple[asyncio.TimerHandle, ConnectionLimits] | None = None
         self.closed = False
@@ -266,7 +266,7 @@ class ClientConnection:
 
     def _uncork(self) -> None:
         self._corked = False
-        if not self._held:
+        if self._held is None:
             self._received.give_back_if_empty()
         if self._out.parts:
             self._send()
@@ -281,13 +281,16 @@ class ClientConnection:
         if not self.closed:
             self._uncork()
 
-    def hold(self) -> None:
-        """Keep the frame that was handed on where it is, and hand on no other, until `go_on`, or the end."""
-        self._held = True
+    def hold(self, request: OwedReply) -> None:
+        """Keep the frame of this request where it is, and hand on no other, until `go_on`, or the end."""
+        self._held = request
 
-    def go_on(self) -> None:
-        """The frame is not needed any more."""
-        self._held = False
+    def go_on(self, request: OwedReply) -> None:
+        """The frame of this request is not needed any more. Said again it means nothing: by then the connection may
+        hold the next one."""
+        if self._held is not request:
+            return
+        self._held = None
         if not self.closed:
             self._received.give_back_if_empty()
             self._settle()
@@ -330,7 +333,7 @@ class ClientConnection:
 
     def _is_over_limits(self) -> bool:
         return (
-            self._held
+            self._held is not None
             or self._out.occupied_bytes >= self._limits.queued_bytes_max
             or len(self._requests) >= self._limits.unanswered_requests_max
         )
@@ -481,7 +484,7 @@ class ClientConnection:
         """Read no more, and close once all requests that were read are answered."""
         self.half_closed = True
         if not self.closed:
-            if not self._held:
+            if self._held is None:
                 self._received.give_back()
             self._settle()
 

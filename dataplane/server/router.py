@@ -96,7 +96,7 @@ class Router:
             request.meter = RequestMeter(quota, request.session.user, client_id, started_s, perf_counter)
         connection.expect(request)
         if message is None:
-            connection.hold()
+            connection.hold(request)
             self._start(request, self._run_long(handler, request, frame, offset))
             return
         if handler.is_coroutine:
@@ -153,7 +153,7 @@ class Router:
             _close_unreadable(request.connection, handler, request.api_version, error)
         finally:
             self.reading -= 1
-            request.connection.go_on()
+            request.connection.go_on(request)
 
     async def _handle_long(
         self, handler: Handler, request: ClientRequest, message: Message, elements: int
@@ -165,14 +165,14 @@ class Router:
             if self._authorization is not None:
                 handler.authorize(request.access, message)
             if handler.is_coroutine:
-                connection.go_on()
+                connection.go_on(request)
                 response = await handler.function(request, message)
             else:
                 async with self._handling:
                     if connection.closed:
                         return  # and with it went the buffer that records are in
                     response = handler.function(request, message)
-                    connection.go_on()
+                    connection.go_on(request)
                     await asyncio.sleep(0)
             if response is not None:
                 await request.reply_when_encoded(response)

@@ -132,6 +132,22 @@ async def test_others_have_turns_while_a_long_request_is_read(server: Server, ha
     assert turns >= 5, "of the loop, in each of which at most some hundred elements are read"
 
 
+async def test_long_requests_that_follow_each_other_are_each_read_from_their_own_bytes(
+    server: Server, handlers: Handlers
+) -> None:
+    """The end of one must not let go of the buffer in which the next is being read."""
+    reader, writer = await connect(server)
+    all_records = [b"records of request %d" % number * (number + 1) for number in range(8)]
+    for number, records in enumerate(all_records):
+        writer.write(encode_request(produce_of(3_000 + 500 * number, records), 9, number, None))
+    for number in range(len(all_records)):
+        assert struct.unpack_from(">i", await asyncio.wait_for(read_frame(reader), 60))[0] == number
+    writer.close()
+    assert handlers.records == all_records
+    assert [count for _, count in handlers.asked] == [3_000 + 500 * number for number in range(8)]
+    assert server.budget.held_bytes == 0
+
+
 async def test_requests_of_a_connection_are_handled_in_their_order(
     server: Server, handlers: Handlers
 ) -> None:
