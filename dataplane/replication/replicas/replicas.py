@@ -26,8 +26,8 @@ from ..replica.role_check import check_role
 from ..replica.settings import TopicSettings
 from ..roles.leader import KnownBroker
 from .catch_up import CatchUpThrottles
-from .cut_searches import CutSearches
 from .damage import Damage
+from .mirror_copies import MirrorCopies
 from .offline import OfflineReplicas, Report, tell_nobody
 from .rebuilding import Rebuild, rebuild_nothing
 from .replica_making import ReplicaLogs, ReplicaMaking
@@ -91,7 +91,7 @@ class Replicas:
         self.offline = OfflineReplicas(report_offline)
         self.damage = Damage(self, logs, renew)
         self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._look_at)
-        self._cut_searches = CutSearches(self._look_at, self.take_offline)
+        self._copies = MirrorCopies(self._look_at, self.take_offline)
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
@@ -294,7 +294,7 @@ class Replicas:
             self._broker_changed(broker_id)
         if delta.mirrors:
             for partition in self._by_key.values():
-                self._look_at_copy(partition)
+                self._copies.look_at(partition, image.mirrors)
         if delta.configs:
             self._throttles.reconfigure()
             self._reconfigure(reconfigured)
@@ -332,8 +332,9 @@ class Replicas:
         if partition is None:
             return
         self._fetchers.forget(partition)
-        self._look_at_copy(partition)
-        if not self._goes_on_where_it_should(partition, state.leader_epoch):
+        mirrors = self.image.mirrors
+        self._copies.look_at(partition, mirrors)
+        if not self._copies.goes_on_where_it_should(partition, mirrors, state.leader_epoch):
             self._play_no_role(partition)
         elif partition.become_leader(state):
             logger.info("%r: leader in epoch %d", partition, state.leader_epoch)
@@ -342,35 +343,14 @@ class Replicas:
         else:
             self._look_at_isr(partition)
 
-    def _look_at_copy(self, partition: Partition) -> None:
-        mirror = self.image.mirrors.mirror_of(partition.topic_id)
-        partition.copy_of = "" if mirror is None else mirror.name
-
-    def _goes_on_where_it_should(self, partition: Partition, leader_epoch: int) -> bool:
-        """The log of a copy may go on at another offset than where it ends, from some leader epoch on. One that is
-        promoted at a cut ends at the first marker behind it: what is in between belongs to no transaction that was
-        decided there, and need not go. False as long as that marker is looked for."""
-        copy = self.image.mirrors.partition(partition.topic_id, partition.index)
-        if copy is None:
-            return True
-        log = partition.log
-        offset = copy.goes_on_at(log.leader_epochs.latest_epoch, log.log_end_offset, leader_epoch)
-        resumption = copy.resumption
-        if offset is not None and resumption is not None and copy.promoted_epoch == resumption.leader_epoch:
-            search = self._cut_searches.end_of(partition, offset)
-            if search is None:
-                return False
-            offset = search.marker
-        if offset is not None:
-            logger.warning("%r: the copy goes on at offset %d", partition, offset)
-            partition.go_on_at(offset)
-        return True
-
     def _play_no_role(self, partition: Partition) -> None:
         """Until it is known where its log is to end."""
+        if partition.leader is not None or partition.follower is not None:
+            self._retire(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _retire(self, partition: Partition, told: ErrorCode) -> None:
         led = partition.leader is not None
-        if led or partition.follower is not None:
-            partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.retire(told)
         if led:
             for listener in self._listeners:
                 listener.resigned(partition.topic, partition.index)
@@ -451,12 +431,8 @@ class Replicas:
         if self._by_name.get((partition.topic, partition.index)) is partition:
             del self._by_name[partition.topic, partition.index]
         self._fetchers.forget(partition)
-        self._cut_searches.forget(partition)
-        led = partition.leader is not None
-        partition.retire(error)
-        if led:
-            for listener in self._listeners:
-                listener.resigned(partition.topic, partition.index)
+        self._copies.forget(partition)
+        self._retire(partition, error)
 
     def _broker_changed(self, broker_id: int) -> None:
         broker = self.image.brokers.get(broker_id)
@@ -540,7 +516,7 @@ class Replicas:
         self._fetchers.close()
         self.sessions.close()
         for partition in self._by_key.values():
-            self._cut_searches.forget(partition)
+            self._copies.forget(partition)
             partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._flusher.close()
         self.checkpoint_high_watermarks()

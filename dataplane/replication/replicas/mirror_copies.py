@@ -1,0 +1,57 @@
+"""Which replicas of this broker are copies of a mirror, and where the log of a copy goes on before it leads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ..fetch_values import PartitionKey
+from ..replica.partition import Partition
+from .cut_searches import CutSearches
+
+if TYPE_CHECKING:
+    from ....protocol.mirror_table import MirrorTable
+
+logger = logging.getLogger(__name__)
+
+
+class MirrorCopies:
+    """As the mirrors of the cluster image say. One writer: the event loop."""
+
+    def __init__(
+        self,
+        look_again: Callable[[set[PartitionKey]], None],
+        give_up: Callable[[Iterable[PartitionKey]], None],
+    ) -> None:
+        """As `CutSearches` has it."""
+        self._cut_searches = CutSearches(look_again, give_up)
+
+    def look_at(self, partition: Partition, mirrors: MirrorTable) -> None:
+        """Whether the replica takes records from a mirror now, and from which."""
+        mirror = mirrors.mirror_of(partition.topic_id)
+        partition.copy_of = "" if mirror is None else mirror.name
+
+    def goes_on_where_it_should(self, partition: Partition, mirrors: MirrorTable, leader_epoch: int) -> bool:
+        """The log of a copy may go on at another offset than where it ends, from some leader epoch on. One that is
+        promoted at a cut ends at the first marker behind it: what is in between belongs to no transaction that was
+        decided there, and need not go. False as long as that marker is looked for."""
+        copy = mirrors.partition(partition.topic_id, partition.index)
+        if copy is None:
+            return True
+        log = partition.log
+        offset = copy.goes_on_at(log.leader_epochs.latest_epoch, log.log_end_offset, leader_epoch)
+        resumption = copy.resumption
+        if offset is not None and resumption is not None and copy.promoted_epoch == resumption.leader_epoch:
+            search = self._cut_searches.end_of(partition, offset)
+            if search is None:
+                return False
+            offset = search.marker
+        if offset is not None:
+            logger.warning("%r: the copy goes on at offset %d", partition, offset)
+            partition.go_on_at(offset)
+        return True
+
+    def forget(self, partition: Partition) -> None:
+        """The replica goes away."""
+        self._cut_searches.forget(partition)
