@@ -204,7 +204,7 @@ class TailFetch:
         self._frame = frame
         self._offset = offset
         self._due = False
-        repeat.replica.watch_reads(self)
+        repeat.replica.readers.add(self)
         self._parked: Parked | None = answers.park(until_s, self._by_handler)
         answers.remember(self, request.connection)
 
@@ -223,7 +223,7 @@ class TailFetch:
             self._by_handler()
         elif found.records.size < self._repeat.min_bytes:
             found.records.release()
-            self._repeat.replica.watch_reads(self)
+            self._repeat.replica.readers.add(self)
         else:
             self._finish()
             self._repeat.reply(self._request, found)
@@ -241,7 +241,7 @@ class TailFetch:
         if self._parked is not None:
             self._parked.cancel()
             self._parked = None
-        self._repeat.replica.unwatch_reads(self)
+        self._repeat.replica.readers.discard(self)
         self._answers.forget(self, self._request.connection)
 
 

@@ -111,12 +111,12 @@ class SessionPartition:
         if self.partition is not partition:
             self.unwatch()
             self.partition = partition
-        partition.watch_reads(self)
+        partition.readers.add(self)
 
     def unwatch(self) -> None:
         """Have no replica wake this."""
         if self.partition is not None:
-            self.partition.unwatch_reads(self)
+            self.partition.readers.discard(self)
             self.partition = None
 
 

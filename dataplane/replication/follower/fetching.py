@@ -271,7 +271,7 @@ class LeaderSession:
         if part.error is ErrorCode.NONE:
             if part.diverging is not None:
                 logger.info("%r diverges from its leader's log: %s", partition, part.diverging)
-                partition.truncate_diverging(part.diverging, part.log_start_offset)
+                partition.following.truncate_diverging(part.diverging, part.log_start_offset)
                 self._changed[key] = None
                 return
             records = part.records
@@ -279,13 +279,13 @@ class LeaderSession:
                 raise TypeError("an answer that was received holds bytes, not a slice of a log")
             if records is not None and self._throttle.limit(partition) is not None:
                 self._throttle.spend(len(records))
-            partition.append_fetched(records, part.high_watermark, part.log_start_offset)
+            partition.following.append_fetched(records, part.high_watermark, part.log_start_offset)
             if (records is not None and len(records)) or (
                 partition.log.log_start_offset != self._told_starts.get(key)
             ):
                 self._changed[key] = None
             self._delays.pop(key, None)
-        elif part.error is ErrorCode.OFFSET_OUT_OF_RANGE and partition.restart_at_leaders_start(
+        elif part.error is ErrorCode.OFFSET_OUT_OF_RANGE and partition.following.restart_at_leaders_start(
             part.log_start_offset
         ):
             logger.warning(

@@ -18,25 +18,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.record_batch import parse_header
-from ...log.copies import append_copied, end_at
-from ..roles.follower import (
-    EpochEnd,
-    FollowerState,
-    follower_high_watermark,
-    restart_offset,
-    truncation_offset,
-)
+from ...log.copies import append_copied
+from ..roles.follower import EpochEnd, FollowerState
 from ..roles.leader import LeaderState
 from .acknowledgements import Acknowledged, Acknowledgements
 from .flushing import Flushing
+from .following import Following
+from .readers import Readers
 from .record_deletion import RecordDeletion
 from .traffic import Traffic
 
 if TYPE_CHECKING:
     from ....protocol.cluster_image import PartitionState
     from ...log import AppendResult, PartitionLog
-    from .dependencies import HostBroker, Reader, Watcher
+    from .dependencies import HostBroker, Watcher
     from .settings import ReplicationSettings
 
 logger = logging.getLogger(__name__)
@@ -49,13 +44,13 @@ class Partition:
         "_acknowledgements",
         "_broker",
         "_flushing",
-        "_follower_watermark",
-        "_readers",
         "copy_of",
         "follower",
+        "following",
         "index",
         "leader",
         "log",
+        "readers",
         "record_deletion",
         "settings",
         "topic",
@@ -87,12 +82,12 @@ class Partition:
         self.traffic = Traffic()
         self.record_deletion = RecordDeletion(self)
         self._broker = broker
-        self._follower_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self._acknowledgements = Acknowledgements()
-        self._readers: dict[Reader, None] = {}
+        self.readers = Readers()
         self._flushing = Flushing(
             log, settings, partial(broker.flush, self), partial(broker.flush_later, self)
         )
+        self.following = Following(self, broker, self._flushing, self.readers, high_watermark)
 
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.index}>"
@@ -102,7 +97,7 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         leader = self.leader
-        return self._follower_watermark if leader is None else leader.high_watermark
+        return self.following.high_watermark if leader is None else leader.high_watermark
 
     @property
     def acknowledged_offset(self) -> int:
@@ -242,17 +237,7 @@ class Partition:
     def go_on_at(self, offset: int) -> None:
         """Before it leads: have the log of a copy end at `offset`: its mirror begins or goes on there."""
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log, before = self.log, self.log.log_end_offset
-        end_at(log, offset)
-        self._follower_watermark = max(
-            log.log_start_offset, min(self._follower_watermark, log.log_end_offset)
-        )
-        if log.log_start_offset == log.log_end_offset:
-            self._flushing.begun_anew(log.log_end_offset)
-        elif log.log_end_offset < before:
-            self._flushing.cut()
-        else:
-            self._flushing.grown()
+        self.following.end_at(offset)
 
     def become_follower(self, state: PartitionState) -> bool:
         """Follow `state.leader` (-1: nobody for now). True if the leader epoch is new to this replica."""
@@ -262,7 +247,7 @@ class Partition:
             return False
         watermark = self.high_watermark
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._follower_watermark = watermark
+        self.following.high_watermark = watermark
         self._forget_impossible_epochs(state.leader_epoch)
         self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
         if self.acknowledged_offset < self.log.log_end_offset:
@@ -289,7 +274,7 @@ class Partition:
         is told `error`."""
         watermark = self.high_watermark
         self._leave_role(error)
-        self._follower_watermark = watermark
+        self.following.high_watermark = watermark
         self._role_changed()
 
     def replace_log(self, log: PartitionLog) -> None:
@@ -306,7 +291,7 @@ class Partition:
     def _role_changed(self) -> None:
         for watcher in list(self.watchers.values()):
             watcher.role_changed()
-        self._wake_readers()
+        self.readers.wake()
 
     def reconfigure(self, settings: ReplicationSettings) -> None:
         """Take new settings of the topic."""
@@ -476,7 +461,7 @@ class Partition:
         """The log starts later now: readers hear of it, and followers if this replica leads."""
         for watcher in self.watchers.values():
             watcher.log_start_moved()
-        self._wake_readers()
+        self.readers.wake()
 
     def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> None:
         """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said
@@ -511,88 +496,9 @@ class Partition:
         if leader is None:
             return
         watermark = leader.high_watermark
-        self._follower_watermark = watermark
+        self.following.high_watermark = watermark
         self.log.transactions.high_watermark_moved(watermark)
         self._acknowledgements.reached(watermark)
         for watcher in self.watchers.values():
             watcher.high_watermark_moved()
-        self._wake_readers()
-
-    def watch_reads(self, reader: Reader) -> None:
-        """Wake `reader` once, when the high watermark or the log start offset moves, or the role changes."""
-        self._readers[reader] = None
-
-    def unwatch_reads(self, reader: Reader) -> None:
-        """Forget `reader`, if it is still registered."""
-        self._readers.pop(reader, None)
-
-    def _wake_readers(self) -> None:
-        if self._readers:
-            readers, self._readers = self._readers, {}
-            for reader in readers:
-                reader.wake()
-
-    # Following
-
-    def append_fetched(
-        self, records: memoryview | None, leader_high_watermark: int, leader_log_start_offset: int
-    ) -> None:
-        """Append what the leader sent, byte for byte, and follow its high watermark and log start offset.
-        Records count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that
-        waits for the flush."""
-        if records is not None and len(records):
-            if leader_log_start_offset >= self.log.log_end_offset > parse_header(records).base_offset:
-                # The leader's log starts within its first batch, which can only be had as a whole.
-                self._start_anew_at(leader_log_start_offset)
-            assert self.follower is not None
-            self.log.append_as_follower(records, self._broker.wall_ms(), self.follower.leader_epoch)
-            self._flushing.grown()
-        log = self.log
-        watermark = follower_high_watermark(
-            self._follower_watermark, leader_high_watermark, log.log_end_offset
-        )
-        moved = watermark != self._follower_watermark
-        self._follower_watermark = watermark
-        if moved:
-            log.transactions.high_watermark_moved(watermark)
-        if leader_log_start_offset > log.log_start_offset:
-            log.advance_log_start_offset(min(leader_log_start_offset, watermark))
-            moved = True
-        if moved:
-            self._wake_readers()
-
-    def truncate_diverging(self, leader_end: EpochEnd, leader_log_start_offset: int) -> None:
-        """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader
-        epoch."""
-        log = self.log
-        offset = truncation_offset(leader_end, self.end_of_epoch(leader_end.epoch), log.log_end_offset)
-        if offset <= leader_log_start_offset and offset < log.log_end_offset:
-            # The leader cannot tell where below its log start the logs diverged: nothing of that may stay.
-            self._start_anew_at(leader_log_start_offset)
-        else:
-            self._truncated_to(max(offset, log.log_start_offset))
-
-    def _truncated_to(self, offset: int) -> None:
-        log = self.log
-        log.truncate_to(offset)
-        # Even where no record goes: an epoch this replica led without writing anything must go from its
-        # epochs.
-        log.leader_epochs.truncate_from_end(offset)
-        self._flushing.cut()
-        # A cut within a batch cuts the whole batch.
-        self._follower_watermark = min(self._follower_watermark, log.log_end_offset)
-
-    def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
-        """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if
-        not."""
-        log = self.log
-        offset = restart_offset(log.log_start_offset, log.log_end_offset, leader_log_start_offset)
-        if offset is None:
-            return False
-        self._start_anew_at(offset)
-        return True
-
-    def _start_anew_at(self, offset: int) -> None:
-        self.log.truncate_fully_and_start_at(offset)
-        self._follower_watermark = offset
-        self._flushing.begun_anew(offset)
+        self.readers.wake()

@@ -135,14 +135,14 @@ def test_what_a_follower_answers() -> None:
         third = batch(b"third")
         third[0:8] = (2).to_bytes(8, "big")
         third[12:16] = (3).to_bytes(4, "big")
-        replica.append_fetched(memoryview(third), 2, 0)
+        replica.following.append_fetched(memoryview(third), 2, 0)
         uncommitted = part(2)
         assert (uncommitted.error_code, uncommitted.records, uncommitted.high_watermark) == (0, b"", 2)
         assert part(4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         # A parked fetch wakes when the leader says that it is committed.
         consumer.send([wanted(ID, (0, 2))], max_wait_ms=60_000)
         assert not consumer.wire.answers
-        replica.append_fetched(None, 3, 0)
+        replica.following.append_fetched(None, 3, 0)
         assert offsets(parts_of(await consumer.answered())[ID, 0]) == [2]
 
     run(body)

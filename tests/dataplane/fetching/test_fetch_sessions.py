@@ -122,7 +122,7 @@ def test_incremental_answers_tell_what_full_ones_would(
             elif action == "role":
                 turn(index, OWN_ID if replica.leader is None else OTHER_ID)
             elif action == "follow" and replica.leader is None:
-                replica.append_fetched(None, number, min(number, replica.log.log_start_offset + 1))
+                replica.following.append_fetched(None, number, min(number, replica.log.log_start_offset + 1))
             elif action == "seek" and index in client.positions:
                 client.positions[index] = number
             elif action == "forget" and len(client.positions) > 1:
@@ -195,7 +195,7 @@ def test_an_idle_session_costs_nothing_and_wakes_when_something_moves() -> None:
         assert [(key[1], part.log_start_offset) for key, part in polled(4).items()] == [(3, 1)]
         assert not polled(5)
         shelf.tell(shelf.state(ID, 3, leader=OTHER_ID, epoch=1, isr=[OTHER_ID]))
-        replica.append_fetched(None, 1, 1)
+        replica.following.append_fetched(None, 1, 1)
         assert not polled(6), "a follower that has nothing new tells nothing"
 
     run(body)
@@ -235,7 +235,7 @@ def test_the_rules_of_epochs_and_ids() -> None:
             max_wait_ms=60_000,
         )
         assert (empty.error_code, empty.session_id, len(shelf.handlers.sessions)) == (0, 0, 0)
-        assert not shelf.replica("t")._readers, "nothing is watched any more"
+        assert not shelf.replica("t").readers._waiting, "nothing is watched any more"
 
     run(body)
     assert next_epoch(MAX_SESSION_ID) == 1
@@ -366,7 +366,7 @@ def test_a_cache_without_slots_declines() -> None:
     async def body(shelf: Shelf) -> None:
         response: FetchResponse = Consumer(shelf).fetch([wanted(ID, (0, 0))], session_epoch=0)
         assert (response.error_code, response.session_id) == (0, 0)
-        assert not shelf.replica("t")._readers
+        assert not shelf.replica("t").readers._waiting
 
     run(body, session_slots=0)
 

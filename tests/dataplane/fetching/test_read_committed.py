@@ -309,7 +309,7 @@ async def test_a_follower_bounds_it_by_its_own_high_watermark(tmp_path: Path) ->
     writers.write(-1, b"behind it")
     writers.end(7, commit=False)
     piece = original.log.read(0, 1 << 20, 4, at_least_one=True)
-    copy.append_fetched(memoryview(bytearray(piece.read())), 0, 0)
+    copy.following.append_fetched(memoryview(bytearray(piece.read())), 0, 0)
     piece.release()
 
     def seen() -> tuple[list[int], int, list[tuple[int, int]]]:
@@ -317,12 +317,12 @@ async def test_a_follower_bounds_it_by_its_own_high_watermark(tmp_path: Path) ->
         return offsets(part), part.last_stable_offset, aborted(part)
 
     assert seen() == ([], 0, [])
-    copy.append_fetched(None, 1, 0)
+    copy.following.append_fetched(None, 1, 0)
     assert seen() == ([0], 1, [])
-    copy.append_fetched(None, 3, 0)
+    copy.following.append_fetched(None, 3, 0)
     assert seen() == ([0], 1, [])
     assert len(copy.log.producers.transactions.ended) == 1
-    copy.append_fetched(None, 4, 0)
+    copy.following.append_fetched(None, 4, 0)
     assert not copy.log.producers.transactions.ended, "nobody needs to know it any more"
     assert seen() == ([0, 1, 2, 3], 4, [(7, 1)])
     await leader.close()

@@ -522,7 +522,7 @@ def test_a_follower_that_starts_anew_acknowledges_that_once_it_is_flushed(tmp_pa
     cluster.elect(1, isr=(1,))
     partition = cluster[2].partition
     cluster[2].flush_wanted = False
-    assert partition.restart_at_leaders_start(51)
+    assert partition.following.restart_at_leaders_start(51)
     assert partition.log.log_end_offset == 51
     assert partition.acknowledged_offset < 51
     assert cluster[2].flush_wanted

@@ -222,12 +222,12 @@ async def test_a_flush_says_nothing_about_records_that_replaced_what_it_flushed(
             partition = replicas.get("t", 0)
             flushed = partition.log.flush()
             replicas.apply(image, fold(image, *topic(replicas=[1, 2], leader=2, leader_epoch=1)[1:]))
-            partition.truncate_diverging(EpochEnd(0, 1), 0)
+            partition.following.truncate_diverging(EpochEnd(0, 1), 0)
             for offset in (1, 2):
                 other = batch(b"other")
                 struct.pack_into(">q", other, 0, offset)
                 struct.pack_into(">i", other, 12, 1)
-                partition.append_fetched(memoryview(other), 0, 0)
+                partition.following.append_fetched(memoryview(other), 0, 0)
             partition.flushed(flushed)
             assert (flushed, partition.log.log_end_offset, partition.acknowledged_offset) == (3, 3, 1)
 
@@ -271,10 +271,10 @@ async def test_a_follower_whose_disk_was_full_goes_on(tmp_path: Path) -> None:
         partition = replicas.get("t", 0)
         records = memoryview(batch(b"x" * 100))
         with failing_writes(errno.ENOSPC), pytest.raises(KafkaError) as full:
-            partition.append_fetched(records, 0, 0)
+            partition.following.append_fetched(records, 0, 0)
         replicas.failed(partition, full.value)
         assert replicas.get("t", 0) is partition
-        partition.append_fetched(records, 0, 0)
+        partition.following.append_fetched(records, 0, 0)
         assert not failures
 
 

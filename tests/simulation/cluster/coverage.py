@@ -24,6 +24,7 @@ from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.replication.leader import follower_session
+from ottla.dataplane.replication.replica.following import Following
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.damage import Damage
 from ottla.dataplane.replication.replicas.offline import OfflineReplicas
@@ -68,7 +69,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, namer in (
             (Partition, "become_leader", _leadership),
-            (Partition, "truncate_diverging", lambda _arguments, _result: "divergence told to a follower"),
+            (Following, "truncate_diverging", lambda _arguments, _result: "divergence told to a follower"),
             (
                 follower_session,
                 "diverges",

@@ -9,7 +9,7 @@ from ottla.dataplane.replication.fetch_values import FetchPosition, PartitionKey
 from ottla.dataplane.replication.follower import fetching
 from ottla.dataplane.replication.follower.fetching import LeaderSession
 from ottla.dataplane.replication.leader import follower_session
-from ottla.dataplane.replication.replica import partition
+from ottla.dataplane.replication.replica import following
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.roles.follower import UNDEFINED_EPOCH, EpochEnd
 from ottla.dataplane.replication.roles.leader import LeaderState
@@ -36,7 +36,7 @@ def truncate_to_high_watermark() -> Iterator[None]:
     def cut_first(self: Partition, state: PartitionState) -> bool:
         is_new = become_follower(self, state)
         if is_new and state.leader >= 0:
-            self._truncated_to(max(self.high_watermark, self.log.log_start_offset))
+            self.following._truncated_to(max(self.high_watermark, self.log.log_start_offset))
         return is_new
 
     def without_epoch(
@@ -81,7 +81,7 @@ def fast_double_failover() -> Iterator[None]:
 
     with (
         patch.object(follower_session, "diverges", compares_ends_only),
-        patch.object(partition, "truncation_offset", at_leaders_end),
+        patch.object(following, "truncation_offset", at_leaders_end),
     ):
         yield
 

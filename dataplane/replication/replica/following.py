@@ -1,0 +1,136 @@
+"""The log of a replica that does not lead: where it ends, and its high watermark, are told from elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ....protocol.record_batch import parse_header
+from ...log.copies import end_at
+from ..roles.follower import (
+    EpochEnd,
+    FollowerState,
+    follower_high_watermark,
+    restart_offset,
+    truncation_offset,
+)
+
+if TYPE_CHECKING:
+    from ...log import PartitionLog
+    from .flushing import Flushing
+    from .readers import Readers
+
+
+class FollowingReplica(Protocol):
+    """The replica that follows, as far as that goes."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+    @property
+    def follower(self) -> FollowerState | None: ...
+    def end_of_epoch(self, epoch: int) -> EpochEnd: ...
+
+
+class Clock(Protocol):
+    """The broker's."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+
+class Following:
+    """Of one replica. Invariant: log start offset <= high watermark <= log end offset."""
+
+    __slots__ = ("_clock", "_flushing", "_readers", "_replica", "high_watermark")
+
+    def __init__(
+        self,
+        replica: FollowingReplica,
+        clock: Clock,
+        flushing: Flushing,
+        readers: Readers,
+        high_watermark: int,
+    ) -> None:
+        self._replica = replica
+        self._clock = clock
+        self._flushing = flushing
+        self._readers = readers
+        log = replica.log
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        """As far as this replica has heard of it. While it leads, its leadership says so."""
+
+    def append_fetched(
+        self, records: memoryview | None, leader_high_watermark: int, leader_log_start_offset: int
+    ) -> None:
+        """Append what the leader sent, byte for byte, and follow its high watermark and log start offset.
+        Records count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that
+        waits for the flush."""
+        replica = self._replica
+        log = replica.log
+        if records is not None and len(records):
+            if leader_log_start_offset >= log.log_end_offset > parse_header(records).base_offset:
+                # The leader's log starts within its first batch, which can only be had as a whole.
+                self._start_anew_at(leader_log_start_offset)
+            assert replica.follower is not None
+            log.append_as_follower(records, self._clock.wall_ms(), replica.follower.leader_epoch)
+            self._flushing.grown()
+        watermark = follower_high_watermark(self.high_watermark, leader_high_watermark, log.log_end_offset)
+        moved = watermark != self.high_watermark
+        self.high_watermark = watermark
+        if moved:
+            log.transactions.high_watermark_moved(watermark)
+        if leader_log_start_offset > log.log_start_offset:
+            log.advance_log_start_offset(min(leader_log_start_offset, watermark))
+            moved = True
+        if moved:
+            self._readers.wake()
+
+    def truncate_diverging(self, leader_end: EpochEnd, leader_log_start_offset: int) -> None:
+        """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader
+        epoch."""
+        log = self._replica.log
+        ours = self._replica.end_of_epoch(leader_end.epoch)
+        offset = truncation_offset(leader_end, ours, log.log_end_offset)
+        if offset <= leader_log_start_offset and offset < log.log_end_offset:
+            # The leader cannot tell where below its log start the logs diverged: nothing of that may stay.
+            self._start_anew_at(leader_log_start_offset)
+        else:
+            self._truncated_to(max(offset, log.log_start_offset))
+
+    def _truncated_to(self, offset: int) -> None:
+        log = self._replica.log
+        log.truncate_to(offset)
+        # Even where no record goes: an epoch this replica led without writing anything must go from its
+        # epochs.
+        log.leader_epochs.truncate_from_end(offset)
+        self._flushing.cut()
+        # A cut within a batch cuts the whole batch.
+        self.high_watermark = min(self.high_watermark, log.log_end_offset)
+
+    def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
+        """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if
+        not."""
+        log = self._replica.log
+        offset = restart_offset(log.log_start_offset, log.log_end_offset, leader_log_start_offset)
+        if offset is None:
+            return False
+        self._start_anew_at(offset)
+        return True
+
+    def _start_anew_at(self, offset: int) -> None:
+        self._replica.log.truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
+        self._flushing.begun_anew(offset)
+
+    def end_at(self, offset: int) -> None:
+        """Have the log of a copy end at `offset`: its mirror begins or goes on there."""
+        log = self._replica.log
+        before = log.log_end_offset
+        end_at(log, offset)
+        self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
+        if log.log_start_offset == log.log_end_offset:
+            self._flushing.begun_anew(log.log_end_offset)
+        elif log.log_end_offset < before:
+            self._flushing.cut()
+        else:
+            self._flushing.grown()
