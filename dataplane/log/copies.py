@@ -30,9 +30,9 @@ def _step_back_over_gap(log: PartitionLog, offset: int) -> None:
     """The source's log starts within a batch, which can only be had as a whole: it may begin where ours has nothing.
     Where ours has something, nothing happens."""
     if log.log_start_offset == log.log_end_offset:
-        log.truncate_fully_and_start_at(offset)
+        log.truncation.truncate_fully_and_start_at(offset)
     elif log.segment_list.is_empty_from(offset):
-        log.truncate_to(offset)
+        log.truncation.truncate_to(offset)
 
 
 def look_for_marker(log: PartitionLog, offset: int, batches_max: int) -> tuple[int | None, int]:
@@ -67,9 +67,9 @@ def end_at(log: PartitionLog, offset: int) -> None:
     Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
     """
     if offset < log.log_end_offset:
-        log.truncate_to(offset)
+        log.truncation.truncate_to(offset)
     elif log.log_start_offset == log.log_end_offset:
-        log.truncate_fully_and_start_at(offset)
+        log.truncation.truncate_fully_and_start_at(offset)
     elif offset > log.log_end_offset:
-        log.leave_out_to(offset)
+        log.truncation.leave_out_to(offset)
     log.leader_epochs.truncate_from_end(log.log_end_offset)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -31,8 +30,7 @@ from .old_segments import OldSegments
 from .open_log import AppendResult
 from .placement import PlacedBatches, must_roll, place_fetched, place_produced, roll_jitter_ms, sole_fetched
 from .produced import ProducedBatches
-from .producers.producer_loading import load_producers
-from .producers.producer_snapshot import drop_snapshots_above, write_snapshot
+from .producers.producer_snapshot import write_snapshot
 from .producers.producer_state import ProducerStates
 from .recovery.recovery import OpenRequest, open_folder
 from .segments.descriptors import FileCache
@@ -41,6 +39,7 @@ from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 from .storage_errors import DISK_FULL, disk_error, is_unreadable, lacks_resources, may_pass
 from .transactions import LogTransactions
+from .truncation import Truncation
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +76,8 @@ class PartitionLog:
         """What it has to say of the transactions in it."""
         self.old_segments = OldSegments(self, self.transactions)
         """Its oldest segments, and what drops them."""
+        self.truncation = Truncation(self, self.durability)
+        """What cuts its end off."""
 
     @classmethod
     def open(
@@ -282,7 +283,7 @@ class PartitionLog:
         if not placement.batches:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, False)
         if end_offset < self.log_end_offset:
-            self.truncate_fully_and_start_at(end_offset)
+            self.truncation.truncate_fully_and_start_at(end_offset)
         if placement.has_gaps:
             self.segment_list.note_gaps()
         max_timestamp = self._append(batches, placement, now_ms)
@@ -395,7 +396,7 @@ class PartitionLog:
         if is_unreadable(failure):
             self.fail(failure)
 
-    # Rolling and cutting
+    # Rolling and dropping
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment at the log end, unless the active one is still empty.
@@ -407,79 +408,6 @@ class PartitionLog:
         write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
         active.finish()
         self.segment_list.start_segment(self.log_end_offset, now_ms)
-
-    def leave_out_to(self, offset: int) -> None:
-        """Have the log end at `offset`, with nothing between its last record and there: what it is a copy of
-        ends so.
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.check_usable()
-        self.segment_list.active.finish()
-        self.segment_list.start_behind_gap(offset, self.segment_list.active.created_ms)
-        self.log_end_offset = offset
-
-    def truncate_to(self, offset: int) -> None:
-        """Cut the log so that it ends at `offset`, or at the start of the batch that holds it.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
-        """
-        self.check_usable()
-        if offset >= self.log_end_offset:
-            return
-        if offset < self.segment_list.first_base:
-            self.truncate_fully_and_start_at(offset)
-            return
-        segment, position, cut = self.segment_list.find_cut(offset)
-        left_end = segment.end_before(position) if self.segment_list.has_gaps else cut
-        with self._cutting(min(cut, left_end)):
-            self._truncate(segment, position, cut)
-            if left_end < cut:
-                # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
-                segment.finish()
-                self.segment_list.start_behind_gap(cut, segment.created_ms)
-
-    def _truncate(self, segment: Segment, position: int, cut: int) -> None:
-        self.segment_list.cut(segment, position, cut)
-        self.durability.sync_cut(segment.path)
-        self.log_end_offset = cut
-        self.durability.end_cut()
-        self.log_start_offset = min(self.log_start_offset, cut)
-        self.leader_epochs.truncate_from_end(cut)
-        drop_snapshots_above(self.directory, cut)
-        if not self.producers.forget_from(cut):
-            now_ms = max((entry.last_seen_ms for entry in self.producers.entries()), default=0)
-            self.producers = load_producers(
-                self.directory, self.segment_list.copy(), self.log_end_offset, self.config, now_ms
-            )
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and continue, empty, at `offset`.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
-        """
-        self.check_usable()
-        now_ms = self.segment_list.active.created_ms
-        with self._cutting(min(offset, self.log_start_offset)):
-            self.segment_list.replace_all(offset, now_ms)
-            self.durability.sync_cut(self.segment_list.active.path)
-            drop_snapshots_above(self.directory, -1)
-        self.log_start_offset = self.log_end_offset = offset
-        self.leader_epochs.clear()
-        self.producers.clear()
-        self.durability.end_cut()
-
-    @contextmanager
-    def _cutting(self, offset: int) -> Iterator[None]:
-        """Records from `offset` on go within the block. After an error it is not certain which have gone: the log
-        goes offline."""
-        self.durability.begin_cut(offset)
-        try:
-            yield
-        except OSError as error:
-            failure = disk_error("truncate", self.directory, error)
-            self.fail(failure)
-            raise failure from error
-        except KafkaError as error:
-            self.fail(error)
-            raise
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide the records below `offset` (retention, DeleteRecords) and drop the segments that held only

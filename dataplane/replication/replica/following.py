@@ -99,7 +99,7 @@ class Following:
 
     def _truncated_to(self, offset: int) -> None:
         log = self._replica.log
-        log.truncate_to(offset)
+        log.truncation.truncate_to(offset)
         # Even where no record goes: an epoch this replica led without writing anything must go from its
         # epochs.
         log.leader_epochs.truncate_from_end(offset)
@@ -118,7 +118,7 @@ class Following:
         return True
 
     def _start_anew_at(self, offset: int) -> None:
-        self._replica.log.truncate_fully_and_start_at(offset)
+        self._replica.log.truncation.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
         self._flushing.begun_anew(offset)
 

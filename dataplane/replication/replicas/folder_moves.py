@@ -222,7 +222,7 @@ class FolderMoves:
                 if piece.size > _COPIED_IN_A_TURN_MAX_BYTES:
                     await self._copy(move, copy, piece)
                 elif to_the_end and piece.size == 0:
-                    copy.leave_out_to(original.log_end_offset)
+                    copy.truncation.leave_out_to(original.log_end_offset)
                 elif to_the_end:
                     _append(copy, piece, self._wall_ms())
                 else:
@@ -282,12 +282,12 @@ def _append(copy: PartitionLog, piece: LogSlice, now_ms: int) -> None:
     first_offset = parse_header(batches, 0).base_offset
     if first_offset < copy.log_end_offset and copy.log_start_offset == copy.log_end_offset:
         # The log starts within a batch, which a copy can only have as a whole.
-        copy.truncate_fully_and_start_at(first_offset)
+        copy.truncation.truncate_fully_and_start_at(first_offset)
     copy.append_as_follower(batches, now_ms)
 
 
 def _cut(copy: PartitionLog, step: StartAt | CutTo) -> None:
     if isinstance(step, StartAt):
-        copy.truncate_fully_and_start_at(step.offset)
+        copy.truncation.truncate_fully_and_start_at(step.offset)
     else:
-        copy.truncate_to(step.offset)
+        copy.truncation.truncate_to(step.offset)

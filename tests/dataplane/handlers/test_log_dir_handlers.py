@@ -78,7 +78,7 @@ def test_all_folders_with_what_is_in_them(logs: LogStore, tmp_path: Path) -> Non
 
 def test_a_future_log_is_told_apart(logs: LogStore) -> None:
     logs.directories[1].create_future("t", 0, TOPIC, LogConfig(), now_ms=wall_ms())
-    logs.directories[0].logs["t", 0].truncate_fully_and_start_at(7)
+    logs.directories[0].logs["t", 0].truncation.truncate_fully_and_start_at(7)
     found = described(logs, None)
     assert shown(found["b"]) == {1: False, 0: True}
     (future,) = [one for one in found["b"].topics[0].partitions if one.is_future_key]

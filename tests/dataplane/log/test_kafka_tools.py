@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
             base_sequence=number // 2 * RECORDS,
         )
         log.produced.append(memoryview(bytearray(batch)), 3 if number < BATCHES // 2 else 5, now_ms=20_000)
-    log.truncate_to(BATCHES * RECORDS)
+    log.truncation.truncate_to(BATCHES * RECORDS)
     log.close(clean=True)
     return folder
 

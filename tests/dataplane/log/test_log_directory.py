@@ -196,7 +196,7 @@ def test_a_cut_below_the_recovery_point_is_checkpointed_before_it_happens(tmp_pa
     log.flush()
     directory.checkpoint()
     assert "flights 0 6\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
     assert "flights 0 2\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
     directory.close(clean=False)
     directory = _open(tmp_path)

@@ -182,7 +182,7 @@ def test_a_closed_log_refuses_everything(tmp_path: Path) -> None:
         lambda: _append(log),
         lambda: log.read(0, 1, 1, at_least_one=True),
         log.flush,
-        lambda: log.truncate_to(0),
+        lambda: log.truncation.truncate_to(0),
     ):
         with pytest.raises(KafkaError, match="t-0 is closed"):
             call()
@@ -213,9 +213,9 @@ def test_a_cut_forgets_the_batches_it_cut(tmp_path: Path) -> None:
     log = _open(tmp_path / "t-0", LogConfig(segment_bytes=250))
     for number in range(12):
         _append(log, producer=(7, 0, number))
-    log.truncate_to(10)
+    log.truncation.truncate_to(10)
     assert _append(log, producer=(7, 0, 10)) == 10
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
     assert _append(log, producer=(7, 0, 2)) == 2
     log.close(clean=False)
 
@@ -383,7 +383,7 @@ def test_flushing_beside_appends_and_cuts_never_claims_too_much(tmp_path: Path) 
     for _ in range(400):
         _append(log)
         if chance.random() < 0.05:
-            log.truncate_to(max(0, log.log_end_offset - chance.randint(1, 40)))
+            log.truncation.truncate_to(max(0, log.log_end_offset - chance.randint(1, 40)))
             assert log.recovery_point <= log.log_end_offset
     stop.set()
     flusher.join()

@@ -65,13 +65,13 @@ def test_what_stands_behind_a_loss_goes(tmp_path_factory: pytest.TempPathFactory
 
 
 def leaves_out(log: PartitionLog) -> None:
-    log.leave_out_to(7)
+    log.truncation.leave_out_to(7)
 
 
 def is_cut_in_a_gap(log: PartitionLog) -> None:
     """It ends at offset 7 then, though its last record is the one at 0."""
     fetched(log, 9)
-    log.truncate_to(7)
+    log.truncation.truncate_to(7)
 
 
 @pytest.mark.parametrize("next_offset", [7, 8])

@@ -137,7 +137,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def truncate(self, fraction: float) -> None:
         first = self.log.segments[0].base_offset
         offset = first + int((self.end - first) * fraction)
-        self.log.truncate_to(offset)
+        self.log.truncation.truncate_to(offset)
         within = [batch[0] for batch in self.batches if batch[0] < offset < batch[1]]
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
         self.end = min([offset, *within])
@@ -146,7 +146,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     @rule(ahead=st.integers(0, 50))
     def start_anew(self, ahead: int) -> None:
         offset = self.end + ahead
-        self.log.truncate_fully_and_start_at(offset)
+        self.log.truncation.truncate_fully_and_start_at(offset)
         self.batches, self.log_start, self.end = [], offset, offset
         self.durable_recovery_point = min(self.durable_recovery_point, offset)
 

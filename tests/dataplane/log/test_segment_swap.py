@@ -217,7 +217,7 @@ def test_a_follower_keeps_the_gaps_of_its_leader_through_a_crash(tmp_path: Path)
     log.close(clean=False)
     again = _open(tmp_path / "t-0")
     assert _offsets(again) == [0, 7, 8, 20]
-    again.truncate_to(12)
+    again.truncation.truncate_to(12)
     assert again.log_end_offset == 12
     assert _offsets(again)[-1] == 8
     again.close(clean=True)

@@ -87,7 +87,7 @@ def test_a_marker_that_is_cut_off_opens_its_transaction_again(tmp_path: Path) ->
     log = _open(tmp_path)
     _two_overlapping(log)
     assert log.transactions.last_stable_offset(6) == 6
-    log.truncate_to(5)
+    log.truncation.truncate_to(5)
     assert dict(log.transactions.open) == {8: 2}
     assert log.transactions.last_stable_offset(5) == 2
     assert log.transactions.aborted(0, 5) == [AbortedTransaction(7, 0, 4, 2)]

@@ -229,7 +229,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
     @rule(fraction=st.floats(0, 1))
     def truncate(self, fraction: float) -> None:
         first = self.log.segments[0].base_offset
-        self.log.truncate_to(first + int((self.end - first) * fraction))
+        self.log.truncation.truncate_to(first + int((self.end - first) * fraction))
         self._cut()
 
     def _cut(self) -> None:

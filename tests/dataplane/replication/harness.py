@@ -223,7 +223,7 @@ class Node:
         restart."""
         watermark = self.checkpointed_watermark
         if keep_below is not None:
-            self.log.truncate_to(keep_below)
+            self.log.truncation.truncate_to(keep_below)
         self.log.close(clean=False)
         self.checkpointed_watermark = watermark
         self.cluster.brokers[self.broker_id] = replace(

@@ -274,7 +274,7 @@ async def test_a_truncation_in_the_middle_reaches_the_copy(tmp_path: Path) -> No
         target = one.move(0)
         await until(lambda: target.futures and target.futures["t", 0].log_end_offset > 15, "most of the copy")
         partition = one.replicas.get("t", 0)
-        partition.log.truncate_to(10)
+        partition.log.truncation.truncate_to(10)
         one.push(PartitionRecord(partition=0, leader_epoch=1, **both))
         one.produce(0, 20)
         expected = one.content(0)
@@ -408,7 +408,7 @@ async def test_a_log_that_ends_with_offsets_left_out_moves(tmp_path: Path) -> No
             struct.pack_into(">q", data, 0, offset)
             struct.pack_into(">i", data, 12, 0)  # leader epoch
             log.append_as_follower(memoryview(data), wall_ms())
-        log.truncate_to(8)
+        log.truncation.truncate_to(8)
         target = one.move(0)
         await until(lambda: one.folder(0) is target, "the move")
         moved = one.replicas.get("t", 0).log

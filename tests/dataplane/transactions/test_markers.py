@@ -180,7 +180,7 @@ async def test_a_marker_that_was_deleted_is_not_written_behind_later_ones(
         piece = log.read(3, 1 << 20, 4, at_least_one=True)
         marker = bytearray(piece.read())
         piece.release()
-        log.truncate_fully_and_start_at(4 - left)
+        log.truncation.truncate_fully_and_start_at(4 - left)
         if left:
             log.append_as_follower(memoryview(marker), 0)
         one.quorum.unfence(1)

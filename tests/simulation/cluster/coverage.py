@@ -23,6 +23,7 @@ from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.log.segments.segment import Segment
+from ottla.dataplane.log.truncation import Truncation
 from ottla.dataplane.replication.leader import follower_session
 from ottla.dataplane.replication.replica.following import Following
 from ottla.dataplane.replication.replica.partition import Partition
@@ -81,7 +82,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 "append",
                 lambda _, result: "duplicate answered" if result.duplicate else None,
             ),
-            (PartitionLog, "truncate_fully_and_start_at", lambda _arguments, _result: "log begun anew"),
+            (Truncation, "truncate_fully_and_start_at", lambda _arguments, _result: "log begun anew"),
             (LeaderState, "propose_expand", lambda _, result: result and "ISR expansion proposed"),
             (LeaderState, "propose_shrink", lambda _, result: result and "ISR shrink proposed"),
             (partitions, "_refusal", _refused),

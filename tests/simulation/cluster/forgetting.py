@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from ottla.dataplane.log import PartitionLog
+from ottla.dataplane.log.truncation import Truncation
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.cluster_image import PartitionState
 from tests.histories.operations import BegunAnew, History
@@ -17,14 +17,15 @@ from tests.simulation.machine.machine import Machine
 @contextmanager
 def watching_new_starts(history: History, machine: Machine) -> Iterator[None]:
     """Every leadership of a replica that has begun anew is noted."""
-    begin_anew, lead = PartitionLog.truncate_fully_and_start_at, Partition.become_leader
+    begin_anew, lead = Truncation.truncate_fully_and_start_at, Partition.become_leader
     starts: dict[tuple[str, str, int], int] = {}
 
     def host() -> str:
         return "" if machine.running is None else machine.running.process.host.name
 
-    def begun(log: PartitionLog, offset: int) -> None:
-        begin_anew(log, offset)
+    def begun(truncation: Truncation, offset: int) -> None:
+        begin_anew(truncation, offset)
+        log = truncation._log
         # A copy of it in another folder has a suffix, behind a point.
         topic, _, partition = log.directory.name.partition(".")[0].rpartition("-")
         place = host(), topic, int(partition)
@@ -37,7 +38,7 @@ def watching_new_starts(history: History, machine: Machine) -> Iterator[None]:
         return lead(partition, state)
 
     with (
-        patch.object(PartitionLog, "truncate_fully_and_start_at", begun),
+        patch.object(Truncation, "truncate_fully_and_start_at", begun),
         patch.object(Partition, "become_leader", leads),
     ):
         yield

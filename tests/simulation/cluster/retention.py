@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.segments.segment import Segment
+from ottla.dataplane.log.truncation import Truncation
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Deleted
 from tests.simulation.cluster.cluster import SimulatedCluster
@@ -154,21 +155,21 @@ class Retention:
                         self._machine.failures.append(InvariantBroken("retention keeps what it must", what))
             return dropped
 
-        def forgetting(cut: Callable[[PartitionLog, int], None]) -> Callable[[PartitionLog, int], None]:
-            def forgets(log: PartitionLog, offset: int) -> None:
+        def forgetting(cut: Callable[[Truncation, int], None]) -> Callable[[Truncation, int], None]:
+            def forgets(truncation: Truncation, offset: int) -> None:
                 # What is copied instead may be as long as what was looked at.
+                log = truncation._log
+                assert isinstance(log, PartitionLog)
                 self._closed.pop(log, None)
-                cut(log, offset)
+                cut(truncation, offset)
 
             return forgets
 
         with (
             patch.object(OldSegments, "retain", watched),
-            patch.object(PartitionLog, "truncate_to", forgetting(PartitionLog.truncate_to)),
+            patch.object(Truncation, "truncate_to", forgetting(Truncation.truncate_to)),
             patch.object(
-                PartitionLog,
-                "truncate_fully_and_start_at",
-                forgetting(PartitionLog.truncate_fully_and_start_at),
+                Truncation, "truncate_fully_and_start_at", forgetting(Truncation.truncate_fully_and_start_at)
             ),
         ):
             yield

@@ -35,7 +35,7 @@ def test_what_is_copied_in_place_of_what_was_cut_has_its_own_age(tmp_path: Path)
     with retention.watching():
         append(log, NOW_MS)
         log.old_segments.retain(1, NOW_MS)
-        log.truncate_to(0)
+        log.truncation.truncate_to(0)
         append(log, NOW_MS - 5_000)
         log.roll(NOW_MS)
         append(log, NOW_MS)

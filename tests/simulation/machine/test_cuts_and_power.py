@@ -37,9 +37,9 @@ def _epochs(log: PartitionLog) -> list[int]:
 @pytest.mark.parametrize(
     ("cut", "kept"),
     [
-        pytest.param(lambda log: log.truncate_to(1), [0], id="in a segment"),
-        pytest.param(lambda log: log.truncate_to(2), [0, 5], id="a segment off"),
-        pytest.param(lambda log: log.truncate_fully_and_start_at(1), [], id="all of it"),
+        pytest.param(lambda log: log.truncation.truncate_to(1), [0], id="in a segment"),
+        pytest.param(lambda log: log.truncation.truncate_to(2), [0, 5], id="a segment off"),
+        pytest.param(lambda log: log.truncation.truncate_fully_and_start_at(1), [], id="all of it"),
     ],
 )
 def test_what_was_cut_does_not_stand_before_what_came_in_its_place(

@@ -98,7 +98,7 @@ def gap_passed_over() -> Iterator[None]:
     async def pass_over(self: SourceFetcher, copy: Copy) -> None:
         start = await self._offset(copy, EARLIEST)
         if copy.is_led and start > copy.log_end:
-            copy.partition.log.leave_out_to(start)
+            copy.partition.log.truncation.leave_out_to(start)
             copy.partition._appended(copy.partition.leading())
 
     with patch.object(SourceFetcher, "_out_of_range", pass_over):

@@ -191,7 +191,7 @@ def test_reading_over_gaps(tmp_path: Path) -> None:
         log.directory, LogConfig(), clean_shutdown=True, recovery_point=0, now_ms=NOW_MS
     )
     assert look(reopened) == seen
-    assert reopened.truncate_to(kept[3] + 1) is None
+    assert reopened.truncation.truncate_to(kept[3] + 1) is None
     assert max(look(reopened).records) <= kept[3]
     reopened.close(clean=False)
 

@@ -211,7 +211,7 @@ async def test_a_log_that_moves_on_is_left_as_it_is(bench: Bench, cut: str) -> N
     task = asyncio.create_task(cleaner.clean_filthiest())
     await wait_until(bench.cleaned_files)
     if cut == "truncate":
-        log.truncate_to(log.segments[1].base_offset + 3)
+        log.truncation.truncate_to(log.segments[1].base_offset + 3)
         fill(history, 60)
     elif cut == "retention":
         log.advance_log_start_offset(log.segments[-1].base_offset)

@@ -1,0 +1,106 @@
+"""The end of a log moved by other than appends: cut off, begun anew elsewhere, or left out to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import KafkaError
+from .producers.producer_loading import load_producers
+from .producers.producer_snapshot import drop_snapshots_above
+from .storage_errors import disk_error
+
+if TYPE_CHECKING:
+    from .durability import Durability
+    from .open_log import OpenLog
+    from .segments.segment import Segment
+
+
+class Truncation:
+    """Of one log. What is cut is durably gone when a call returns, and so are its epochs and what it told of
+    producers."""
+
+    __slots__ = ("_durability", "_log")
+
+    def __init__(self, log: OpenLog, durability: Durability) -> None:
+        self._log = log
+        self._durability = durability
+
+    def leave_out_to(self, offset: int) -> None:
+        """Have the log end at `offset`, with nothing between its last record and there: what it is a copy of
+        ends so.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log = self._log
+        log.check_usable()
+        active = log.segment_list.active
+        active.finish()
+        log.segment_list.start_behind_gap(offset, active.created_ms)
+        log.log_end_offset = offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log so that it ends at `offset`, or at the start of the batch that holds it.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        """
+        log, segments = self._log, self._log.segment_list
+        log.check_usable()
+        if offset >= log.log_end_offset:
+            return
+        if offset < segments.first_base:
+            self.truncate_fully_and_start_at(offset)
+            return
+        segment, position, cut = segments.find_cut(offset)
+        left_end = segment.end_before(position) if segments.has_gaps else cut
+        with self._cutting(min(cut, left_end)):
+            self._truncate(segment, position, cut)
+            if left_end < cut:
+                # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
+                segment.finish()
+                segments.start_behind_gap(cut, segment.created_ms)
+
+    def _truncate(self, segment: Segment, position: int, cut: int) -> None:
+        log = self._log
+        log.segment_list.cut(segment, position, cut)
+        self._durability.sync_cut(segment.path)
+        log.log_end_offset = cut
+        self._durability.end_cut()
+        log.log_start_offset = min(log.log_start_offset, cut)
+        log.leader_epochs.truncate_from_end(cut)
+        drop_snapshots_above(log.directory, cut)
+        if not log.producers.forget_from(cut):
+            now_ms = max((entry.last_seen_ms for entry in log.producers.entries()), default=0)
+            log.producers = load_producers(
+                log.directory, log.segment_list.copy(), log.log_end_offset, log.config, now_ms
+            )
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and continue, empty, at `offset`.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
+        """
+        log = self._log
+        log.check_usable()
+        now_ms = log.segment_list.active.created_ms
+        with self._cutting(min(offset, log.log_start_offset)):
+            log.segment_list.replace_all(offset, now_ms)
+            self._durability.sync_cut(log.segment_list.active.path)
+            drop_snapshots_above(log.directory, -1)
+        log.log_start_offset = log.log_end_offset = offset
+        log.leader_epochs.clear()
+        log.producers.clear()
+        self._durability.end_cut()
+
+    @contextmanager
+    def _cutting(self, offset: int) -> Iterator[None]:
+        """Records from `offset` on go within the block. After an error it is not certain which have gone: the log
+        goes offline."""
+        self._durability.begin_cut(offset)
+        try:
+            yield
+        except OSError as error:
+            failure = disk_error("truncate", self._log.directory, error)
+            self._log.fail(failure)
+            raise failure from error
+        except KafkaError as error:
+            self._log.fail(error)
+            raise
