@@ -13,7 +13,7 @@ from itertools import pairwise
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.failback import DescribedLineage, LineageTopic
 from ...protocol.messages.mirror_records import SourceEpoch
-from ...protocol.mirror_table import NO_EPOCH, OF_THE_BROKERS
+from ...protocol.mirror_table import NO_EPOCH, OF_THE_BROKERS, Mirror, MirrorPhase
 from ...protocol.schema import ZERO_UUID
 
 UNKNOWN = -1
@@ -77,8 +77,25 @@ def promoted_offset(epochs: Sequence[tuple[int, int]], promoted_epoch: int) -> i
 
 
 def _spans(epochs: Iterable[tuple[int, int]], end: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Where each epoch begins and ends. A log that was cut off may have begun epochs behind its `end`."""
     for (epoch, start), (_, next_start) in pairwise([*epochs, (UNKNOWN, end)]):
-        yield epoch, (start, next_start)
+        yield epoch, (start, min(next_start, end))
+
+
+def check_is_new(name: str, known: Mapping[str, Mirror], ours: Iterable[LineageTopic]) -> None:
+    """Raises KafkaError if there is a mirror of this name. Whoever got no answer asks again: that topics are copies by
+    now is what was asked for, and no reason to promote them. Brokers that tell of logs may know more than this one."""
+    mirror = known.get(name)
+    if mirror is not None and mirror.phase is MirrorPhase.PROMOTED:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            f"there is a mirror {name!r} already, which is promoted: delete it first, or take another name",
+        )
+    if mirror is not None or any(topic.is_copy and topic.mirror == name for topic in ours):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            f"there is a mirror {name!r} already: 'ottla mirror status {name}' tells what it copies",
+        )
 
 
 def planned(ours: LineageTopic, theirs: LineageTopic | None, cluster_id: str) -> PlannedTopic:

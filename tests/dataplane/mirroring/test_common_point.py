@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.dataplane.mirroring.common_point import (
     PlannedPartition,
+    check_is_new,
     common_offset,
     merged,
     planned,
@@ -18,6 +19,7 @@ from ottla.dataplane.mirroring.common_point import (
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.failback import DescribedLineage, LineageTopic
 from ottla.protocol.messages.mirror_records import SourceEpoch
+from ottla.protocol.mirror_table import Mirror, MirrorPhase
 
 from .test_judgement import lineage_of
 
@@ -40,6 +42,15 @@ def test_the_common_point_is_where_the_epochs_of_the_records_part(data: st.DataO
     )
     common = common_offset(lineage_of(ours), len(ours), lineage_of(copied), len(copied))
     assert common == len(shared)
+
+
+@given(data=st.data())
+def test_what_was_copied_and_cut_off_by_a_promotion_is_not_common(data: st.DataObject) -> None:
+    """A promotion at a cut ends the copy. The epochs of what lay behind it are still known."""
+    ours = data.draw(st.lists(st.integers(0, 3), max_size=8).map(sorted))
+    known = data.draw(st.integers(0, len(ours)))
+    cut = data.draw(st.integers(0, known))
+    assert common_offset(lineage_of(ours), len(ours), lineage_of(ours[:known]), cut) == cut
 
 
 def log(*epochs: tuple[int, int], start: int = 0, end: int = 0, **told: Any) -> DescribedLineage:
@@ -150,6 +161,25 @@ def test_what_cannot_become_a_copy(ours: dict[str, Any], theirs: dict[str, Any] 
     with pytest.raises(KafkaError, match=said) as refusal:
         planned(here(log((7, 0)), **ours), topic, "here")
     assert not refusal.value.code.retriable
+
+
+@pytest.mark.parametrize(
+    ("phase", "ours", "said"),
+    [
+        (MirrorPhase.ACTIVE, {"is_copy": True, "mirror": "m"}, "'ottla mirror status m' tells"),
+        (MirrorPhase.PAUSED, {}, "'ottla mirror status m' tells"),
+        (None, {"is_copy": True, "mirror": "m"}, "'ottla mirror status m' tells"),  # this broker is behind
+        (MirrorPhase.PROMOTED, {}, "which is promoted: delete it first"),
+    ],
+)
+def test_a_failback_that_was_done_and_not_answered_is_not_told_to_be_undone(
+    phase: MirrorPhase | None, ours: dict[str, Any], said: str
+) -> None:
+    known = {} if phase is None else {"m": Mirror("m", "c", "there:9092", ".*", "", -2, phase)}
+    with pytest.raises(KafkaError, match=said) as refusal:
+        check_is_new("m", known, [here(log((7, 0)), **ours)])
+    assert refusal.value.code is ErrorCode.DUPLICATE_RESOURCE
+    check_is_new("other", known, [here(log((7, 0)), **ours)])
 
 
 def test_every_leader_has_to_tell() -> None:
