@@ -22,7 +22,7 @@ from ...protocol.messages.failback_commands import FailBackMirror, ReturningPart
 from ...protocol.messages.mirror_records import SourceEpoch
 from ...protocol.mirror_table import OF_THE_BROKERS, MirrorPartition
 from ...protocol.schema import ZERO_UUID
-from ..mirroring.common_point import PlannedTopic, merged, planned, promoted_offset
+from ..mirroring.common_point import PlannedTopic, check_is_new, merged, planned, promoted_offset
 from ..mirroring.lineages import lineages_of
 from ..mirroring.source_trial import SourceTrial
 from ..patterns import compile_pattern
@@ -108,6 +108,7 @@ class FailbackHandlers:
         if message.groups:
             compile_pattern(message.groups, "the pattern of groups")
         ours = merged([message.logs])
+        check_is_new(message.name, self._quorum.image.mirrors.by_name, ours.values())
         async with self._trial.reached(message.name, message.bootstrap_servers, message.options) as reached:
             theirs = await lineages_of(reached.source, message.topics)
         topics: list[PlannedTopic] = []

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -123,7 +123,10 @@ def fix_order_of_sets(module: str) -> None:
         )
 
 
-def seeds_of(text: str) -> range:
-    """One seed, or those from the first to before the last: `17`, `0-100`."""
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or int(first) + 1))
+def seeds_of(text: str) -> Sequence[int]:
+    """Seeds one by one, or from the first to before the last: `17`, `0-100`, `0-12,79`."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or int(first) + 1))
+    return found

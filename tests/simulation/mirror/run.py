@@ -39,7 +39,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--seeds", default="0-100", type=seeds_of, help="first-last, last excluded, or one seed"
+        "--seeds",
+        default="0-100",
+        type=seeds_of,
+        help="first-last, last excluded, or one seed; or several of these: 0-12,79",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--mutant", choices=SIMULATION.mutants)
