@@ -41,7 +41,7 @@ from ..protocol.messages.mirror_commands import (
     PromoteMirrorAtCut,
     ReconnectMirror,
 )
-from ..protocol.messages.mirror_records import MirrorPartitionRecord
+from ..protocol.messages.mirror_records import MirrorOffsetsToldRecord, MirrorPartitionRecord
 from ..protocol.messages.quorum_session import SubmitCommand
 from ..protocol.messages.quota_commands import AlterClientQuotas
 from ..protocol.messages.token_commands import (
@@ -207,6 +207,9 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
                     (name,) = _names(image, (record.topic_id,))
                     place = f"{name}-{record.partition} goes on at {record.resumed_offset}"
                     yield f"accepted a fault of the mirror {command.mirror}: {place}"
+                elif isinstance(record, MirrorOffsetsToldRecord):
+                    what = f"partition {record.partition} of its copy of committed offsets is lost"
+                    yield f"accepted a fault of the mirror {command.mirror}: {what}"
 
 
 def _names(image: ClusterImage, topic_ids: Iterable[bytes]) -> Iterator[str]:

@@ -6,7 +6,7 @@ commits it, and until then lets nobody ask for it: an application would go on ah
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from .messages.mirror_records import (
@@ -34,6 +34,8 @@ class MirrorOffsetsDue:
     """Of the copy of the source's offsets, here."""
     told: set[int] = field(default_factory=set)
     """Partitions of the copy that have told all."""
+    given_up: set[int] = field(default_factory=set)
+    """Those of them that have told nothing, or not all: no replica was left, and a person has accepted that."""
     taken: set[int] = field(default_factory=set)
     """Partitions of this cluster's own offsets that have what belongs there."""
     by_group: dict[str, OffsetsOfGroup] = field(default_factory=dict)
@@ -41,7 +43,13 @@ class MirrorOffsetsDue:
     def copy(self) -> MirrorOffsetsDue:
         """As it is now."""
         by_group = {group: dict(offsets) for group, offsets in self.by_group.items()}
-        return replace(self, told=set(self.told), taken=set(self.taken), by_group=by_group)
+        told, given_up, taken = set(self.told), set(self.given_up), set(self.taken)
+        return replace(self, told=told, given_up=given_up, taken=taken, by_group=by_group)
+
+    def lost(self, leaders: Mapping[int, int]) -> list[int]:
+        """Partitions of the copy, by their leaders, that have not told all and that nobody leads: as long as that is
+        so nobody gets any offsets."""
+        return sorted(index for index, leader in leaders.items() if leader < 0 and index not in self.told)
 
 
 @dataclass(slots=True)
@@ -63,6 +71,8 @@ class MirrorOffsets:
                     places[one.topic_id, one.partition] = (one.offset, one.metadata)
                 if record.is_last:
                     due.told.add(record.partition)
+                if record.is_given_up:
+                    due.given_up.add(record.partition)
             case MirrorOffsetsTakenRecord():
                 self.due[record.mirror].taken.update(record.partitions)
             case MirrorOffsetsDoneRecord():
@@ -88,13 +98,18 @@ class MirrorOffsets:
             for group, offsets in sorted(due.by_group.items()):
                 yield MirrorOffsetsToldRecord(mirror=name, offsets=mirrored_offsets(group, offsets))
             for partition in sorted(due.told):
-                yield MirrorOffsetsToldRecord(mirror=name, partition=partition, is_last=True)
+                is_given_up = partition in due.given_up
+                yield MirrorOffsetsToldRecord(
+                    mirror=name, partition=partition, is_last=True, is_given_up=is_given_up
+                )
             if due.taken:
                 yield MirrorOffsetsTakenRecord(mirror=name, partitions=sorted(due.taken))
 
     def broken(self) -> str:
         """What contradicts itself; empty if nothing does."""
         for name, due in self.due.items():
+            if not due.given_up <= due.told:
+                return f"mirror {name} waits for offsets that were given up"
             if not all(due.by_group.values()):
                 return f"mirror {name} has a group without offsets"
             if any(offset < 0 for offsets in due.by_group.values() for offset, _ in offsets.values()):

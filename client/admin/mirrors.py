@@ -227,7 +227,8 @@ class MirrorAdmin(AdminTheme):
         self, name: str, *, accept_gap: bool = False, topics: Iterable[str] | None = None
     ) -> None:
         """Go on to copy. With `accept_gap` also where a fault has stopped a partition: what it names is lost, or cut
-        off, and only in these `topics` if they are given."""
+        off, and only in these `topics` if they are given. After a promotion at a cut it is committed offsets that may
+        be lost: groups go on without them."""
         some = list(topics or ())
         if some and not accept_gap:
             raise ValueError("a mirror is resumed as a whole: topics are named for accept_gap only")
@@ -235,7 +236,12 @@ class MirrorAdmin(AdminTheme):
             raise ValueError("topics is empty: name topics, or leave it out to accept the faults of all")
         if accept_gap:
             await self._alter_mirror(name, MirrorAction.ACCEPT_FAULTS, some)
-        await self._alter_mirror(name, MirrorAction.RESUME)
+        try:
+            await self._alter_mirror(name, MirrorAction.RESUME)
+        except KafkaError as error:
+            # Once it is promoted there is nothing to be resumed; what was lost is accepted.
+            if not accept_gap or error.code is not ErrorCode.INVALID_REQUEST:
+                raise
 
     async def reconnect_mirror(
         self, name: str, *, source: str = "", options: Mapping[str, str] | None = None

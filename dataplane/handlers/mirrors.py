@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...protocol.acls import AclOperation
-from ...protocol.cluster_image import TopicState
+from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
 from ...protocol.messages.command import Command
@@ -34,7 +35,7 @@ from ...protocol.messages.mirrors import (
     MirrorAction,
     SkippedTopic,
 )
-from ...protocol.mirror_table import NO_ROUND, Mirror, MirrorPartition, MirrorPhase
+from ...protocol.mirror_table import NO_ROUND, FaultKind, Mirror, MirrorFault, MirrorPartition, MirrorPhase
 from ...protocol.sealed_text import sealed_bytes
 from ..mirroring.copies import Copy
 from ..mirroring.lineages import copies_of_cluster
@@ -204,20 +205,34 @@ class MirrorHandlers:
 
     def _topic(self, topic: TopicState, copies: Mapping[tuple[str, int], Copy]) -> DescribedMirrorTopic:
         known = self._quorum.image.mirrors.topics[topic.id]
+        due = self._quorum.image.mirror_offsets.of_copy(topic.id)
+        leaders = {index: state.leader for index, state in topic.partitions.items()}
+        lost = () if due is None else due[1].lost(leaders)
+        parts = {
+            index: _without_offsets(known.partitions.get(index, MirrorPartition()), state, index in lost)
+            for index, state in sorted(topic.partitions.items())
+        }
         return DescribedMirrorTopic(
             name=topic.name,
             topic_id=topic.id,
             source_topic_id=known.source_topic_id,
             partitions=[
-                _partition(
-                    index,
-                    known.partitions.get(index, MirrorPartition()),
-                    state.leader,
-                    copies.get((topic.name, index)),
-                )
-                for index, state in sorted(topic.partitions.items())
+                _partition(index, part, leaders[index], copies.get((topic.name, index)))
+                for index, part in parts.items()
             ],
         )
+
+
+def _without_offsets(known: MirrorPartition, state: PartitionState, is_lost: bool) -> MirrorPartition:
+    """With a fault where a promotion at a cut waits for committed offsets that no replica can tell."""
+    if not is_lost or known.resumption is None:
+        return known
+    have_it = ", ".join(map(str, sorted(state.replicas)))
+    reason = (
+        f"no broker that has them is there ({have_it}): groups wait for their committed offsets, or go on with those "
+        "that they have here"
+    )
+    return replace(known, fault=MirrorFault(FaultKind.GAP, 0, known.resumption.offset, reason))
 
 
 def _partition(

@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from ...protocol.cluster_image import ClusterImage
@@ -18,6 +19,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffsets, TellMirrorOffsets
 from ...protocol.messages.mirror_records import MirroredOffset
 from ...protocol.mirror_offsets import MirrorOffsetsDue, OffsetsOfGroup, mirrored_offsets
+from ...protocol.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.offsets import CommittedOffset, TopicPartition
@@ -189,13 +191,19 @@ class OffsetTakeover:
         self, mirror: str, due: MirrorOffsetsDue, shard: Shard, index: int, groups: set[str]
     ) -> None:
         """Have the groups of a shard go on at the cut: these, and those that are ahead of it. Raises KafkaError."""
+        copy = self._quorum.image.topics_by_id[due.topic_id]
         ahead = {
             group_id
             for group_id in shard.offsets.groups()
             if any(one.mirror == mirror for one in shard.offsets.of_group(group_id).values())
         }
         for some in pieces(sorted(groups | ahead), GROUPS_AT_ONCE):
-            changes = [self._change(mirror, due, shard, group_id, index) for group_id in some]
+            changes = [
+                self._set_back(mirror, shard, group_id, index)
+                if partition_for(group_id, len(copy.partitions)) in due.given_up
+                else self._change(mirror, due, shard, group_id, index)
+                for group_id in some
+            ]
             await asyncio.gather(*changes)
 
     async def _change(
@@ -217,6 +225,20 @@ class OffsetTakeover:
             await commit(shard, group_id, news)
         if gone and self.is_withheld(group_id, index):
             await forget(shard, group_id, gone)
+
+    async def _set_back(self, mirror: str, shard: Shard, group_id: str, index: int) -> None:
+        """Nobody knows what the group had committed at the cut. It keeps what it has, but for offsets that this mirror
+        has committed and that lie behind the cut: what it had read there is not here."""
+        if shard.has_members(group_id) or not self.is_withheld(group_id, index):
+            return
+        copied = copied_offset(self._quorum.image, mirror)
+        ahead: OffsetsOfGroup = {}
+        for key, committed in shard.offsets.of_group(group_id).items():
+            here = copied(key, replace(committed, topic_id=ZERO_UUID)) if committed.mirror == mirror else None
+            if here is not None and here[1] < committed.offset:
+                ahead[here[0]] = here[1], committed.metadata
+        if ahead:
+            await commit(shard, group_id, self._here(ahead))
 
     def _here(self, offsets: OffsetsOfGroup) -> Mapping[TopicPartition, CommittedOffset]:
         topics, now_ms = self._quorum.image.topics_by_id, self._wall_ms()

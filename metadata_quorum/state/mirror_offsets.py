@@ -4,7 +4,9 @@ those who coordinate groups here. The copy goes once all have theirs, or nobody 
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import PartitionState
+from collections.abc import Collection
+
+from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.features import MIRROR, MIRROR_WITH_OFFSETS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TellMirrorOffsets
@@ -103,15 +105,35 @@ def _partition(work: Workspace, topic_id: bytes, index: int) -> PartitionState |
     return None if topic is None else topic.partitions.get(index)
 
 
+def give_up(work: Workspace, mirror: Mirror, topics: Collection[str]) -> None:
+    """A person has accepted that nobody can tell what some partitions of the copy have: groups whose offsets were there
+    keep those that they have here. Raises KafkaError if nothing of these `topics` is lost; empty: of any."""
+    due = work.image.mirror_offsets.due.get(mirror.name)
+    copy = None if due is None else work.image.topics_by_id.get(due.topic_id)
+    lost = [] if due is None or copy is None else due.lost(_leaders(copy))
+    if copy is None or not lost or (topics and copy.name not in topics):
+        raise refused_for_mirror(f"mirror {mirror.name!r} is promoted: it copies no more")
+    for index in lost:
+        work.emit(
+            MirrorOffsetsToldRecord(mirror=mirror.name, partition=index, is_last=True, is_given_up=True)
+        )
+
+
 def check_nobody_waits(work: Workspace, mirror: Mirror) -> None:
-    """Raises KafkaError while the promoted mirror has offsets that groups have not got. Where nobody leads a partition
-    that has some, a person may give them up."""
+    """Raises KafkaError while the promoted mirror has offsets that groups have not got."""
     due = work.image.mirror_offsets.due.get(mirror.name)
     copy = None if due is None else work.image.topics_by_id.get(due.topic_id)
     if due is None or copy is None:
         return
-    lost = [index for index, state in copy.partitions.items() if index not in due.told and state.leader < 0]
-    if not lost:
+    if lost := due.lost(_leaders(copy)):
         raise refused_for_mirror(
-            f"committed offsets are still being taken over from mirror {mirror.name!r}: delete it afterwards"
+            f"groups wait for committed offsets from mirror {mirror.name!r}, and nobody leads {copy.name}-{lost[0]}, "
+            "which has some: go on without those by 'resume --accept-gap', and delete it afterwards"
         )
+    raise refused_for_mirror(
+        f"committed offsets are still being taken over from mirror {mirror.name!r}: delete it afterwards"
+    )
+
+
+def _leaders(topic: TopicState) -> dict[int, int]:
+    return {index: state.leader for index, state in topic.partitions.items()}

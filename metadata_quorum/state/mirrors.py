@@ -369,10 +369,12 @@ def _stop(work: Workspace, topic_id: bytes, index: int, fault: MirrorFault) -> N
 
 
 def accept(work: Workspace, command: AcceptMirrorFaults) -> PlainResult:
-    """Go on behind what is lost, where a person has accepted that. Raises KafkaError."""
+    """Go on behind what is lost, where a person has accepted that. Once the mirror is promoted only committed offsets
+    may be. Raises KafkaError."""
     mirror = known_mirror(work, command.mirror)
     if mirror.phase is MirrorPhase.PROMOTED:
-        raise refused_for_mirror(f"mirror {mirror.name!r} is promoted: it copies no more")
+        mirror_offsets.give_up(work, mirror, command.topics)
+        return PlainResult()
     ours = {topic.name: topic for topic in _topics(work, mirror.name)}
     unknown = next((name for name in command.topics if name not in ours), None)
     if unknown is not None:

@@ -195,6 +195,11 @@ class MirrorOffsetsToldRecord(Message):
     partition: int = int32(about="Of the copy.")
     is_last: bool = boolean(about="Whether that is all of the partition, with what was told before.")
     offsets: list[MirroredOffset] = array(MirroredOffset, about="Some of its offsets, as of the cut.")
+    is_given_up: bool = boolean(
+        "0+",
+        tag=0,
+        about="Whether the rest is lost, and a person has accepted that: nobody tells it any more.",
+    )
 
 
 @data()

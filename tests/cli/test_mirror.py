@@ -17,10 +17,11 @@ from ottla.protocol.messages.mirrors import (
     CreateMirrorRequest,
     DescribedMirror,
     DescribedMirrorPartition,
+    DescribedMirrorTopic,
     MirrorAction,
     SkippedTopic,
 )
-from ottla.protocol.mirror_table import MirrorPhase
+from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
 from tests.cli.people import Person, printed
 from tests.client.fake_mirrors import Described, Mirroring, described, partition
 
@@ -361,6 +362,44 @@ def test_only_what_was_shown_is_accepted(cluster: Mirroring, capsys: pytest.Capt
         ("t", 2, "diverged", 5, 7),
     ]
     assert cluster.actions() == [(MirrorAction.ACCEPT_FAULTS, ["t"]), (MirrorAction.RESUME, [])]
+
+
+def test_offsets_that_no_broker_can_tell_are_named_and_accepted(
+    cluster: Mirroring, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a promotion at a cut. The old fault of another topic stops nothing any more."""
+    lost = partition(
+        1, -1, fault=1, fault_first=0, fault_end=7, fault_reason="no broker that has them is there"
+    )
+    promoted = {
+        "phase": MirrorPhase.PROMOTED,
+        "is_cut": True,
+        "cut": 5,
+        "cut_age_ms": 9,
+        "takes_offsets": True,
+    }
+    mirror = west(told(0, **GAP), **promoted)
+    mirror.topics.append(
+        DescribedMirrorTopic(
+            name=offsets_copy("west"), topic_id=b"c" * 16, partitions=[partition(0, 0), lost]
+        )
+    )
+    cluster.describe = lambda broker: [mirror]
+    assert main(["mirror", "status", "west"]) == 1
+    out = capsys.readouterr().out
+    assert f"{offsets_copy('west')}\t2\tfaulted\t" in out
+    assert "t\t1\tpromoted\t" in out
+    loss = f"{offsets_copy('west')}-1: 7 offsets from 0 to 6 are left out"
+    assert f"\t1\tgap\t{loss}\tno broker that has them is there\n" in out
+    assert "t-0: 6 offsets" not in out
+    assert main(["mirror", "resume", "west", "--accept-gap"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == f"{loss} (no broker that has them is there)\n"
+    assert captured.out.endswith("west\tresumed, 1 faults accepted\n")
+    assert cluster.actions() == [
+        (MirrorAction.ACCEPT_FAULTS, [offsets_copy("west")]),
+        (MirrorAction.RESUME, []),
+    ]
 
 
 def test_where_nothing_is_lost_nothing_is_accepted(

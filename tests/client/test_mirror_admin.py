@@ -322,6 +322,19 @@ async def test_nothing_is_resumed_where_the_loss_could_not_be_accepted() -> None
         assert [action for action, _ in cluster.actions()] == [MirrorAction.ACCEPT_FAULTS]
 
 
+async def test_what_a_promoted_mirror_has_lost_is_accepted_and_nothing_is_resumed() -> None:
+    async with mirroring() as (cluster, admin):
+        cluster.refusals = [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+        await admin.resume_mirror("m", accept_gap=True)
+        assert [action for action, _ in cluster.actions()] == [
+            MirrorAction.ACCEPT_FAULTS,
+            MirrorAction.RESUME,
+        ]
+        cluster.refusals = [ErrorCode.INVALID_REQUEST]
+        with pytest.raises(KafkaError, match="for a reason"):
+            await admin.resume_mirror("m")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [({"topics": ["t"]}, "resumed as a whole"), ({"accept_gap": True, "topics": []}, "topics is empty")],

@@ -128,7 +128,9 @@ async def test_a_cluster_that_comes_back_under_load_becomes_the_copy_and_takes_o
             "back", source=second.bootstrap, topics="round", groups="round.*", discard=True
         )
         assert done.lost == told.lost
-        with pytest.raises(KafkaError, match="ottla mirror status back") as again:  # as after an answer that was lost
+        with pytest.raises(
+            KafkaError, match="ottla mirror status back"
+        ) as again:  # as after an answer that was lost
             await operator.failback_mirror("back", source=second.bootstrap, topics="round", discard=True)
         assert again.value.code is ErrorCode.DUPLICATE_RESOURCE
         await until(lambda: is_level(second.bootstrap, first.bootstrap, "round"), "the copy of the second")

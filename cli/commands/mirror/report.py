@@ -12,7 +12,7 @@ from ....client.admin import (
     MirrorPartitionDescription,
     MirrorTopicDescription,
 )
-from ....protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
+from ....protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
 from ...terminal.output import bytes_text
 
 UNKNOWN: Final = "?"
@@ -47,23 +47,30 @@ class Stopped:
         if self.fault.kind is FaultKind.MADE_ANEW:
             return f"{place}: all records that were copied are deleted, and the new topic is copied from its start"
         what = f"{self.records:,} offsets from {self.fault.first} to {self.fault.end - 1}"
+        if not self.records:
+            return f"{place}: nothing"
         if self.fault.kind is FaultKind.DIVERGED:
             return f"{place}: {what} are cut off here, and copied as the source has them now"
         return f"{place}: {what} are left out"
 
 
 def stopped(mirror: MirrorDescription, topics: Collection[str] = ()) -> list[Stopped]:
-    """The faults in these topics, or in all."""
+    """The faults in these topics, or in all. Once the mirror is promoted what a copy lacks stops nothing any more, but
+    for that of committed offsets."""
+    is_promoted = mirror.phase is MirrorPhase.PROMOTED
     return [
         Stopped(topic.name, index, fault)
         for topic in mirror.topics
         if not topics or topic.name in topics
+        if not is_promoted or is_offsets_copy(topic.name)
         for index, fault in sorted(topic.faults.items())
     ]
 
 
 def state_of(mirror: MirrorDescription, topic: MirrorTopicDescription) -> str:
     """In one word or two."""
+    if topic.faults and is_offsets_copy(topic.name):
+        return "faulted"
     if mirror.phase is not MirrorPhase.ACTIVE:
         return mirror.phase.name.lower()
     if topic.faults:

@@ -24,6 +24,7 @@ from ottla.protocol.messages.mirror_records import (
     MirrorOffsetsDueRecord,
     MirrorOffsetsTakenRecord,
     MirrorOffsetsToldRecord,
+    MirrorPartitionRecord,
     MirrorRecord,
     MirrorTopicRecord,
 )
@@ -150,6 +151,22 @@ async def test_what_came_from_the_source_behind_the_cut_goes(world: World) -> No
     world.due()
     await world.taken()
     assert [world.offset(group) for group in ("g", "g2", "g3")] == [None, 50, 50]
+
+
+async def test_whose_offsets_are_lost_keeps_its_own_up_to_the_cut(world: World) -> None:
+    image = world.quorum.image
+    copy = {"resumed_epoch": 2, "resumed_offset": 40, "promoted_epoch": 2}
+    image.apply(MirrorPartitionRecord(topic_id=TOPIC, partition=0, **copy))
+    await world.has("g", 30, "m")
+    await world.has("g2", 50, "m")
+    await world.has("g3", 50)
+    image.apply(MirrorOffsetsDueRecord(mirror="m", topic_id=COPY))
+    some = [MirroredOffset(group="g", topic_id=TOPIC, offset=7), MirroredOffset(group="g4", topic_id=TOPIC)]
+    image.apply(MirrorOffsetsToldRecord(mirror="m", offsets=some))
+    image.apply(MirrorOffsetsToldRecord(mirror="m", is_last=True, is_given_up=True))
+    world.takeover.image_changed(image)
+    await world.taken()
+    assert [world.offset(group) for group in ("g", "g2", "g3", "g4")] == [30, 40, 50, None]
 
 
 async def test_who_has_members_here_keeps_its_offsets(world: World) -> None:

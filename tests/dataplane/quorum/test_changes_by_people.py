@@ -13,8 +13,10 @@ import uvloop
 
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import USER, Principal
+from ottla.metadata_quorum.changes_by_people import ChangesByPeople
 from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.authorizer_settings import AuthorizerSettings
+from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.acl_commands import AclEntry, AclFilterEntry, CreateAcls, DeleteAcls
@@ -38,7 +40,7 @@ from ottla.protocol.messages.mirror_commands import (
     ReconnectMirror,
     ReportMirrorPartitions,
 )
-from ottla.protocol.messages.mirror_records import MirrorOption
+from ottla.protocol.messages.mirror_records import MirrorOffsetsToldRecord, MirrorOption
 from ottla.protocol.messages.quorum_session import SubmitCommand
 from ottla.protocol.messages.token_commands import CreateDelegationToken
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
@@ -287,6 +289,18 @@ def test_the_log_of_the_leader_says_who_changed_what(
         f"{who}set the SCRAM-SHA-256 credential of eve",
         f"{who}set max.connections, max.connections.per.ip of broker (default)",
         f"{who}removed the ACL {acl}",
+    ]
+
+
+def test_the_log_of_the_leader_says_who_gave_committed_offsets_up(caplog: pytest.LogCaptureFixture) -> None:
+    told = ChangesByPeople(None, ClusterImage)
+    given_up = MirrorOffsetsToldRecord(mirror="m", partition=3, is_last=True, is_given_up=True)
+    submitted = SubmitCommand(principal="User:root", host=HOST)
+    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.changes_by_people"):
+        told.applied(1, submitted, AcceptMirrorFaults(mirror="m"), [given_up])
+    assert caplog.messages == [
+        f"Principal = User:root from host = {HOST}, by way of broker 1: accepted a fault of the mirror m: partition 3 "
+        "of its copy of committed offsets is lost"
     ]
 
 

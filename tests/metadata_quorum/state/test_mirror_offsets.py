@@ -136,15 +136,58 @@ def test_nobody_deletes_the_copy_or_the_mirror_meanwhile(cluster: Mirrors) -> No
     assert "being taken over" in refused.error_message
 
 
-def test_offsets_that_nobody_can_tell_any_more_may_be_given_up(cluster: Mirrors) -> None:
-    promote(cluster)
-    tell(cluster, 0)
-    for broker in cluster.partition(COPY, 1).replicas:
+def lose(cluster: Mirrors, index: int) -> None:
+    """All replicas of a partition of the copy."""
+    for broker in cluster.partition(COPY, index).replicas:
         cluster.fence(broker)
-    assert cluster.partition(COPY, 1).leader < 0
-    assert not cluster.delete_mirror().error_code
+    assert cluster.partition(COPY, index).leader < 0
+
+
+def test_groups_go_on_without_offsets_that_nobody_can_tell_once_a_person_has_accepted_that(
+    cluster: Mirrors,
+) -> None:
+    promote(cluster)
+    tell(cluster, 0, offset(cluster, "g1", 3))
+    tell(cluster, 1, offset(cluster, "g2", 4), is_last=False)
+    lose(cluster, 1)
+    refused = cluster.delete_mirror()
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert f"nobody leads {COPY}-1" in refused.error_message
+    assert "resume --accept-gap" in refused.error_message
+    found = due(cluster)
+    assert found is not None
+    assert found.told == {0}
+    assert not cluster.accept(COPY).error_code
+    assert (found.told, found.given_up) == ({0, 1}, {1})
+    assert cluster.restored().image.mirror_offsets == cluster.machine.image.mirror_offsets
+    cluster.unfence(1)
+    if cluster.partition(COPY, 1).leader >= 0:  # One comes back, and is too late.
+        tell(cluster, 1, offset(cluster, "g3", 5))
+    assert set(found.by_group) == {"g1", "g2"}
+    for broker in (2, 3):
+        cluster.unfence(broker)
+    take(cluster, 0, 1)
     assert due(cluster) is None
     assert COPY not in cluster.machine.image.topics
+    assert not cluster.delete_mirror().error_code
+
+
+def test_nothing_is_given_up_that_somebody_can_tell(cluster: Mirrors) -> None:
+    promote(cluster)
+    for topics in ((), (COPY,)):
+        assert cluster.accept(*topics).error_code == ErrorCode.INVALID_REQUEST
+    tell(cluster, 1)
+    lose(cluster, 1)
+    cluster.unfence(cluster.partition(COPY, 0).replicas[0])
+    assert cluster.partition(COPY, 0).leader >= 0
+    assert cluster.accept().error_code == ErrorCode.INVALID_REQUEST, "that one has told all"
+    lose(cluster, 0)
+    assert cluster.accept("t").error_code == ErrorCode.INVALID_REQUEST, "nobody has asked for that"
+    found = due(cluster)
+    assert found is not None
+    assert not found.given_up
+    assert not cluster.accept().error_code
+    assert found.given_up == {0}
 
 
 def test_a_promotion_without_a_cut_needs_no_copy_of_offsets(cluster: Mirrors) -> None:

@@ -1,0 +1,60 @@
+"""What a broker tells of mirrors that it knows from the image alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.dataplane.handlers.mirrors import MirrorHandlers
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
+from ottla.protocol.messages.mirror_records import (
+    MirrorOffsetsDueRecord,
+    MirrorOffsetsToldRecord,
+    MirrorPartitionRecord,
+    MirrorRecord,
+    MirrorTopicRecord,
+)
+from ottla.protocol.messages.mirrors import DescribedMirrorPartition, DescribeMirrorsRequest
+from ottla.protocol.mirror_table import FaultKind, offsets_copy
+
+COPY = b"c" * 16
+LED, HAS_TOLD, LOST = 0, 1, 2
+
+
+def promoted_at_a_cut() -> ClusterImage:
+    """Of three partitions of committed offsets one is led, and one has told all that it had."""
+    image = ClusterImage()
+    image.apply(MirrorRecord(name="m", source_cluster_id="there", topics="t", groups="g", phase=3))
+    image.apply(TopicRecord(topic_id=COPY, name=offsets_copy("m")))
+    leaders = {LED: 4, HAS_TOLD: -1, LOST: -1}
+    for index, leader in leaders.items():
+        state = {"replicas": [4, 2], "isr": [4], "leader": leader}
+        image.apply(PartitionRecord(topic_id=COPY, partition=index, **state))
+    image.apply(MirrorTopicRecord(topic_id=COPY, mirror="m", source_topic_id=b"s" * 16))
+    for index in leaders:
+        at_cut = {"resumed_epoch": 2, "resumed_offset": 7, "promoted_epoch": 2}
+        image.apply(MirrorPartitionRecord(topic_id=COPY, partition=index, **at_cut))
+    image.apply(MirrorOffsetsDueRecord(mirror="m", topic_id=COPY))
+    image.apply(MirrorOffsetsToldRecord(mirror="m", partition=HAS_TOLD, is_last=True))
+    return image
+
+
+def described(image: ClusterImage) -> dict[int, DescribedMirrorPartition]:
+    quorum = SimpleNamespace(image=image)
+    mirrors = SimpleNamespace(links={}, trouble_of=lambda _name: "")
+    handlers = MirrorHandlers(cast(Any, quorum), cast(Any, mirrors), cast(Any, None))
+    (mirror,) = handlers.describe(cast(Any, None), DescribeMirrorsRequest()).mirrors
+    assert mirror.takes_offsets
+    return {one.partition: one for one in mirror.topics[0].partitions}
+
+
+def test_committed_offsets_that_nobody_can_tell_are_a_gap() -> None:
+    image = promoted_at_a_cut()
+    told = described(image)
+    assert (told[LED].fault, told[HAS_TOLD].fault) == (0, 0)
+    lost = told[LOST]
+    assert (lost.fault, lost.fault_first, lost.fault_end) == (FaultKind.GAP, 0, 7)
+    assert "no broker that has them is there (2, 4)" in lost.fault_reason
+    image.apply(MirrorOffsetsToldRecord(mirror="m", partition=LOST, is_last=True, is_given_up=True))
+    assert not any(one.fault for one in described(image).values())
