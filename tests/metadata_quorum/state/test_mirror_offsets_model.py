@@ -1,0 +1,253 @@
+"""Copied offsets of groups under random commands, leaders that come late and replicas that go: nobody gets offsets
+before each partition of the copy has told all that it has, or a person has given it up, and none is given up that has a
+leader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.command import PlainResult
+from ottla.protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffsets, TellMirrorOffsets
+from ottla.protocol.messages.mirror_records import MirroredOffset
+from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
+from ottla.protocol.mirror_offsets import MirrorOffsetsDue
+from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
+from ottla.protocol.transaction_table import Place
+
+from .harness import topic
+from .mirrored import Mirrors, at_source
+
+OWN = "__consumer_offsets"
+PARTS = (0, 1)
+"""Of each copy, and of our own offsets."""
+ALL = set(PARTS)
+NAMES = st.sampled_from(["m", "n"])
+INDEXES = st.sampled_from(PARTS)
+BROKERS = st.sampled_from([1, 2, 3])
+OFFSETS = st.lists(st.tuples(st.sampled_from(["g1", "g2"]), INDEXES, st.integers(-1, 9)), max_size=3)
+
+
+@dataclass
+class Due:
+    """Of a mirror that is promoted at a cut."""
+
+    told: set[int] = field(default_factory=set)
+    given_up: set[int] = field(default_factory=set)
+    taken: set[int] = field(default_factory=set)
+    by_group: dict[str, dict[Place, tuple[int, str]]] = field(default_factory=dict)
+
+
+class OffsetsModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Mirrors()
+        self.cluster.create(topic(OWN, partitions=len(PARTS), factor=3))
+        self.phases: dict[str, MirrorPhase] = {}
+        self.copies: set[str] = set()
+        """Of which mirrors there are copies of offsets."""
+        self.due: dict[str, Due] = {}
+        self.leaders: dict[str, set[tuple[int, int, int]]] = {}
+        """All that have led, by topic: index, broker, leader epoch."""
+        self.create("m")
+
+    # The life of a mirror
+
+    @rule(name=NAMES)
+    def create(self, name: str) -> None:
+        if name in self.phases:
+            return
+        for broker in (1, 2, 3):
+            self.cluster.unfence(broker)
+        assert not self.cluster.create_mirror(name, groups="g.*").error_code
+        copy = at_source(offsets_copy(name), len(PARTS), 3, source_id=b"o" * 16)
+        assert not self.cluster.follow_all([copy], name).topics[0].error_code
+        self.phases[name] = MirrorPhase.ACTIVE
+        self.copies.add(name)
+
+    @rule(name=NAMES, at_cut=st.sampled_from([True, True, False]))
+    def promote(self, name: str, at_cut: bool) -> None:
+        if self.phases.get(name) is not MirrorPhase.ACTIVE:
+            return
+        if not at_cut:
+            assert not self.cluster.alter(MirrorPhase.PROMOTED, name).error_code
+            self.copies.discard(name)
+        else:
+            self.cluster.announce(5, name)
+            newest = self.cluster.cuts(name).rounds[-1].number
+            for index in PARTS:
+                if self.cluster.partition(offsets_copy(name), index).leader >= 0:
+                    self.cluster.reach(newest, 7, offsets_copy(name), index)
+            if self.cluster.promote_at_cut(name).error_code:
+                return
+            self.due[name] = Due()
+        self.phases[name] = MirrorPhase.PROMOTED
+
+    @rule(name=NAMES)
+    def delete(self, name: str) -> None:
+        error = self.cluster.delete_mirror(name).error_code
+        assert bool(error) == (name not in self.phases or name in self.due)
+        if not error:
+            self.copies.discard(name)
+            del self.phases[name]
+
+    @rule(name=NAMES)
+    def delete_copy(self, name: str) -> None:
+        """Nobody may, as long as it is needed."""
+        result = self.cluster.do(DeleteTopics(names=[offsets_copy(name)]), DeleteTopicsResult).topics[0]
+        is_there = name in self.copies
+        assert result.error_code == (
+            ErrorCode.POLICY_VIOLATION if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+    # Brokers
+
+    @rule(broker=BROKERS, comes=st.booleans())
+    def broker_goes_or_comes(self, broker: int, comes: bool) -> None:
+        if comes:
+            self.cluster.unfence(broker)
+        else:
+            self.cluster.fence(broker)
+
+    @rule()
+    def all_brokers_go(self) -> None:
+        for broker in (1, 2, 3):
+            self.cluster.fence(broker)
+
+    def drawn_leader(self, data: st.DataObject, name: str, index: int) -> tuple[int, int]:
+        """Who leads, or has led: broker and leader epoch."""
+        now = self.cluster.partition(name, index)
+        if now.leader >= 0 and data.draw(st.integers(0, 3)):
+            return now.leader, now.leader_epoch
+        led = sorted(one[1:] for one in self.leaders.get(name, ()) if one[0] == index)
+        return data.draw(st.sampled_from(led or [(1, 0)]))
+
+    # What copies tell, and groups get
+
+    @precondition(lambda self: self.due)
+    @rule(data=st.data(), index=INDEXES, offsets=OFFSETS, is_last=st.booleans())
+    def tell(
+        self, data: st.DataObject, index: int, offsets: list[tuple[str, int, int]], is_last: bool
+    ) -> None:
+        name = data.draw(st.sampled_from(sorted(self.due)))
+        copy = self.cluster.machine.image.topics[offsets_copy(name)]
+        broker, epoch = self.drawn_leader(data, copy.name, index)
+        told = [
+            MirroredOffset(group=group, topic_id=copy.id, partition=place, offset=offset)
+            for group, place, offset in offsets
+        ]
+        command = TellMirrorOffsets(
+            broker_id=broker,
+            topic_id=copy.id,
+            partition=index,
+            leader_epoch=epoch,
+            offsets=told,
+            is_last=is_last,
+        )
+        state, due = self.cluster.partition(copy.name, index), self.due[name]
+        assert not self.cluster.do(command, PlainResult).error_code
+        if (state.leader, state.leader_epoch) != (broker, epoch) or index in due.told:
+            return
+        for group, place, offset in offsets:
+            if offset >= 0:
+                due.by_group.setdefault(group, {})[copy.id, place] = (offset, "")
+        if is_last:
+            due.told.add(index)
+
+    @precondition(lambda self: self.due)
+    @rule(data=st.data(), indexes=st.sets(INDEXES, min_size=1))
+    def take(self, data: st.DataObject, indexes: set[int]) -> None:
+        """Leaders of our own offsets tell that groups have theirs, or tell it again, or too late."""
+        name = data.draw(st.sampled_from(sorted(self.due)))
+        broker, epoch = self.drawn_leader(data, OWN, min(indexes))
+        command = ReportOffsetsTaken(
+            broker_id=broker,
+            mirror=name,
+            topic_id=self.cluster.topic_id(OWN),
+            partitions=[TakenOffsets(partition=index, leader_epoch=epoch) for index in sorted(indexes)],
+        )
+        due = self.due[name]
+        if due.told == ALL:
+            states = {index: self.cluster.partition(OWN, index) for index in indexes}
+            due.taken |= {
+                index
+                for index, state in states.items()
+                if (state.leader, state.leader_epoch) == (broker, epoch)
+            }
+        assert not self.cluster.do(command, PlainResult).error_code
+        if due.taken == ALL:
+            del self.due[name]
+            self.copies.discard(name)
+
+    @rule(name=NAMES, named=st.sampled_from(["", "", "m", "n"]))
+    def accept(self, name: str, named: str) -> None:
+        """A person goes on without what nobody can tell; `named`: of that mirror's copy alone."""
+        due, topics = self.due.get(name), [offsets_copy(named)] if named else []
+        lost = {
+            index
+            for index in PARTS
+            if due is not None
+            and index not in due.told
+            and self.cluster.partition(offsets_copy(name), index).leader < 0
+        }
+        is_active = self.phases.get(name) is MirrorPhase.ACTIVE
+        error = self.cluster.accept(*topics, mirror=name).error_code
+        assert bool(error) != ((is_active or bool(lost)) and named in ("", name))
+        if due is not None and not error:
+            due.told |= lost
+            due.given_up |= lost
+
+    # What holds at any time
+
+    @rule()
+    def restart_from_a_snapshot(self) -> None:
+        restored = self.cluster.restored()
+        assert list(restored.image.records()) == list(self.cluster.machine.image.records())
+        assert restored.image.mirror_offsets == self.cluster.machine.image.mirror_offsets
+        self.cluster.machine.adopt(restored)
+
+    @invariant()
+    def agrees(self) -> None:
+        image = self.cluster.machine.image
+        self.cluster.machine.check()
+        assert image.topics.keys() == {OWN, *map(offsets_copy, self.copies)}
+        assert image.mirror_offsets.due == {
+            name: MirrorOffsetsDue(image.topics[offsets_copy(name)].id, **vars(due))
+            for name, due in self.due.items()
+        }
+        assert not any(due.taken and due.told != ALL for due in self.due.values())
+        for name, known in image.topics.items():
+            led = self.leaders.setdefault(name, set())
+            led |= {
+                (index, state.leader, state.leader_epoch)
+                for index, state in known.partitions.items()
+                if state.leader >= 0
+            }
+
+    def teardown(self) -> None:
+        """Whatever has happened, a person and the brokers that are left bring it to an end."""
+        for broker in (1, 2, 3):
+            self.cluster.unfence(broker)
+        for name in sorted(self.due):
+            told: dict[str, Any] = {"topic_id": self.cluster.topic_id(offsets_copy(name)), "is_last": True}
+            for index in PARTS:
+                state = self.cluster.partition(offsets_copy(name), index)
+                leads = {"broker_id": state.leader, "leader_epoch": state.leader_epoch}
+                self.cluster.do(TellMirrorOffsets(partition=index, **leads, **told), PlainResult)
+            self.cluster.accept(mirror=name)
+            for index in PARTS:
+                state = self.cluster.partition(OWN, index)
+                taken = TakenOffsets(partition=index, leader_epoch=state.leader_epoch)
+                own = {"mirror": name, "topic_id": self.cluster.topic_id(OWN), "partitions": [taken]}
+                self.cluster.do(ReportOffsetsTaken(broker_id=state.leader, **own), PlainResult)
+            assert not self.cluster.delete_mirror(name).error_code
+
+
+TestOffsets = OffsetsModel.TestCase
+TestOffsets.settings = settings(max_examples=60, stateful_step_count=40)
