@@ -27,11 +27,11 @@ from tests.histories.operations import History
 from tests.simulation.cluster.cluster import Node, SimulatedCluster
 from tests.simulation.cluster.own_writer import OwnWriter
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
-from tests.simulation.mirror.clients import COMPACTED, EXACT, PLAIN, TOPICS, write_to_copies
+from tests.simulation.mirror.clients import BOLD, COMPACTED, EXACT, PLAIN, TOPICS, write_to_copies
 from tests.simulation.mirror.endings import check_replicas, leaders_of, unsettled
 from tests.simulation.mirror.images import NewestImage
 from tests.simulation.mirror.invariants import CopiesAreTheSource, FaultsHaveCauses
-from tests.simulation.mirror.ledger import Fingerprint, SourceLedger, batches_of, fingerprint
+from tests.simulation.mirror.ledger import Fingerprint, Place, SourceLedger, batches_of, fingerprint
 
 if TYPE_CHECKING:
     from tests.simulation.mirror.scenario import MirrorRun
@@ -50,6 +50,11 @@ class ReturnedCopies(CopiesAreTheSource):
         """A leader of the old source, if it still leads."""
         if partition.topic != COMPACTED:
             super().look(node, partition, image)
+
+    def _check_shrinking(self, node: Node, partition: Partition, place: Place) -> None:
+        """In the old source anybody may lead BOLD, also once it is a copy. What such a leader lacks is copied again."""
+        if partition.topic != BOLD:
+            super()._check_shrinking(node, partition, place)
 
 
 @dataclass(slots=True)
