@@ -36,6 +36,9 @@ TOPICS = {PLAIN: 1, EXACT: 2, COMPACTED: 1, BOLD: 1, TRIMMED: 1, ANEW: 1}
 CALL_MAX_S = 15.0
 TRIES_PER_S = 5.0
 OPERATIONS_PER_S = 2.0
+RENEWALS_PER_S = 30.0
+WRITER = b"writer"
+"""Names of those who write in transactions begin so, and with them what they write."""
 REFUSALS_MAX = 10
 """So often an operator asks for a promotion at a cut."""
 
@@ -117,6 +120,34 @@ async def operate_source(workload: Workload, doings: Doings, configs: dict[str, 
                     doings, "records deleted", partial(admin.delete_records, {place: max(0, end - behind)})
                 )
     await admin.stop()
+
+
+class KeyedWorkload(Workload):
+    """Transactions write to compacted topics under keys of their own, each once: a record that is aborted takes no
+    other one with it."""
+
+    def key(self, topic: str, value: bytes) -> bytes | None:
+        key = super().key(topic, value)
+        return value if key is not None and value.startswith(WRITER) else key
+
+
+async def renew_keys(workload: Workload) -> None:
+    """Write few keys of the compacted topic again and again, until the workload is over."""
+    chance, sequence = workload.chance(), 0
+    producer = await started(
+        lambda: Producer(
+            bootstrap_servers=workload.cluster.bootstrap,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=2000,
+        )
+    )
+    while not workload.over:
+        await workload.idle(exponential(chance, RENEWALS_PER_S))
+        sequence += 1
+        with suppress(KafkaError):
+            await producer.send(COMPACTED, b"renewed:%d" % sequence, b"renewed %d" % chance.randrange(3))
+    await producer.stop()
 
 
 async def delete_records(workload: Workload, doings: Doings) -> None:

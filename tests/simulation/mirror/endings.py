@@ -73,7 +73,8 @@ def _differs(original: Partition, copy: Partition, highest_start: int) -> str:
 
 
 def check_compacted(source: SimulatedCluster, target: SimulatedCluster, topic: str) -> None:
-    """The last record of each key is the same, whatever each cluster has compacted. Raises InvariantBroken."""
+    """The last record of each key is the same, whatever each cluster has compacted. Those in transactions, which have
+    keys of their own, count by their markers. Raises InvariantBroken."""
     latest = []
     for cluster in (source, target):
         image = cluster.newest_image()
@@ -81,7 +82,7 @@ def check_compacted(source: SimulatedCluster, target: SimulatedCluster, topic: s
         log = next(one.log for _, one in leaders_of(cluster, image) if one.topic == topic)
         last: dict[bytes | None, tuple[int, bytes | None]] = {}
         for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset):
-            if not header.is_control:
+            if not header.is_control and not header.is_transactional:
                 last |= {one.key: (one.offset, one.value) for one in decode_records(batch)}
         latest.append(last)
     if latest[0] != latest[1]:
@@ -125,9 +126,10 @@ def check_promoted(target: SimulatedCluster, sends: list[Send], ledger: SourceLe
         raise InvariantBroken("what is acknowledged is there", f"acknowledged and not there: {lost[:3]}")
 
 
-def check_keys_kept(target: SimulatedCluster, had: Mapping[Place, Mapping[int, bytes | None]]) -> None:
+def check_keys_kept(target: SimulatedCluster, had: Mapping[Place, Mapping[int, bytes | None]]) -> int:
     """Where a copy was promoted, each key has the last record that the copy had of it up to there, whatever lay behind
-    the cut, unless a newer one was produced here. Raises InvariantBroken."""
+    the cut, unless a newer one was produced here. How many keys the copy had on both sides. Raises InvariantBroken."""
+    renewed = 0
     image = target.newest_image()
     assert image is not None
     for node, partition in leaders_of(target, image):
@@ -138,10 +140,11 @@ def check_keys_kept(target: SimulatedCluster, had: Mapping[Place, Mapping[int, b
         log = partition.log
         end = log.leader_epochs.start_of(copy.promoted_epoch)
         last = {key: offset for offset, key in sorted(known.items()) if log.log_start_offset <= offset < end}
+        renewed += len(last.keys() & {key for offset, key in known.items() if offset >= end})
         here = {
             one.offset: one.key
             for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset)
-            if not header.is_control
+            if not header.is_control and not header.is_transactional
             for one in decode_records(batch)
         }
         newer = {key for offset, key in here.items() if offset >= end}
@@ -151,6 +154,7 @@ def check_keys_kept(target: SimulatedCluster, had: Mapping[Place, Mapping[int, b
                 "compaction waits at the cut",
                 f"{node.name}: {partition!r} was promoted at {end}, and lacks the last records of {gone}",
             )
+    return renewed
 
 
 def _check_open(node: Node, partition: Partition) -> None:

@@ -256,6 +256,6 @@ def _check_keys(ours: Partition, theirs: Partition, state: MirrorPartition, *, d
 def _last(partition: Partition) -> Mapping[bytes | None, tuple[int, bytes | None]]:
     log, last = partition.log, dict[bytes | None, tuple[int, bytes | None]]()
     for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset):
-        if not header.is_control:
+        if not header.is_control and not header.is_transactional:
             last |= {one.key: (one.offset, one.value) for one in decode_records(batch)}
     return last

@@ -220,7 +220,7 @@ class CopiesAreTheSource:
                 _check_marker(header, batch, where)
             if partition.topic in self._ledger.compacted:
                 # Of an epoch whose first records are compacted away, replicas know different beginnings.
-                if not header.is_control:
+                if not header.is_control and not header.is_transactional:
                     self.had[place] |= {one.offset: one.key for one in decode_records(batch)}
                 for offset, found in records_of(header, batch):
                     if not any(one.records.get((source_epoch, offset)) == found for one in histories):

@@ -34,7 +34,16 @@ from tests.simulation.machine.process import Process
 from tests.simulation.machine.threads import Thread
 from tests.simulation.machine.trace import Trace
 from tests.simulation.mirror import clients
-from tests.simulation.mirror.clients import BOLD, COMPACTED, EXACT, GROUP, PLAIN, TOPICS, Doings
+from tests.simulation.mirror.clients import (
+    BOLD,
+    COMPACTED,
+    EXACT,
+    GROUP,
+    PLAIN,
+    TOPICS,
+    Doings,
+    KeyedWorkload,
+)
 from tests.simulation.mirror.cuts import CutsAreTrue, check_offsets, check_whole
 from tests.simulation.mirror.endings import (
     check_compacted,
@@ -69,6 +78,8 @@ LOOKS_MAX: Final = 20
 LOOK_AGAIN_S: Final = 0.02
 WAIT_MAX_MS: Final = 100
 """How long a fetch waits for records."""
+RENEWED: Final = 0.12
+"""Of the runs."""
 NEVER, ALIVE, CUT_OFF, AT_THE_END = "never", "source alive", "source cut off", "after the end"
 PROMOTIONS: Final = {NEVER: 30, ALIVE: 30, CUT_OFF: 25, AT_THE_END: 15}
 WEIGHTS: Final = {
@@ -148,9 +159,18 @@ class MirrorRun:
         self.usurpation = Usurpation(self.source, BOLD, Random(f"usurpation {seed}"))
         self.failback = Failback(self, seed)
         self._chance = chance
+        self._renews = Random(f"renewal {seed}").random() < RENEWED
+        if self._renews:
+            self._hold_up_cuts()
+
+    def _hold_up_cuts(self) -> None:
+        """One copy is overtaken by retention, and nobody accepts that. So no newer cut is reached, while keys of the
+        compacted topic are written again and again, and the mirror is promoted at the old one."""
+        self.promotion, self.at_cut, self.chaos_s = ALIVE, True, CHAOS_S[-1]
+        self._overtakes, self.accepts, self.makes_anew = True, False, False
 
     def _workload(self, cluster: SimulatedCluster) -> Workload:
-        workload = Workload(cluster, History(), dict(TOPICS))
+        workload = KeyedWorkload(cluster, History(), dict(TOPICS))
         workload.compacted.add(COMPACTED)
         return workload
 
@@ -233,6 +253,9 @@ class MirrorRun:
         self.client(there, "producer", lambda: shared_clients.produce(there, "producer", -1, SENDS_PER_S))
         crew = Crew(there, partial(self.client, there), Random(f"crew {self.seed}"), self.chaos_s)
         places = [TopicPartition(EXACT, index) for index in range(TOPICS[EXACT])]
+        if self._renews:
+            places.append(TopicPartition(COMPACTED, 0))
+            self.client(there, "renewer", lambda: clients.renew_keys(there))
         for number in range(self._chance.choice((1, 2))):
             name = f"writer-{number}"
             crew.employ(
@@ -253,9 +276,8 @@ class MirrorRun:
             here, "writer here", lambda: clients.write_to_copies(here, "writer here", self._acknowledged)
         )
         if self.promotion in (ALIVE, CUT_OFF):
-            machine.after(
-                self._chance.uniform(self.chaos_s / 2 if self.at_cut else 0.2, self.chaos_s), self._promote
-            )
+            begin_s = self.chaos_s * 0.8 if self._renews else self.chaos_s / 2 if self.at_cut else 0.2
+            machine.after(self._chance.uniform(begin_s, self.chaos_s), self._promote)
 
     def _torment(self) -> None:
         for faults, site in zip(self.faults, (SOURCE, TARGET), strict=True):
@@ -271,8 +293,9 @@ class MirrorRun:
 
         if self._overtakes:
             there, doings = self.there, self.doings
+            first_s, last_s = (0.5, 1.0) if self._renews else (0.0, self.chaos_s / 2)
             self.machine.after(
-                self._chance.uniform(0.0, self.chaos_s / 2),
+                self._chance.uniform(first_s, last_s),
                 lambda: self.links.overtake(
                     self._chance.uniform(0.5, 1.0),
                     lambda: self._deleter(lambda: clients.delete_records(there, doings)),
@@ -394,7 +417,7 @@ class MirrorRun:
         check_offsets(self.target, GROUP)
         sends = [*self.here.history.sends]
         check_promoted(self.target, sends, self.ledger)
-        check_keys_kept(self.target, self.copies.had)
+        self._at_the_end["keys renewed behind the cut"] = check_keys_kept(self.target, self.copies.had)
 
     def _all_is_stable(self) -> bool:
         if not self.target.is_steady():

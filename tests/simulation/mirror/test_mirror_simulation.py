@@ -34,6 +34,7 @@ SEEN = frozenset(
         "accepted: DIVERGED",
         "accepted: GAP",
         "group offsets looked at",
+        "keys renewed behind the cut",
         "link: cut",
         "link: reordering",
         "link: slow",
