@@ -273,7 +273,7 @@ class CopiesAreTheSource:
         where: str,
     ) -> None:
         """It is one history of the source: what the epoch of the last batch has below it."""
-        lines = [one.lines[epoch] for one in histories if epoch in one.lines]
+        lines = [one.line_of(epoch) for one in histories]
         if not any(base < line[0][1] or epoch_at(line, base) == source_epoch for line in lines if line):
             raise InvariantBroken(
                 "copies follow one history",

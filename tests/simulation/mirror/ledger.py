@@ -90,6 +90,15 @@ class PartitionHistory:
         is_known = bool(kept) and kept[-1][0] == entries[0][0]
         self.lines[epoch] = [*kept, *entries[is_known:]]
 
+    def line_of(self, epoch: int) -> Epochs:
+        """The epochs of a leader's log. One that has led for less than a turn, as after a pause, was not seen: up to
+        there the next leader that has its records has the same."""
+        if epoch in self.lines:
+            return self.lines[epoch]
+        later = (line for led, line in sorted(self.lines.items()) if led > epoch)
+        has_its_records = next((line for line in later if any(one == epoch for one, _ in line)), [])
+        return [one for one in has_its_records if one[0] <= epoch]
+
 
 def common_end(copy: Epochs, end: int, line: Epochs) -> int:
     """Up to where a copy that ends at `end` has what a line has. What the line has dropped is taken for equal."""
