@@ -65,6 +65,9 @@ class FaultsHaveCauses:
             self._source_ids[topic.name].add(topic.id)
 
     def _look(self, image: ClusterImage) -> None:
+        for due in image.mirror_offsets.due.values():
+            name = "accepted: offsets that nobody could tell"
+            self.counts[name] = max(self.counts[name], len(due.given_up))
         for topic_id, topic in image.mirrors.topics.items():
             name = image.topics_by_id[topic_id].name
             for index, copy in topic.partitions.items():
