@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from ottla.protocol.messages.cuts import (
     ListCutOffsetsRequest,
 )
 from ottla.protocol.record import encode_batch, read_control_record
-from ottla.protocol.record_batch import parse_header
+from ottla.protocol.record_batch import BatchHeader, parse_header
 from ottla.protocol.transaction_table import Place
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity, identity
@@ -95,39 +96,44 @@ class Marker(NamedTuple):
     commit_index: int
 
 
-def markers_of(one: Beside, place: Place) -> list[Marker]:
-    """By reading the log."""
-    log = one.replicas.get_by_id(*place).log
-    found, offset = [], 0
-    while offset < log.log_end_offset:
-        piece = log.read(offset, 1, log.log_end_offset, at_least_one=True)
-        data = piece.read()
-        piece.release()
-        header = parse_header(data)
-        if header.is_control:
-            marker = read_control_record(data)
-            assert marker is not None
-            found.append(Marker(header.base_offset, marker.commit_index))
-        offset = header.next_offset
-    return found
+class ReadLogs:
+    """What stands in the logs of a broker. They only grow here, so each batch is read once."""
 
+    def __init__(self, one: Beside) -> None:
+        self._one = one
+        self._read: dict[Place, list[tuple[BatchHeader, Marker | None]]] = defaultdict(list)
 
-def first_open_at(one: Beside, place: Place, below: int) -> int:
-    """Where the first transaction begins of those that are open at an offset, or that offset. By reading the log."""
-    log = one.replicas.get_by_id(*place).log
-    open_: dict[int, int] = {}
-    offset = 0
-    while offset < below:
-        piece = log.read(offset, 1, log.log_end_offset, at_least_one=True)
-        data = piece.read()
-        piece.release()
-        header = parse_header(data)
-        if header.is_control:
-            open_.pop(header.producer_id, None)
-        elif header.is_transactional:
-            open_.setdefault(header.producer_id, header.base_offset)
-        offset = header.next_offset
-    return min(open_.values(), default=below)
+    def markers(self, place: Place) -> list[Marker]:
+        return [marker for _, marker in self._batches(place) if marker is not None]
+
+    def first_open_at(self, place: Place, below: int) -> int:
+        """Where the first transaction begins of those that are open at an offset, or that offset."""
+        open_: dict[int, int] = {}
+        for header, marker in self._batches(place):
+            if header.base_offset >= below:
+                break
+            if marker is not None:
+                open_.pop(header.producer_id, None)
+            elif header.is_transactional:
+                open_.setdefault(header.producer_id, header.base_offset)
+        return min(open_.values(), default=below)
+
+    def _batches(self, place: Place) -> list[tuple[BatchHeader, Marker | None]]:
+        log, batches = self._one.replicas.get_by_id(*place).log, self._read[place]
+        offset = batches[-1][0].next_offset if batches else 0
+        while offset < log.log_end_offset:
+            piece = log.read(offset, 1, log.log_end_offset, at_least_one=True)
+            data = piece.read()
+            piece.release()
+            header = parse_header(data)
+            marker = None
+            if header.is_control:
+                record = read_control_record(data)
+                assert record is not None
+                marker = Marker(header.base_offset, record.commit_index)
+            batches.append((header, marker))
+            offset = header.next_offset
+        return batches
 
 
 class Everything:
@@ -136,6 +142,7 @@ class Everything:
 
     def __init__(self, cutting: Cutting, rng: Random) -> None:
         self.cutting, self.one, self.rng = cutting, cutting.one, rng
+        self.logs = ReadLogs(self.one)
         self.quorum = self.one.quorum
         self.quorum.create(assigned("more", [1, 2], [1]))
         self.one.catch_up()
@@ -220,7 +227,7 @@ class Everything:
         offsets = await self.cutting.offsets(cut, places)
         for place in places:
             watermark = self.one.replicas.get_by_id(*place).high_watermark
-            markers = markers_of(self.one, place)
+            markers = self.logs.markers(place)
             behind = [one.offset for one in markers if one.commit_index > cut and one.offset < watermark]
             offset = offsets[place]
             assert offset == min(behind, default=watermark)
@@ -232,7 +239,7 @@ class Everything:
                 one for one in markers if at.least_offset <= one.offset < offset and one.commit_index > cut
             ]
             assert at.least_offset <= offset
-            assert at.open_from == first_open_at(self.one, place, offset)
+            assert at.open_from == self.logs.first_open_at(place, offset)
             below = {one.commit_index for one in markers if one.offset < offset}
             assert max(below, default=-1) <= cut
             due = {index for index, wrote in self.written.items() if index <= cut and place in wrote}
