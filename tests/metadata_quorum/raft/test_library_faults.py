@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ from ottla.metadata_quorum.raft.effects import NotLeader
 from ottla.metadata_quorum.raft.journal import open_journal
 from ottla.metadata_quorum.raft.messages import Append, AppendReply
 from ottla.metadata_quorum.raft.safety import Accepted, reconcile
+from ottla.metadata_quorum.raft.settings import Settings
 from tests.metadata_quorum.raft.ours import propose_all, settled
 from tests.metadata_quorum.raft.stock import Silent, stock_world
+from tests.simulation.raft import world as simulated
 from tests.simulation.raft.world import SETTINGS, SimulatedMachine, World, virtual_time
 
 SALT = 7
@@ -193,7 +196,11 @@ def test_hole_13_ours_hears_them_first() -> None:
         assert leader.running.consensus.active
 
 
-def test_hole_14_ours_takes_more_commands_than_a_pipe_holds() -> None:
+def test_hole_14_ours_takes_more_commands_than_a_pipe_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Snapshots as rare as they are outside of simulations: the others are about them.
+    monkeypatch.setattr(
+        simulated, "SETTINGS", replace(SETTINGS, snapshot_entries=Settings().snapshot_entries)
+    )
     world = World(14, 3, ())
     with virtual_time(world):
         leader = settled(world)
