@@ -104,6 +104,7 @@ __all__ = [
     "TransactionDescription",
     "TransactionFailed",
     "TransactionListing",
+    "TransactionOutcome",
     "TransactionWriter",
     "UnreadableRecords",
     "UserLogin",
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
     from ottla.client.consumer import Consumer
     from ottla.client.consuming.group_metadata import ConsumerGroupMetadata
     from ottla.client.consuming.membership.listener import RebalanceListener
+    from ottla.client.consuming.outcomes import TransactionOutcome
     from ottla.client.exactly_once.batch import ConsumedBatch, NewRecord
     from ottla.client.exactly_once.processor import ExactlyOnce
     from ottla.client.failures import (
@@ -246,6 +248,7 @@ else:
         "client.connections.metadata": ["BrokerAddress", "PartitionInfo", "TopicInfo"],
         "client.consumer": ["Consumer"],
         "client.consuming.membership.listener": ["RebalanceListener"],
+        "client.consuming.outcomes": ["TransactionOutcome"],
         "client.records": ["ConsumerRecord", "OffsetAndMetadata", "TopicPartition"],
         "client.consuming.group_metadata": ["ConsumerGroupMetadata"],
         "client.exactly_once.batch": ["ConsumedBatch", "NewRecord"],

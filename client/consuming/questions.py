@@ -8,13 +8,16 @@ from ..arguments import topic_name, topic_partition, topic_partitions, whole_num
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
 from ..records import TopicPartition
-from .fetcher import EARLIEST, LATEST, Fetcher
+from .fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
+from .outcome_reader import read_outcomes
+from .outcomes import TransactionOutcome
 
 
 class ConsumerQuestions:
     """The part of a consumer that answers them."""
 
     _cluster: Cluster
+    _fetch_options: FetchOptions
     _fetcher: Fetcher
     _life: Lifecycle
 
@@ -41,6 +44,27 @@ class ConsumerQuestions:
         await self._cluster.refresh([topic_name(topic)])
         info = self._cluster.metadata.topics.get(topic)
         return [] if info is None else list(info.partitions)
+
+    async def transaction_outcomes(
+        self, stretches: Mapping[TopicPartition, tuple[int, int]], *, bytes_max: int = 16 * 1024 * 1024
+    ) -> dict[TopicPartition, list[TransactionOutcome]]:
+        """What became of the transactions that have written into each stretch, from its first offset to before its
+        second: committed, aborted, or open. In a cluster of Ottla it tells the commit index as well.
+
+            outcomes = await consumer.transaction_outcomes({TopicPartition("orders", 0): (100, 120)})
+
+        Reads the stretches, and on until each transaction in them has its marker, up to the high watermark. At most
+        some `bytes_max` are read. What is not known by then is left out, as are records in no transaction. Raises
+        KafkaError: OFFSET_OUT_OF_RANGE for what is not there any more, among others.
+        """
+        self._life.check_here()
+        wanted = {
+            topic_partition(one): (whole_number("an offset", begin), whole_number("an offset", end))
+            for one, (begin, end) in stretches.items()
+        }
+        return await read_outcomes(
+            self._cluster, self._fetch_options, wanted, whole_number("bytes_max", bytes_max)
+        )
 
     # inside
 

@@ -186,6 +186,7 @@ class Consumer(Facade):
     end_offsets = blocking(consumer.Consumer.end_offsets)
     offsets_for_times = blocking(consumer.Consumer.offsets_for_times)
     partitions_for = blocking(consumer.Consumer.partitions_for)
+    transaction_outcomes = blocking(consumer.Consumer.transaction_outcomes)
 
     def _read_again(self, unseen: dict[TopicPartition, list[ConsumerRecord]]) -> None:
         """A read was interrupted just when it had these: nobody has got them."""

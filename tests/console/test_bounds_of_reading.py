@@ -10,6 +10,7 @@ import pytest
 from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.console.live.sampler import Sampler
 from ottla.console.pages.messages import reading
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 PLACE = TopicPartition("t", 0)
 END = 1_000_000
@@ -106,3 +107,24 @@ async def test_few_pages_read_at_a_time(sampler: Sampler) -> None:
         found = await asyncio.gather(*pages)
     assert EndlessConsumer.most_open == reading.READERS_MAX
     assert [len(one.records) for one in found] == [5] * len(pages)
+
+
+@pytest.mark.parametrize("failure", [KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "gone"), None])
+async def test_outcomes_that_cannot_be_had_in_time_are_not_waited_for(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, failure: KafkaError | None
+) -> None:
+    asked: list[object] = []
+
+    async def outcomes(_: object, stretches: object, *, bytes_max: int) -> object:
+        asked.append((stretches, bytes_max))
+        if failure is not None:
+            raise failure
+        return await asyncio.Future[None]()
+
+    monkeypatch.setattr(EndlessConsumer, "transaction_outcomes", outcomes, raising=False)
+    monkeypatch.setattr(reading, "OUTCOMES_S", 0.05)
+    records = [ConsumerRecord("t", 0, offset, 0, None, b"") for offset in (7, 5, 6)]
+    async with asyncio.timeout(60):
+        assert await reading.outcomes_of(sampler, {}, records) == {}
+        assert await reading.outcomes_of(sampler, {}, []) == {}
+    assert asked == [({PLACE: (5, 8)}, reading.OUTCOMES_BYTES_MAX)]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
+from ottla.client.consuming.outcomes import TransactionOutcome
 from ottla.client.producer import Producer
 from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.console.area import BadQuestion, Download, NotThere, Rendered, Visit
@@ -194,10 +195,13 @@ def test_an_address_asks_the_same_again() -> None:
 
 def test_what_became_of_a_record() -> None:
     one = record(b"v")
-    assert mark_of(one, {(0, 7)}, {ONE: 8}) == ""
-    assert mark_of(one, set(), {ONE: 8}) == "aborted"
-    assert mark_of(one, set(), {ONE: 7}) == "not decided"
-    assert mark_of(one, None, {ONE: 8}) == ""
+    assert mark_of(one, ()) == ""
+    before, behind = TransactionOutcome(0, 7, "aborted", 1), TransactionOutcome(8, 9, "aborted", 1)
+    assert mark_of(one, [before, behind]) == ""
+    assert mark_of(one, [before, TransactionOutcome(7, 8, "committed", 1234), behind]) == "commit 1,234"
+    assert mark_of(one, [TransactionOutcome(5, 8, "committed", -1)]) == ""
+    assert mark_of(one, [TransactionOutcome(5, 8, "aborted", 4)]) == "aborted"
+    assert mark_of(one, [TransactionOutcome(7, 9, "open", -1)]) == "not decided"
 
 
 def test_without_a_topic_the_page_asks_for_one() -> None:
@@ -289,17 +293,21 @@ async def test_records_of_a_cluster(cluster: LocalCluster, admin: Admin) -> None
         await producer.flush()
 
         found = await shown(at(cluster, admin, topic="kinds", from_="start"))
-        assert [(one.value.kind, one.mark) for one in found.rows] == [
-            ("json", ""), ("text", "aborted"), ("text", ""), ("text", "not decided"),
-        ]  # fmt: skip
+        assert [one.value.kind for one in found.rows] == ["json", "text", "text", "text"]
+        assert [one.mark for one in found.rows][1::2] == ["aborted", "not decided"]
+        first, second = (int(one.mark.removeprefix("commit ")) for one in (found.rows[0], found.rows[2]))
+        assert 0 <= first < second <= (await admin.find_cut([TopicPartition("kinds", 0)])).commit_index
         assert found.rows[2].value.hidden == 3_000_000 - PAYLOAD_BYTES_MAX
         committed = await shown(at(cluster, admin, topic="kinds", from_="start", committed="yes"))
-        assert [one.offset for one in committed.rows] == [found.rows[0].offset, found.rows[2].offset]
+        assert [(one.offset, one.mark) for one in committed.rows] == [
+            (one.offset, one.mark) for one in found.rows[::2]
+        ]
         newest = await shown(at(cluster, admin, topic="kinds", count="1"))
         assert [one.value.text for one in newest.rows] == ["undecided"]
         filtered = await shown(at(cluster, admin, topic="kinds", from_="start", json="$.n = 1"))
         assert [one.value.text for one in filtered.rows] == ['{\n  "n": 1\n}']
         assert filtered.scanned == 4
+        assert filtered.rows[0].mark == found.rows[0].mark
 
         offset = str(found.rows[2].offset)
         told = await whole.show(at(cluster, admin, topic="kinds", partition="0", offset=offset))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ....client.admin.records import EARLIEST, LATEST, Found
+from ....client.consuming.outcomes import ABORTED, OPEN, TransactionOutcome
 from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Rendered, Visit
@@ -14,7 +17,7 @@ from ...formats import link
 from ...schemas.decoding import Decoded
 from .payloads import DECODED_AS, FORMATS, Payload, payload
 from .question import NEWEST, OFFSET, TIME, WHERE, Question, begin_at, question_of
-from .reading import MessagesRead, read
+from .reading import MessagesRead, outcomes_of, read
 
 YEAR_9999_MS: Final = 253_402_300_799_000
 """Producers may claim any time; calendars end here."""
@@ -32,7 +35,7 @@ class HeaderRow:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A record. `mark` says what became of its transaction where that is not plain."""
+    """A record. `mark` says what became of its transaction, if it is in one."""
 
     partition: int
     offset: int
@@ -86,19 +89,17 @@ def message_row(
     )
 
 
-def mark_of(
-    record: ConsumerRecord,
-    committed: Collection[tuple[int, int]] | None,
-    stable: Mapping[TopicPartition, int],
-) -> str:
-    """What a reader of what is committed makes of it. `committed` are the places of the records that such a reader got
-    of the same range; None if nobody has looked."""
-    end = stable.get(TopicPartition(record.topic, record.partition))
-    if end is not None and record.offset >= end:
+def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> str:
+    """What became of the transaction of a record, of those of its partition; empty for none, and if nobody knows."""
+    place = bisect_right(outcomes, record.offset, key=lambda one: one.first_offset) - 1
+    if place < 0 or record.offset >= outcomes[place].next_offset:
+        return ""
+    found = outcomes[place]
+    if found.decision == OPEN:
         return "not decided"
-    if committed is not None and (record.partition, record.offset) not in committed:
-        return "aborted"
-    return ""
+    if found.decision == ABORTED:
+        return ABORTED
+    return "" if found.commit_index < 0 else f"commit {found.commit_index:,}"
 
 
 def chosen(records: Sequence[ConsumerRecord], question: Question) -> list[ConsumerRecord]:
@@ -145,15 +146,22 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
         decode=visit.schemas.decoded if visit.schemas is not None and question.looks_into_values else None,
     )
     records = chosen(reading.records, question)
-    committed = await _committed(visit, question, records, stable)
-    keys, values = await _decoded(visit, question, records)
+    outcomes, (keys, values) = await asyncio.gather(
+        outcomes_of(visit.sampler, visit.connection, records), _decoded(visit, question, records)
+    )
     model = MessagesPage(
         topics=topics,
         question=question,
         where=WHERE,
         formats=FORMATS,
         rows=[
-            message_row(one, question.shows_as, mark_of(one, committed, stable), key=key, value=value)
+            message_row(
+                one,
+                question.shows_as,
+                mark_of(one, outcomes.get(TopicPartition(one.topic, one.partition), ())),
+                key=key,
+                value=value,
+            )
             for one, key, value in zip(records, keys, values, strict=True)
         ],
         scanned=reading.scanned,
@@ -225,22 +233,3 @@ async def _decoded(
     both = [one.value for one in records] + [one.key for one in records]
     found = await visit.schemas.all_decoded(both, DECODING_S)
     return found[len(records) :], found[: len(records)]
-
-
-async def _committed(
-    visit: Visit, question: Question, records: Sequence[ConsumerRecord], stable: Offsets
-) -> set[tuple[int, int]] | None:
-    """Where a reader of what is committed finds records in the range of these. None where the range may be long."""
-    if question.tests or question.is_committed_only or not records:
-        return None
-    begin: Offsets = {}
-    ends: Offsets = {}
-    for one in records:
-        place = TopicPartition(one.topic, one.partition)
-        if one.offset < stable[place]:
-            begin[place] = min(begin.get(place, one.offset), one.offset)
-            ends[place] = max(ends.get(place, 0), one.offset + 1)
-    again = await read(visit.sampler, visit.connection, begin, ends, (), count=None, is_committed_only=True)
-    if again.trouble:
-        return None
-    return {(one.partition, one.offset) for one in again.records}

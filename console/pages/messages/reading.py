@@ -9,8 +9,10 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from ....client.consumer import Consumer
+from ....client.consuming.outcomes import TransactionOutcome
 from ....client.failures import UnreadableRecords
 from ....client.records import ConsumerRecord, TopicPartition
+from ....protocol.errors import KafkaError
 from ...live.sampler import Sampler
 from ...schemas.decoding import Decoded
 from .filters import Test
@@ -22,6 +24,9 @@ SCANNED_RECORDS_MAX: Final = 200_000
 SCANNED_BYTES_MAX: Final = 256 * 1024 * 1024
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of records that pass: what a page keeps until it is rendered."""
+OUTCOMES_S: Final = 3.0
+OUTCOMES_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What is read for the markers of the transactions of one page."""
 _FETCH_BYTES: Final = 1024 * 1024
 """Of one partition at a time."""
 _FETCHES_BYTES: Final = 4 * _FETCH_BYTES
@@ -113,6 +118,31 @@ async def read(
             reading.trouble = error.message
             reading.next[error.partition] = error.next_offset
     return reading
+
+
+async def outcomes_of(
+    sampler: Sampler, connection: Mapping[str, Any], records: Sequence[ConsumerRecord]
+) -> dict[TopicPartition, list[TransactionOutcome]]:
+    """What became of the transactions of these records, as far as it is found within a time and bytes."""
+    stretches: dict[TopicPartition, tuple[int, int]] = {}
+    for one in records:
+        place = TopicPartition(one.topic, one.partition)
+        begin, end = stretches.get(place, (one.offset, one.offset + 1))
+        stretches[place] = (min(begin, one.offset), max(end, one.offset + 1))
+    if not stretches:
+        return {}
+    turns = _TURNS.setdefault(sampler, asyncio.Semaphore(READERS_MAX))
+    try:
+        async with (
+            asyncio.timeout(OUTCOMES_S),
+            turns,
+            Consumer(
+                **connection, max_partition_fetch_bytes=_FETCH_BYTES, fetch_max_bytes=_FETCHES_BYTES
+            ) as consumer,
+        ):
+            return await consumer.transaction_outcomes(stretches, bytes_max=OUTCOMES_BYTES_MAX)
+    except (TimeoutError, KafkaError):  # the records are worth more than what became of them
+        return {}
 
 
 async def _read_on(

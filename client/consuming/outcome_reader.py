@@ -1,0 +1,52 @@
+"""Reads stretches of partitions, and on to the markers of the transactions in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from ..connections.cluster import Cluster
+from ..records import TopicPartition
+from .fetcher import Fetcher, FetchOptions
+from .outcomes import StretchOutcomes, TransactionOutcome
+
+LANE: Final = "outcomes"
+_LOOK_S: Final = 0.2
+"""While nothing comes, so often the reason is looked for."""
+
+
+async def read_outcomes(
+    cluster: Cluster,
+    fetching: FetchOptions,
+    stretches: Mapping[TopicPartition, tuple[int, int]],
+    bytes_max: int,
+) -> dict[TopicPartition, list[TransactionOutcome]]:
+    """See Consumer.transaction_outcomes."""
+    reading = {one: StretchOutcomes(begin, end) for one, (begin, end) in stretches.items() if begin < end}
+    found: dict[TopicPartition, list[TransactionOutcome]] = {one: [] for one in stretches}
+    fetcher = Fetcher(cluster, replace(fetching, read_committed=False, reset_timestamp=None), LANE)
+    fetcher.assign(reading)
+    for one, outcomes in reading.items():
+        fetcher.assigned[one].seek(outcomes.position)
+    fetcher.start()
+    bytes_read = 0
+    try:
+        while reading and bytes_read <= bytes_max:
+            await fetcher.wait(_LOOK_S)
+            fetcher.raise_failure()
+            for one, outcomes in list(reading.items()):
+                state = fetcher.assigned[one]
+                while state.buffer:
+                    for header, batch in state.buffer.pop(0).batches():
+                        outcomes.add(header, batch)
+                        bytes_read += len(batch)
+                is_at_end = 0 <= state.high_watermark <= outcomes.position
+                if is_at_end or outcomes.is_settled:
+                    found[one] = outcomes.told(is_at_end=is_at_end)
+                    state.paused = True
+                    del reading[one]
+            fetcher.changed()
+    finally:
+        await fetcher.stop()
+    return found | {one: outcomes.told(is_at_end=False) for one, outcomes in reading.items()}

@@ -1,0 +1,70 @@
+"""What became of the transactions that have written into a stretch of a partition, by the batches of it. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final, Literal, NamedTuple
+
+from ...protocol.record import NO_COMMIT_INDEX, ControlType, read_control_record
+from ...protocol.record_batch import BatchHeader
+
+Decision = Literal["open", "committed", "aborted"]
+OPEN: Final = "open"
+COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
+
+
+class TransactionOutcome(NamedTuple):
+    """Of the records of a transaction from `first_offset` to before `next_offset`. `commit_index` is its place in the
+    order of all decisions of the cluster; -1 while it is open, and in clusters that are not of Ottla.
+    """
+
+    first_offset: int
+    next_offset: int
+    decision: Decision
+    commit_index: int
+
+
+class StretchOutcomes:
+    """`add` the batches from the beginning of the stretch on, until it `is_settled` or nothing more is there."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        self._end = end
+        self.position = begin
+        """Where the next batch begins."""
+        self._open: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        """First and next offsets of batches without a marker yet, by producer id."""
+        self._found: list[TransactionOutcome] = []
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is known: the stretch was read, and each of its transactions has its marker."""
+        return self.position >= self._end and not self._open
+
+    def add(self, header: BatchHeader, batch: memoryview) -> None:
+        """Take the next batch. Raises KafkaError: CORRUPT_MESSAGE for a marker that says nothing."""
+        self.position = header.next_offset
+        if header.is_control:
+            self._ended(header.producer_id, batch)
+        elif header.is_transactional and header.base_offset < self._end:
+            self._open[header.producer_id].append((header.base_offset, header.next_offset))
+
+    def told(self, *, is_at_end: bool) -> list[TransactionOutcome]:
+        """What is known, in the order of offsets. A transaction without a marker is open if nothing more is there, and
+        else left out."""
+        still = [
+            TransactionOutcome(first, after, OPEN, NO_COMMIT_INDEX)
+            for written in (self._open.values() if is_at_end else ())
+            for first, after in written
+        ]
+        return sorted(self._found + still)
+
+    def _ended(self, producer_id: int, batch: memoryview) -> None:
+        marker = read_control_record(batch)
+        if marker is None or producer_id not in self._open:
+            return
+        decision: Decision = COMMITTED if marker.type is ControlType.COMMIT else ABORTED
+        self._found += [
+            TransactionOutcome(first, after, decision, marker.commit_index)
+            for first, after in self._open.pop(producer_id)
+        ]
