@@ -8,9 +8,9 @@ all brokers count everything once.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -209,7 +209,7 @@ class BrokerMetrics:
         )
         yield Family(CONNECTIONS, [((), self._connections())])
         yield from self._logins()
-        left = self._tls_reloads.expiries(datetime.now(UTC))
+        left = self._tls_reloads.expiries(time.time())
         yield Family(TLS_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
         yield Family(TLS_HANDSHAKE_FAILURES, [((), self._failed_handshakes())])
         yield Family(TLS_RELOAD_FAILURES, [((), self._tls_reloads.failures)])

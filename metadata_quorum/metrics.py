@@ -4,9 +4,9 @@
 a sum over all quorum nodes is the cluster's figure. `ottla_quorum_*` are told by every node.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from ..network.tls.nodes import RenewedNodeTls
 from ..protocol.cluster_image import NO_LEADER, ClusterImage
@@ -61,7 +61,7 @@ def quorum_families(raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | N
     yield Family(METADATA_OFFSET, [((), image.offset)])
     yield Family(VOTES, [((), int(not raft.catching_up))])
     if tls is not None:
-        left = tls.expiries(datetime.now(UTC))
+        left = tls.expiries(time.time())
         yield Family(CERTIFICATE_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
         yield Family(RELOAD_FAILURES, [((), tls.failures)])
     if raft.is_leader:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import chain, zip_longest
-from typing import Any
+
+from .resolving import Found, addresses_of
 
 NEXT_AFTER_S = 0.25
 """How long one address is tried alone before the next one is tried beside it (RFC 8305's connection attempt delay)."""
-
-_Found = tuple[int, int, int, str, Any]
 
 
 async def connected_socket(
@@ -46,19 +44,16 @@ async def connected_socket(
             attempt.add_done_callback(_close)  # it may have come about in this very turn
 
 
-async def _resolve(host: str, port: int) -> Sequence[_Found]:
-    look_up: Callable[..., Sequence[_Found]] = partial(
-        socket.getaddrinfo, host, port, type=socket.SOCK_STREAM
-    )
+async def _resolve(host: str, port: int) -> Sequence[Found]:
     try:
-        return look_up(flags=socket.AI_NUMERICHOST)  # no name: nobody is asked
+        return addresses_of(host, port, socket.AI_NUMERICHOST)  # no name: nobody is asked
     except socket.gaierror:
-        return await asyncio.get_running_loop().run_in_executor(None, look_up)
+        return await asyncio.get_running_loop().run_in_executor(None, addresses_of, host, port)
     except UnicodeError as error:
         raise OSError(f"{host!r} can be the name of no host: {error}") from None
 
 
-def _in_turn(found: Sequence[_Found]) -> list[_Found]:
+def _in_turn(found: Sequence[Found]) -> list[Found]:
     """IPv6 and IPv4 in alternation, otherwise as they were found."""
     families = [
         [one for one in found if one[0] == family] for family in dict.fromkeys(one[0] for one in found)
@@ -66,7 +61,7 @@ def _in_turn(found: Sequence[_Found]) -> list[_Found]:
     return [one for one in chain.from_iterable(zip_longest(*families)) if one is not None]
 
 
-async def _connect(found: _Found, prepare: Callable[[socket.socket], None]) -> socket.socket:
+async def _connect(found: Found, prepare: Callable[[socket.socket], None]) -> socket.socket:
     family, kind, protocol, _, address = found
     sock = socket.socket(family, kind, protocol)
     try:

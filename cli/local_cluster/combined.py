@@ -14,7 +14,7 @@ from ..nodes import logs
 from ..nodes.node import (
     build,
     known_variables,
-    nothing_collected,
+    only_new_garbage_collected,
     plain_failures,
     resolved,
     run_nodes,
@@ -57,7 +57,7 @@ def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Ca
         settings = [
             resolved(read_settings(layout.settings_file(member)) | given) for member in layout.members
         ]
-        with nothing_collected():
+        with only_new_garbage_collected():
             nodes = [
                 build(member.role, own, add_scram=first_users if member.role == "quorum" else ())
                 for member, own in zip(layout.members, settings, strict=True)

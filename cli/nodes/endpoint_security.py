@@ -10,7 +10,6 @@ import hmac
 import os
 import ssl
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +34,8 @@ class EndpointTls:
 
     def __init__(self, settings: Mapping[str, str], host: str) -> None:
         """Raises ConfigError for what cannot be used."""
+        from datetime import UTC, datetime
+
         from ...dataplane.security.listener_tls import ListenerTls, ReloadedListener
         from ...dataplane.security.tls_loading import load_tls
         from ...dataplane.security.tls_reloading import TlsReloads

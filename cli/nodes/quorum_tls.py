@@ -6,7 +6,6 @@ Files are looked at every `ssl.reload.interval.ms`, and upon SIGHUP, as those of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from ...dataplane.security.listener_tls import ListenerTls, ReloadedListener
 from ...dataplane.security.node_tls import (
@@ -26,6 +25,8 @@ class QuorumTls(NodeCertificates):
 
     def __init__(self, properties: Mapping[str, str], settings: NodeTlsSettings, host: str | None) -> None:
         """`host`: where others dial the node; None if nobody does. Raises ConfigError for what cannot be used."""
+        from datetime import UTC, datetime
+
         from ...dataplane.security.node_remarks import remarks_on_node  # only nodes with TLS need these
         from ...dataplane.security.tls_loading import load_tls
 
@@ -52,9 +53,9 @@ class QuorumTls(NodeCertificates):
         """Read everything anew. What cannot be used changes nothing."""
         self._reloads.look_again()
 
-    def expiries(self, now: datetime) -> dict[str, float]:
-        """Seconds until the certificate of the quorum's listener expires, by the listener's name."""
-        return self._reloads.expiries(now)
+    def expiries(self, now_s: float) -> dict[str, float]:
+        """Seconds until the certificate of the quorum's listener expires, by the listener's name; `now_s` since 1970."""
+        return self._reloads.expiries(now_s)
 
     @property
     def failures(self) -> int:

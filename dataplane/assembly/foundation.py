@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from ...network.tls.settings import ReachedAs
 from ...protocol.errors import KafkaError
@@ -97,7 +96,10 @@ def _open_quorum_tls(settings: NodeTlsSettings) -> ListenerTls:
 
 
 def _open_tls(settings: TlsSettings, reached: ReachedAs | None) -> ListenerTls:
-    from ..security.tls_loading import load_tls  # loaded late: only brokers with TLS listeners need it
+    # loaded late: only brokers with TLS listeners need it
+    from datetime import UTC, datetime
+
+    from ..security.tls_loading import load_tls
 
     loaded = load_tls(settings, reached, datetime.now(UTC))
     for remark in loaded.remarks:

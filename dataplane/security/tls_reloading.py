@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +55,10 @@ class TlsReloads:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def expiries(self, now: datetime) -> dict[str, float]:
-        """Seconds until the certificate of each listener expires."""
+    def expiries(self, now_s: float) -> dict[str, float]:
+        """Seconds until the certificate of each listener expires; `now_s` since 1970."""
         return {
-            name: (one.tls.loaded.keys.certificate.not_valid_after_utc - now).total_seconds()
+            name: one.tls.loaded.keys.certificate.not_valid_after_utc.timestamp() - now_s
             for name, one in self._listeners.items()
         }
 
@@ -130,6 +129,8 @@ class TlsReloads:
 
     def _remind(self, name: str, loaded: LoadedTls) -> None:
         """Of certificates that expire soon, once for each step."""
+        from datetime import UTC, datetime
+
         from .tls_succession import remarks_on_validity
 
         remarks = remarks_on_validity(loaded, datetime.now(UTC))
@@ -152,7 +153,10 @@ def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, st
 
 def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:
     """Raises ConfigError."""
-    from .tls_succession import successor  # loaded late: only brokers with TLS listeners need it
+    # loaded late: only brokers with TLS listeners need it
+    from datetime import UTC, datetime
+
+    from .tls_succession import successor
 
     return successor(listener, _settings(listener, name, properties), datetime.now(UTC))
 

@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Callable
 
+from ...network.resolving import addresses_of
 from ..security.peer_session import normalized_host
 
 logger = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class ListeningSocket:
 
 def _bind(name: str, host: str, port: int, backlog: int) -> socket.socket:
     try:
-        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = addresses_of(host or None, port, socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise OSError(f"listener {name}: the host {host!r} cannot be resolved: {error.strerror}") from error
     family, _, _, _, address = addresses[0]

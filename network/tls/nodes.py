@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from datetime import datetime
 from typing import Protocol
 
 from .handshake import reason_of
@@ -50,8 +49,8 @@ class RenewedNodeTls(NodeTls, Protocol):
     def look_again(self) -> None:
         """Read everything anew. What cannot be used changes nothing."""
 
-    def expiries(self, now: datetime) -> dict[str, float]:
-        """Seconds until the certificate of each listener expires."""
+    def expiries(self, now_s: float) -> dict[str, float]:
+        """Seconds until the certificate of each listener expires; `now_s` since 1970."""
 
     @property
     def failures(self) -> int:

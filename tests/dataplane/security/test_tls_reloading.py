@@ -201,7 +201,7 @@ async def test_settings_that_change_are_used_and_wrong_ones_are_not(
 
 
 async def test_the_time_that_is_left_is_told(folder: Folder) -> None:
-    (left,) = folder.reloads().expiries(datetime.now(UTC)).values()
+    (left,) = folder.reloads().expiries(datetime.now(UTC).timestamp()).values()
     assert left > 0
 
 
