@@ -21,13 +21,14 @@ and writers. Example, a message of our own (no API key, flexible from version 0)
 
 Version ranges are written "3", "0-4", "2+" or "none", as in Kafka's schema files, whose rules hold here: the
 default of a number is 0, of a string "", of an array []; a non-default value of a field that the version
-lacks raises unless the field is `ignorable`.
+lacks raises unless the field is `ignorable`. What a field is `about` is said to readers, and not kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, dataclass_transform
 
 HIGHEST_VERSION: Final = 32767
@@ -44,21 +45,22 @@ class VersionRange(NamedTuple):
     first: int
     last: int
 
-    @classmethod
-    def parse(cls, text: str) -> VersionRange:
-        """Read "3", "0-4", "2+" or "none"."""
-        if text == "none":
-            return cls(HIGHEST_VERSION + 1, HIGHEST_VERSION)
-        if text.endswith("+"):
-            return cls(int(text[:-1]), HIGHEST_VERSION)
-        first, _, last = text.partition("-")
-        return cls(int(first), int(last or first))
-
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.first <= version <= self.last
 
 
-NO_VERSIONS: Final = VersionRange.parse("none")
+@cache
+def versions_of(text: str) -> VersionRange:
+    """Read "3", "0-4", "2+" or "none". Thousands of fields have a few dozen texts."""
+    if text == "none":
+        return VersionRange(HIGHEST_VERSION + 1, HIGHEST_VERSION)
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), HIGHEST_VERSION)
+    first, _, last = text.partition("-")
+    return VersionRange(int(first), int(last or first))
+
+
+NO_VERSIONS: Final = versions_of("none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,6 @@ class Field:
     tagged: VersionRange
     default: Any
     ignorable: bool
-    about: str
     secret: bool = False
     struct: type[Message] | None = None
     element: Field | None = None
@@ -101,6 +102,13 @@ class Message:
     min_version: int = 0
     max_version: int = HIGHEST_VERSION
     flexible_from: int = 0
+
+    def __init__(self, **values: Any) -> None:
+        # A process makes few of the messages that it knows: the others cost it nothing.
+        cls = type(self)
+        initialize = _initializer(cls.schema.fields)
+        cls.__init__ = initialize  # type: ignore[method-assign]
+        initialize(self, **values)
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -132,21 +140,19 @@ def _field(
     tagged: str | None,
     nullable: str | None,
     ignorable: bool,
-    about: str,
     **nested: Any,
 ) -> Any:
     """A row of the table. Typed as Any: the annotation beside it says what the attribute is."""
-    tagged_versions = NO_VERSIONS if tag is None else VersionRange.parse(tagged or versions)
-    nullable_versions = VersionRange.parse(nullable) if nullable else NO_VERSIONS
+    tagged_versions = NO_VERSIONS if tag is None else versions_of(tagged or versions)
+    nullable_versions = versions_of(nullable) if nullable else NO_VERSIONS
     return Field(
         kind,
-        VersionRange.parse(versions),
+        versions_of(versions),
         nullable_versions,
         tag,
         tagged_versions,
         default,
         ignorable,
-        about,
         **nested,
     )
 
@@ -161,7 +167,7 @@ def _number(kind: str, zero: int | float | bool | bytes) -> Callable[..., Any]:
         ignorable: bool = False,
         about: str = "",
     ) -> Any:
-        return _field(kind, versions, default, tag, tagged, None, ignorable, about)
+        return _field(kind, versions, default, tag, tagged, None, ignorable)
 
     declare.__name__ = declare.__qualname__ = kind
     declare.__doc__ = f"A field of Kafka's type {kind}; its default is {zero!r}."
@@ -191,7 +197,7 @@ def _sized(kind: str, empty: str | bytes | None) -> Callable[..., Any]:
         about: str = "",
         secret: bool = False,
     ) -> Any:
-        return _field(kind, versions, default, tag, tagged, nullable, ignorable, about, secret=secret)
+        return _field(kind, versions, default, tag, tagged, nullable, ignorable, secret=secret)
 
     declare.__name__ = declare.__qualname__ = kind
     declare.__doc__ = (
@@ -219,10 +225,10 @@ def array(
     """A list of structs (`array(Listener)`) or primitives (`array(int32)`); its default is empty, or None."""
     initial: Any = () if default is _UNSET else default
     if isinstance(of, type):
-        element: Field = _field("struct", "0+", None, None, None, None, False, "", struct=of)
+        element: Field = _field("struct", "0+", None, None, None, None, False, struct=of)
     else:
         element = of()
-    return _field("array", versions, initial, tag, tagged, nullable, ignorable, about, element=element)
+    return _field("array", versions, initial, tag, tagged, nullable, ignorable, element=element)
 
 
 def nested(
@@ -238,7 +244,7 @@ def nested(
 ) -> Any:
     """One nested struct; its default is the struct with all its defaults, or None."""
     initial: Any = () if default is _UNSET else default
-    return _field("struct", versions, initial, tag, tagged, nullable, ignorable, about, struct=of)
+    return _field("struct", versions, initial, tag, tagged, nullable, ignorable, struct=of)
 
 
 # ---------------------------------------------------------------- messages
@@ -277,11 +283,11 @@ def response(api_key: int, versions: str, *, flexible: str) -> Callable[[type[_M
 
 
 def _build(cls: type[_M], versions: str, flexible: str, api_key: int = -1, **attributes: object) -> type[_M]:
-    """The class again with slots in place of the field table, and an `__init__` over all fields."""
+    """The class again with slots in place of the field table."""
     if not issubclass(cls, Message):
         raise TypeError(f"{cls.__name__} must derive from Message")
     rows = tuple(replace(f, name=name) for name, f in cls.__dict__.items() if isinstance(f, Field))
-    schema = Schema(rows, VersionRange.parse(versions), VersionRange.parse(flexible), api_key)
+    schema = Schema(rows, versions_of(versions), versions_of(flexible), api_key)
     attributes |= {
         "api_key": api_key,
         "min_version": schema.versions.first,
@@ -294,13 +300,6 @@ def _build(cls: type[_M], versions: str, flexible: str, api_key: int = -1, **att
     namespace |= {name: value for name, value in attributes.items() if name not in slots}
     namespace |= {"__slots__": slots, "schema": schema}
     built: type[_M] = type(cls.__name__, cls.__bases__, namespace)
-
-    def initialize(self: _M, **values: object) -> None:
-        # A process makes few of the messages that it knows: the others cost it nothing.
-        built.__init__ = initializer = _initializer(rows)  # type: ignore[method-assign]
-        initializer(self, **values)
-
-    built.__init__ = initialize  # type: ignore[assignment, method-assign]
     return built
 
 

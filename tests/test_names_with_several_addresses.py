@@ -62,7 +62,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def to(*addresses: str) -> None:
         def getaddrinfo(host: Any, port: Any, *args: Any, flags: int = 0, **more: Any) -> list[Any]:
-            if host != NAME or flags & socket.AI_NUMERICHOST:
+            if host not in (NAME, NAME.encode()) or flags & socket.AI_NUMERICHOST:
                 return real(host, port, *args, flags=flags, **more)
             return [found for one in addresses for found in real(one, port, *args, **more)]
 

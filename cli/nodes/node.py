@@ -252,7 +252,11 @@ def build(
 
 def _quorum_tls(values: Mapping[str, str], host: str) -> QuorumTls | None:
     """Raises ConfigError."""
-    from .quorum_tls import quorum_tls
+    from ...dataplane.security.node_tls import node_tls_settings
+
+    if node_tls_settings(values) is None:
+        return None
+    from .quorum_tls import quorum_tls  # loaded late: only a quorum with TLS needs it
 
     tls = quorum_tls(values, host)
     for remark in () if tls is None else tls.remarks:

@@ -54,7 +54,7 @@ class QuorumTls(NodeCertificates):
         self._reloads.look_again()
 
     def expiries(self, now_s: float) -> dict[str, float]:
-        """Seconds until the certificate of the quorum's listener expires, by the listener's name; `now_s` since 1970."""
+        """Seconds until the certificate of each listener expires; `now_s` since 1970."""
         return self._reloads.expiries(now_s)
 
     @property

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..runtime.clocks import monotonic_ms, wall_ms
-from ..security.oauth.settings import BearerSettings, KeySource
 from ..security.sasl.login import Mechanism
 
 if TYPE_CHECKING:
     from ..security.oauth.provider_keys import ProviderKeys
+    from ..security.oauth.settings import BearerSettings, KeySource
 
 logger = logging.getLogger(__name__)
 

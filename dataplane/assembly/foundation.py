@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...network.tls.settings import ReachedAs
 from ...protocol.errors import KafkaError
@@ -18,11 +19,13 @@ from ..security.authorization.audit_log import AuditLog
 from ..security.authorization.authorizer import Authorizer
 from ..security.listener_tls import ListenerTls, told_to_clients
 from ..security.node_tls import NodeTlsSettings
-from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ..security.tls_settings import TlsSettings
 from ..server import HandlerTable, Server
 from ..storage import metadata_position
 from ..storage.log_store import LogStore
+
+if TYPE_CHECKING:
+    from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +64,7 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     }
     quorum = config.quorum.tls
     quorum_tls = None if quorum is None else _open_quorum_tls(quorum)
-    acceptors = {settings: KerberosAcceptor(settings) for settings in _kerberos(config)}
+    acceptors = _acceptors(config)
     table = HandlerTable()
     server = Server(table, config.server, authorization=_authorization(config, table))
     try:
@@ -81,9 +84,14 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     return Foundation(table, server, logs, tls, quorum_tls, acceptors, reached)
 
 
-def _kerberos(config: BrokerConfig) -> set[KerberosSettings]:
+def _acceptors(config: BrokerConfig) -> Mapping[KerberosSettings, KerberosAcceptor]:
     mechanisms = (one for listener in config.listeners if listener.sasl for one in listener.sasl.mechanisms)
-    return {one.kerberos for one in mechanisms if one.kerberos is not None}
+    found = {one.kerberos for one in mechanisms if one.kerberos is not None}
+    if not found:
+        return {}
+    from ..security.sasl.kerberos_acceptor import KerberosAcceptor  # loaded late: only GSSAPI needs it
+
+    return {settings: KerberosAcceptor(settings) for settings in found}
 
 
 def _open_quorum_tls(settings: NodeTlsSettings) -> ListenerTls:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from ...protocol.cluster_image import ClusterImage, ScramKey, SealedCredential
 from ...protocol.image_delta import ImageDelta
 from ...protocol.node_secrets import Secrets
 from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
-from ..configuration.sasl import VERIFY_BY_SCRAM, MechanismConfig, SaslConfig
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
 from ..security.peer_session import PeerSession
-from ..security.sasl.kerberos import KerberosLogins
-from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ..security.sasl.login import Mechanism
-from ..security.sasl.plain import PLAIN, ListedUsers, PlainMechanism
 from ..security.sasl.scram import ScramCredentials, ScramLogins
 from ..security.sasl.scram_passwords import ScramPasswords
 from ..security.sasl.stand_ins import StandIns
@@ -25,6 +22,11 @@ from ..security.sealing import Sealer
 from ..server.authentication import AuthenticationSettings
 from ..server.authentications import Authentications
 from .bearer_logins import BearerLogins
+
+if TYPE_CHECKING:
+    # loaded late: only brokers whose listeners have SASL need them
+    from ..configuration.sasl import MechanismConfig, SaslConfig
+    from ..security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 
 _NODE_KEY_LABEL = b"unknown users\0"
 
@@ -66,9 +68,14 @@ class Logins:
             acceptor.close()
 
     def _mechanism(self, config: MechanismConfig) -> Mechanism:
+        from ..configuration.sasl import VERIFY_BY_SCRAM
+        from ..security.sasl.plain import ListedUsers, PlainMechanism
+
         if config.bearer is not None:
             return self.by_token.mechanism(config.bearer)
         if config.kerberos is not None:
+            from ..security.sasl.kerberos import KerberosLogins
+
             acceptor = self._acceptors[config.kerberos]
             return KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms)
         if config.name in SCRAM_MECHANISMS:
@@ -83,6 +90,10 @@ class Logins:
 
 def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> None:
     """Close the connections of users whose credential was changed or deleted, once they are answered."""
+    if not delta.scram_credentials:
+        return
+    from ..security.sasl.plain import PLAIN
+
     changed = {
         (name, SCRAM_MECHANISMS_BY_CODE[mechanism].name) for name, mechanism in delta.scram_credentials
     }
@@ -94,8 +105,7 @@ def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> N
         by_password = session.mechanism == PLAIN and session.principal.name in users
         return by_password or (session.principal.name, session.mechanism) in changed
 
-    if changed:
-        authentications.end(concerns, "the credential of its user was changed or deleted")
+    authentications.end(concerns, "the credential of its user was changed or deleted")
 
 
 def end_tokens(delta: ImageDelta, image: ClusterImage, authentications: Authentications) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.config_key import LONG_MAX
@@ -26,7 +27,9 @@ from ..security.node_tls import NodeTlsSettings, node_tls_settings
 from ..security.tls_settings import TlsSettings, tls_settings
 from ..server import ConnectionLimits, ServerConfig
 from ..storage.folder_settings import CORDONED, check_cordoned
-from .sasl import SaslConfig, sasl_config
+
+if TYPE_CHECKING:
+    from .sasl import SaslConfig
 
 logger = logging.getLogger(__name__)
 
@@ -251,7 +254,7 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
             name in advertised,
             protocols[name],
             _tls(read, name, protocols[name]),
-            sasl_config(read.properties, name) if protocols[name].has_sasl else None,
+            _sasl(read, name, protocols[name]),
         )
         for name, (host, port) in bound.items()
     )
@@ -261,6 +264,14 @@ def _tls(read: _Reader, name: str, protocol: SecurityProtocol) -> TlsSettings | 
     if not protocol.has_tls:
         return None
     return tls_settings(read.properties, name, asks_for_login=protocol.has_sasl)
+
+
+def _sasl(read: _Reader, name: str, protocol: SecurityProtocol) -> SaslConfig | None:
+    if not protocol.has_sasl:
+        return None
+    from .sasl import sasl_config  # loaded late: only brokers whose listeners have SASL need it
+
+    return sasl_config(read.properties, name)
 
 
 def _told(address: tuple[str, int]) -> tuple[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.acls import AclOperation
 from ...protocol.cluster_image import PartitionState, TopicState
@@ -37,7 +37,6 @@ from ...protocol.messages.mirrors import (
 )
 from ...protocol.mirror_table import NO_ROUND, FaultKind, Mirror, MirrorFault, MirrorPartition, MirrorPhase
 from ...protocol.sealed_text import sealed_bytes
-from ..mirroring.copies import Copy
 from ..mirroring.lineages import copies_of_cluster
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.source_trial import ReachedSource, SourceTrial
@@ -46,6 +45,9 @@ from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
+
+if TYPE_CHECKING:
+    from ..mirroring.copies import Copy
 
 _PHASES: Mapping[int, MirrorPhase] = {
     MirrorAction.RESUME: MirrorPhase.ACTIVE,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import KafkaError
@@ -15,11 +16,13 @@ from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..transactions.markers import Markers
-from .group_offsets import OffsetCommits
-from .link import MirrorLink
 from .offset_takeover import OffsetTakeover
 from .options import MirrorOptions
 from .source import Sources
+
+if TYPE_CHECKING:
+    from .group_offsets import OffsetCommits
+    from .link import MirrorLink
 
 logger = logging.getLogger(__name__)
 
@@ -147,6 +150,8 @@ class Mirrors:
             self._begin(active[name])
 
     def _begin(self, mirror: Mirror) -> None:
+        from .link import MirrorLink  # loaded late: only a broker that mirrors needs it
+
         try:
             source = self._options.open(self._sources, mirror)
             self.links[mirror.name] = MirrorLink(

@@ -18,7 +18,6 @@ from ...protocol.config_key import ConfigError
 from ...protocol.config_listeners import LISTENER_PREFIX, PROTOCOL_MAP, mapped_protocols
 from ...protocol.security_protocol import SecurityProtocol
 from .listener_tls import ListenerTls
-from .principal_mapping import NoMatchingRule
 from .tls_settings import CLIENT_AUTH, TlsSettings, tls_settings
 
 PRINCIPALS: Final = "ottla.node.principals"
@@ -91,6 +90,8 @@ class NodeCertificates:
 
     def check_peer(self, certificate: bytes | None) -> None:
         """Raises NodeRefused for the owner of a certificate that may not act as a node."""
+        from .principal_mapping import NoMatchingRule  # loaded late: only nodes with TLS need it
+
         if certificate is None:
             raise NodeRefused("the other end shows no certificate")
         try:
