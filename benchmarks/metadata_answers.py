@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from ottla.dataplane.cluster.listed_brokers import ListedBrokers
+from ottla.dataplane.cluster.lost_brokers import LostBrokers
 from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.handlers.metadata import MetadataHandlers
 from ottla.dataplane.quorum.access import Quorum
@@ -77,7 +78,7 @@ class MetadataAnswers:
         quorum = cast(Quorum, _Cluster(topics))
         listed = ListedBrokers(0, lambda: 0)
         creator = TopicCreator(quorum, TopicDefaults(), random.Random(1))
-        self._handlers = MetadataHandlers(quorum, 1, creator, listed)
+        self._handlers = MetadataHandlers(quorum, 1, creator, listed, LostBrokers(lambda: quorum.image))
 
     def milliseconds(self, authorizer: Authorizer | None, forget: Callable[[], object]) -> tuple[float, int]:
         """Of the processor, for one whole answer, and how many topics it has; the best of five, with a call of `forget`

@@ -80,6 +80,7 @@ class Broker:
         await parts.tls_reloads.close()
         await parts.logins.by_token.close()
         await parts.resealing.close()
+        parts.lost.close()
         parts.server.close()
         parts.logins.close()
         parts.fetches.close()

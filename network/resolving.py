@@ -13,8 +13,8 @@ _LABEL_BYTES_MAX = 63
 
 
 def addresses_of(host: str | None, port: int, flags: int = 0) -> Sequence[Found]:
-    """Where TCP reaches `host`; None is every address, or this machine. Raises OSError, and UnicodeError for what no host
-    can be called.
+    """Where TCP reaches `host`; None is every address, or this machine. Raises OSError, and UnicodeError for what
+    no host can be called.
 
     `socket.getaddrinfo` encodes every text by IDNA, whose tables take a megabyte of memory. Names in ASCII stay as they
     are by that, so they are given to it as bytes.

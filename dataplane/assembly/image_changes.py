@@ -11,6 +11,7 @@ from ...protocol.image_delta import ImageDelta
 from ..broker_settings import BrokerSettings
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.listed_brokers import ListedBrokers
+from ..cluster.lost_brokers import LostBrokers
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.coordinator import GroupCoordinator
@@ -42,6 +43,7 @@ class ImageChanges:
     own_settings: BrokerSettings
     settings: TopicSettingsView
     listed: ListedBrokers
+    lost: LostBrokers
     server: Server
     logs: LogStore
     cleaner: LogCleaner
@@ -58,6 +60,7 @@ class ImageChanges:
         """Follow a change that the image already contains. Settings come first, then roles, then what follows roles."""
         self.settings.forget(delta)
         self.listed.image_changed(image, delta.brokers)
+        self.lost.image_changed(image, delta.brokers)
         if delta.configs:
             self._reconfigure()
         if delta.acls and self.server.authorization is not None:

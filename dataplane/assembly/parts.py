@@ -16,6 +16,7 @@ from ...protocol.node_proof import NodeCredentials
 from ..broker_settings import BrokerSettings
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.listed_brokers import ListedBrokers
+from ..cluster.lost_brokers import LostBrokers
 from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
@@ -157,6 +158,7 @@ class BrokerParts:
             self.settings.of_listeners,
             config.tls_reload_interval_ms,
         )
+        self.lost = LostBrokers(self.image)
         self.replicas = self._make_replicas(credentials, topic_settings)
         self.storage_failures = StorageFailures(self.logs, self.replicas, self.image)
         self.moves = FolderMoves(
@@ -204,6 +206,7 @@ class BrokerParts:
             self.settings,
             topic_settings,
             listed,
+            self.lost,
             self.server,
             self.logs,
             self.upkeep.cleaner,
@@ -250,6 +253,7 @@ class BrokerParts:
             lambda: session.broker_epoch,
             report_to(session, config.node_id),
             rebuild_with(session, config.node_id),
+            self.lost.lost,
         )
 
     def _make_groups(self) -> GroupCoordinator:
@@ -287,7 +291,7 @@ class BrokerParts:
             SaslHandlers(self.server.authentications),
             ScramCredentialHandlers(session, self.logins.sealer),
             ApiVersionsHandlers(self._table, session, config.node_id),
-            MetadataHandlers(session, config.node_id, creator, listed),
+            MetadataHandlers(session, config.node_id, creator, listed, self.lost),
             DescribeClusterHandlers(session, config.node_id, listed),
             DescribeTopicPartitionsHandlers(session),
             DescribeQuorumHandlers(session),

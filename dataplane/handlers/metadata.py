@@ -20,6 +20,7 @@ from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_A
 from ..cluster.endpoints import Endpoint, controller_id, endpoint, live_endpoints, registered_endpoint
 from ..cluster.internal_topics import is_internal
 from ..cluster.listed_brokers import ListedBrokers
+from ..cluster.lost_brokers import LostBrokers
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
 from ..quorum.access import Quorum
 from ..runtime.time_slices import ITEMS_PER_TURN, in_time_slices
@@ -40,12 +41,18 @@ class MetadataHandlers:
     """Answers from the image, and creates missing topics where that is allowed."""
 
     def __init__(
-        self, quorum: Quorum, own_broker_id: int, creator: TopicCreator, listed: ListedBrokers
+        self,
+        quorum: Quorum,
+        own_broker_id: int,
+        creator: TopicCreator,
+        listed: ListedBrokers,
+        lost: LostBrokers,
     ) -> None:
         self._quorum = quorum
         self._own_broker_id = own_broker_id
         self._creator = creator
         self._listed = listed
+        self._lost = lost
         self._tasks: set[asyncio.Task[None]] = set()
 
     @handles(
@@ -57,10 +64,11 @@ class MetadataHandlers:
         needs=handler_asks("DESCRIBE Topic; CREATE Cluster or Topic for topics that it creates"),
     )
     def metadata(self, request: ClientRequest, message: MetadataRequest) -> MetadataResponse | None:
-        """Describe topics by name or id, or all topics. Replies later if topics are created first."""
+        """Describe topics by name or id, or all topics. Replies later if topics are created first, or
+        if news of their leaders is awaited."""
         _check_identifiers(request.api_version, message)
         missing, errors = self._to_create(request.access, message)
-        if missing or self._is_long(message):
+        if missing or self._is_long(message) or self._awaits_news(message):
             task = asyncio.get_running_loop().create_task(
                 self._reply_later(request, message, missing, errors)
             )
@@ -72,6 +80,23 @@ class MetadataHandlers:
     def _is_long(self, message: MetadataRequest) -> bool:
         topics = message.topics or self._quorum.image.topics
         return len(topics) > ITEMS_PER_TURN
+
+    def _awaits_news(self, message: MetadataRequest) -> bool:
+        """Whether a broker that leads what was asked about may be dead."""
+        lost = self._lost.ids
+        if not lost or message.topics is None:
+            return bool(lost)
+        image = self._quorum.image
+        asked = (
+            image.topics_by_id.get(topic.topic_id) if topic.name is None else image.topics.get(topic.name)
+            for topic in message.topics
+        )
+        return any(
+            state.leader in lost
+            for topic in asked
+            if topic is not None
+            for state in topic.partitions.values()
+        )
 
     def _to_create(self, access: Access, message: MetadataRequest) -> tuple[list[str], dict[str, ErrorCode]]:
         """The topics that are to be created, and what keeps others from that."""
@@ -103,6 +128,8 @@ class MetadataHandlers:
         try:
             if missing:
                 errors = errors | await self._creator.create(missing)
+            if self._awaits_news(message):
+                await self._lost.settled()
             looked_at = in_time_slices(self._topics(request, message, errors))
             topics = [topic async for topic in looked_at if topic is not None]
             await request.reply_when_encoded(self._respond(request, message, topics))

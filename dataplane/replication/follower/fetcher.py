@@ -71,6 +71,7 @@ class LeaderLink:
         settings: LinkSettings,
         endpoint: Callable[[], tuple[str, int] | None],
         broker_epoch: Callable[[], int],
+        on_lost: Callable[[int], None],
     ) -> None:
         self.peer_id = peer_id
         self.session = session(self._retry)
@@ -78,6 +79,7 @@ class LeaderLink:
         self._settings = settings
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
+        self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         # With TLS the transport is both.
         self._socket: socket.socket | TlsTransport | None = None
@@ -205,12 +207,15 @@ class LeaderLink:
         self._readiness.remove_reader(sock.fileno())
         self._readiness.remove_writer(sock.fileno())
         sock.close()
+        had_proved_itself = self._proof is None
         self._connected = self._may_fetch = False
         self._proof = None
         self._sent.clear()
         self._unsent.clear()
         self.session.disconnected()
         self._reconnect_later()
+        if had_proved_itself and not self._closed:
+            self._on_lost(self.peer_id)
 
     def close(self) -> None:
         """Disconnect for good."""
@@ -407,8 +412,11 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         on_failure: Callable[[Partition, Exception], None],
         throttle: FetchThrottle = NO_THROTTLE,
+        on_lost: Callable[[int], None] = lambda _broker_id: None,
     ) -> None:
+        """`on_lost` hears of each broker that had proved itself and whose connection has ended."""
         self._throttle = throttle
+        self._on_lost = on_lost
         self._credentials = credentials
         self._limits = limits
         self._settings = settings
@@ -465,6 +473,7 @@ class Fetchers:
                 self._settings,
                 lambda: self._endpoint_of(peer_id),
                 self._broker_epoch,
+                self._on_lost,
             )
         return link
 

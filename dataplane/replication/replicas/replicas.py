@@ -80,6 +80,7 @@ class Replicas:
         broker_epoch: Callable[[], int],
         report_offline: Report = tell_nobody,
         renew: Rebuild = rebuild_nothing,
+        on_lost_broker: Callable[[int], None] = lambda _broker_id: None,
     ) -> None:
         self.config = config
         self.image = image
@@ -114,6 +115,7 @@ class Replicas:
             broker_epoch,
             self.failed,
             self._throttles,
+            on_lost_broker,
         )
 
     # Look-ups

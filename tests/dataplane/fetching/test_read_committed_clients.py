@@ -16,6 +16,7 @@ from aiokafka.structs import TopicPartition
 
 from ottla.client.consumer import Consumer
 from ottla.dataplane.cluster.listed_brokers import ListedBrokers
+from ottla.dataplane.cluster.lost_brokers import LostBrokers
 from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.list_offsets import ListOffsetsHandlers
@@ -64,7 +65,11 @@ async def serving(directory: Path) -> AsyncIterator[tuple[str, Writers]]:
     table.add(OffsetForLeaderEpochHandlers(shelf.replicas))
     table.add(ApiVersionsHandlers(table, quorum, OWN_ID))
     creator = TopicCreator(quorum, TopicDefaults(), random.Random(1))
-    table.add(MetadataHandlers(quorum, OWN_ID, creator, ListedBrokers(0, lambda: 0)))
+    table.add(
+        MetadataHandlers(
+            quorum, OWN_ID, creator, ListedBrokers(0, lambda: 0), LostBrokers(lambda: quorum.image)
+        )
+    )
     server = Server(table)
     # librdkafka takes a broker without Produce for one that is too old for transactions.
     table.add(ProduceHandlers(shelf.replicas, server.purgatory, closed_gate()))

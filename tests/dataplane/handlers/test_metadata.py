@@ -12,6 +12,7 @@ import pytest
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.cluster.listed_brokers import ListedBrokers
+from ottla.dataplane.cluster.lost_brokers import LostBrokers
 from ottla.dataplane.cluster.topic_creation import TopicCreator, TopicDefaults
 from ottla.dataplane.handlers.describe_cluster import DescribeClusterHandlers
 from ottla.dataplane.handlers.find_coordinator import FindCoordinatorHandlers
@@ -86,6 +87,11 @@ def listed(quorum: StubQuorum, *, linger_ms: int = 0) -> ListedBrokers:
     return found
 
 
+def lost(quorum: StubQuorum) -> LostBrokers:
+    """Nobody, so far."""
+    return LostBrokers(lambda: quorum.image)
+
+
 class Replies:
     """Stands in for a request and keeps what was replied."""
 
@@ -123,7 +129,7 @@ def metadata(
     quorum: StubQuorum, message: MetadataRequest, version: int, *, linger_ms: int = 0
 ) -> MetadataResponse:
     """The answer to a request, once through the codec."""
-    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum, linger_ms=linger_ms))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum, linger_ms=linger_ms), lost(quorum))
     response = handlers.metadata(cast(ClientRequest, Replies(version)), message)
     assert response is not None
     return decode(MetadataResponse, encode(response, version), version)
@@ -255,7 +261,7 @@ def test_leaders_that_cannot_be_reached(
     quorum: StubQuorum, leader: int, listener: str, version: int, error: ErrorCode
 ) -> None:
     quorum.add_topic("other", b"y" * 16, [[1, 2, 3]], leader=leader)
-    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), lost(quorum))
     message = MetadataRequest(topics=[MetadataRequestTopic(name="other")])
     response = handlers.metadata(cast(ClientRequest, Replies(version, listener)), message)
     assert response is not None
@@ -268,7 +274,9 @@ async def wait_for(condition: Callable[[], object]) -> None:
 
 
 async def test_missing_topics_are_created_and_answered_with_their_leaders(quorum: StubQuorum) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum, TopicDefaults(num_partitions=3)), listed(quorum))
+    handlers = MetadataHandlers(
+        quorum, 1, creator(quorum, TopicDefaults(num_partitions=3)), listed(quorum), lost(quorum)
+    )
     replies = [Replies(9), Replies(9)]
     for request in replies:
         message = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
@@ -282,7 +290,7 @@ async def test_missing_topics_are_created_and_answered_with_their_leaders(quorum
 
 async def test_a_refused_creation_leaves_the_topic_unknown() -> None:
     quorum = StubQuorum(refusal=ErrorCode.REQUEST_TIMED_OUT)
-    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), lost(quorum))
     request = Replies(9)
     handlers.metadata(
         cast(ClientRequest, request), MetadataRequest(topics=[MetadataRequestTopic(name="new")])
@@ -355,7 +363,7 @@ def test_a_replica_lost_by_a_live_broker_is_shown_as_offline(quorum: StubQuorum)
 async def test_thousands_of_missing_topics_are_few_commands_and_each_is_answered_once(
     quorum: StubQuorum,
 ) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), lost(quorum))
     names = [f"new-{n}" for n in range(1_000)]
     replies = Replies(9)
     topics = [MetadataRequestTopic(name=name) for name in [*names, *names, "orders", "orders"]]
@@ -370,9 +378,39 @@ async def test_thousands_of_missing_topics_are_few_commands_and_each_is_answered
 
 @pytest.mark.parametrize("version", [10, 12, 13])
 def test_a_topic_without_name_and_id_is_refused(quorum: StubQuorum, version: int) -> None:
-    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum))
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), lost(quorum))
     with pytest.raises(KafkaError) as refused:
         handlers.metadata(
             cast(ClientRequest, Replies(version)), MetadataRequest(topics=[MetadataRequestTopic(name=None)])
         )
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("topics", [None, [MetadataRequestTopic(name="orders")]])
+async def test_what_a_lost_broker_led_is_told_once_there_is_news_of_it(
+    quorum: StubQuorum, topics: list[MetadataRequestTopic] | None
+) -> None:
+    of_dead = lost(quorum)
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), of_dead)
+    of_dead.lost(2)
+    replies = Replies(12)
+    assert handlers.metadata(cast(ClientRequest, replies), MetadataRequest(topics=topics)) is None
+    await asyncio.sleep(0)
+    assert replies.replies == []
+    quorum.add_broker(2, fenced=True)
+    of_dead.image_changed(quorum.image, {2})
+    quorum.add_topic("orders", TOPIC_ID, [[1, 2, 3], [1, 3, 2]])
+    await wait_for(lambda: replies.replies)
+    (topic,) = cast(MetadataResponse, replies.replies[0]).topics
+    assert [one.leader_id for one in topic.partitions] == [1, 1]
+
+
+async def test_what_others_lead_is_told_at_once_beside_a_lost_broker(quorum: StubQuorum) -> None:
+    quorum.add_topic("other", b"y" * 16, [[1, 2]])
+    of_dead = lost(quorum)
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), of_dead)
+    of_dead.lost(2)
+    for topics in ([MetadataRequestTopic(name="other")], [MetadataRequestTopic(name="none")], []):
+        message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        assert handlers.metadata(cast(ClientRequest, Replies(12)), message) is not None
+    of_dead.close()

@@ -166,6 +166,8 @@ class Broker:
         lag_ms: int = LAG_MS,
     ) -> None:
         self.quorum, self.broker_id, self.broker_epoch = quorum, broker_id, epoch
+        self.lost: list[int] = []
+        """The brokers whose connection has ended, as they were told."""
         self.logs = LogStore.open([directory], "cluster", broker_id, wall_ms)
         settings = TopicSettings(LogConfig(), ReplicationSettings(2, lag_ms, durable))
         self.replicas = Replicas(
@@ -182,6 +184,7 @@ class Broker:
             lambda: self.broker_epoch,
             report_to(self, broker_id),
             rebuild_with(self, broker_id),
+            self.lost.append,
         )
         table = HandlerTable()
         self.server = Server(table)
