@@ -21,6 +21,7 @@ __all__ = [
     "decode_from",
     "decode_stepwise",
     "encode",
+    "encode_element",
     "encode_into",
     "encode_parts",
 ]
@@ -97,6 +98,16 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
         write(message, out)
     except struct.error as error:
         raise UnsupportedField(f"{type(message).__name__} version {version}: {error}") from error
+
+
+def encode_element(element: Message, of: type[Message], version: int) -> bytes:
+    """A struct as it stands in a message `of` that version. Errors as `encode`."""
+    out = bytearray()
+    try:
+        writer(type(element), version, _check(of, version))(element, out)
+    except struct.error as error:
+        raise UnsupportedField(f"{type(element).__name__} version {version}: {error}") from error
+    return bytes(out)
 
 
 def encode_parts(message: Message, version: int) -> list[Any]:

@@ -27,7 +27,7 @@ from .primitives import (
     too_long,
     write_uvarint,
 )
-from .schema import Field, Message
+from .schema import EncodedArray, Field, Message
 
 FIXED = {
     "int8": "b",
@@ -419,12 +419,19 @@ class _Writer(_Source):
         if code is not None and code != "16s":
             self.add(f"out += pack(f'>{{{n}}}{code}', *{v})")
             return
+        self.flush()
+        depth = self.depth
+        if field.encodable:
+            self.scope["EncodedArray"] = EncodedArray
+            self.add(f"if {v}.__class__ is EncodedArray: out += b''.join({v}.elements)")
+            self.add("else:")
+            self.depth += 1
         item = f"item{self.depth}"
         self.add(f"for {item} in {v}:")
         self.depth += 1
         self.field(element, item, where)
         self.flush()
-        self.depth -= 1
+        self.depth = depth
 
     def is_set(self, field: Field, value: str) -> str:
         """An expression: the value of the field is not its default."""

@@ -26,7 +26,7 @@ lacks raises unless the field is `ignorable`. What a field is `about` is said to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, dataclass_transform
@@ -66,7 +66,7 @@ NO_VERSIONS: Final = versions_of("none")
 @dataclass(frozen=True, slots=True)
 class Field:
     """One row of a message's table. `struct` or `element` says what a nested struct or an array holds. What is `secret`
-    is not part of the repr."""
+    is not part of the repr. In the place of what is `encodable` an `EncodedArray` may stand."""
 
     kind: str
     versions: VersionRange
@@ -76,9 +76,22 @@ class Field:
     default: Any
     ignorable: bool
     secret: bool = False
+    encodable: bool = False
     struct: type[Message] | None = None
     element: Field | None = None
     name: str = ""
+
+
+class EncodedArray:
+    """Structs as they stand in messages of one version."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, elements: Sequence[bytes]) -> None:
+        self.elements = elements
+
+    def __len__(self) -> int:
+        return len(self.elements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +233,7 @@ def array(
     tag: int | None = None,
     tagged: str | None = None,
     ignorable: bool = False,
+    encodable: bool = False,
     about: str = "",
 ) -> Any:
     """A list of structs (`array(Listener)`) or primitives (`array(int32)`); its default is empty, or None."""
@@ -228,7 +242,9 @@ def array(
         element: Field = _field("struct", "0+", None, None, None, None, False, struct=of)
     else:
         element = of()
-    return _field("array", versions, initial, tag, tagged, nullable, ignorable, element=element)
+    return _field(
+        "array", versions, initial, tag, tagged, nullable, ignorable, element=element, encodable=encodable
+    )
 
 
 def nested(

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import cast
 
 from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ...protocol.cluster_image import TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ...protocol.schema import ZERO_UUID
+from ...protocol.schema import ZERO_UUID, EncodedArray
 from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
-from ..cluster.endpoints import Endpoint, controller_id, endpoint, live_endpoints, registered_endpoint
+from ..cluster.endpoints import Endpoint, controller_id, live_endpoints, registered_endpoint
 from ..cluster.internal_topics import is_internal
 from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.lost_brokers import LostBrokers
 from ..cluster.topic_creation import TopicCreator, is_valid_topic_name
+from ..cluster.topic_views import TopicView, TopicViews
 from ..quorum.access import Quorum
 from ..runtime.time_slices import ITEMS_PER_TURN, in_time_slices
 from ..security.authorization.access import Access, cluster_operations
@@ -53,6 +54,7 @@ class MetadataHandlers:
         self._creator = creator
         self._listed = listed
         self._lost = lost
+        self._views = TopicViews()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @handles(
@@ -139,23 +141,27 @@ class MetadataHandlers:
 
     def _topics(
         self, request: ClientRequest, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
-    ) -> Iterator[MetadataResponseTopic | None]:
+    ) -> Iterator[bytes | None]:
         """Those that were asked for, each of them once; None for one that the client is not told of."""
         image, version = self._quorum.image, request.api_version
-        access = request.access
-        with_operations = message.include_topic_authorized_operations
-        view = _TopicView(image, request.listener, version, access, with_operations)
-        everything = message.topics is None or (version == 0 and not message.topics)
-        if everything:
-            for topic in list(image.topics.values()):
-                yield view.topic(topic) if _may_describe(access, topic.name, quiet=True) else None
-        else:
-            asked = dict.fromkeys((topic.name, topic.topic_id) for topic in message.topics or ())
-            for name, topic_id in asked:
-                yield view.find(name, topic_id, creation_errors)
+        view = self._views.of(image, request.listener, version)
+        told = _Told(request.access, view, message.include_topic_authorized_operations)
+        if message.topics is None or (version == 0 and not message.topics):
+            topics = list(image.topics.values())
+            names = [topic.name for topic in topics]
+            describable = request.access.allows_each(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+            for topic, is_told in zip(topics, describable, strict=True):
+                yield told.topic(topic) if is_told else None
+            return
+        for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in message.topics):
+            if topic_id != ZERO_UUID:
+                yield told.by_id(image.topics_by_id.get(topic_id), topic_id)
+            else:
+                assert name is not None, "a request with neither name nor id has been refused"
+                yield told.by_name(image.topics.get(name), name, creation_errors.get(name))
 
     def _respond(
-        self, request: ClientRequest, message: MetadataRequest, topics: list[MetadataResponseTopic]
+        self, request: ClientRequest, message: MetadataRequest, topics: list[bytes]
     ) -> MetadataResponse:
         image = self._quorum.image
         reachable = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)
@@ -173,7 +179,7 @@ class MetadataHandlers:
             ],
             cluster_id=image.cluster_id,
             controller_id=controller_id(reachable, self._own_broker_id),
-            topics=topics,
+            topics=cast(list[MetadataResponseTopic], EncodedArray(topics)),
             cluster_authorized_operations=operations,
         )
 
@@ -203,109 +209,62 @@ def _check_identifiers(version: int, message: MetadataRequest) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic ids are not supported in version {version}")
 
 
-def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
-    """The same for topics that exist and for those that do not."""
-    return MetadataResponseTopic(
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        name=name,
-        topic_id=topic_id,
-        topic_authorized_operations=OPERATIONS_NOT_ASKED_FOR,
-    )
+class _Told:
+    """Topics as one request is told of them."""
 
-
-class _TopicView:
-    """Topics as one request is shown them."""
-
-    def __init__(
-        self, image: ClusterImage, listener: str, version: int, access: Access, with_operations: bool
-    ) -> None:
-        self._image = image
-        self._version = version
+    def __init__(self, access: Access, view: TopicView, with_operations: bool) -> None:
         self._access = access
+        self._view = view
         self._with_operations = with_operations
-        self._live = {
-            broker_id
-            for broker_id, broker in image.brokers.items()
-            if endpoint(broker, listener) is not None
-        }  # fmt: skip
 
-    def find(
-        self, name: str | None, topic_id: bytes, creation_errors: dict[str, ErrorCode]
-    ) -> MetadataResponseTopic:
-        """One topic that was asked for, found or not."""
-        if topic_id != ZERO_UUID:
-            topic = self._image.topics_by_id.get(topic_id)
-            if topic is None:
-                return self._missing(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-            if not _may_describe(self._access, topic.name):
-                return _denied(None, topic_id)
-            return self.topic(topic)
-        assert name is not None, "a request with neither name nor id has been refused"
+    def by_id(self, topic: TopicState | None, topic_id: bytes) -> bytes:
+        """A topic whose id was asked for, found or not."""
+        if topic is None:
+            return self._missing(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.topic(topic) if _may_describe(self._access, topic.name) else self._denied(None, topic_id)
+
+    def by_name(self, topic: TopicState | None, name: str, creation_error: ErrorCode | None) -> bytes:
+        """A topic whose name was asked for, found or not."""
         if not _may_describe(self._access, name):
-            return _denied(name, ZERO_UUID)
-        topic = self._image.topics.get(name)
+            return self._denied(name, ZERO_UUID)
         if topic is not None:
             return self.topic(topic)
-        if creation_errors.get(name) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return _denied(name, ZERO_UUID)
+        if creation_error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return self._denied(name, ZERO_UUID)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not is_valid_topic_name(name):
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif creation_errors.get(name) == ErrorCode.INVALID_REPLICATION_FACTOR:
+        elif creation_error == ErrorCode.INVALID_REPLICATION_FACTOR:
             error = ErrorCode.INVALID_REPLICATION_FACTOR
         return self._missing(name, ZERO_UUID, error)
 
-    def topic(self, topic: TopicState) -> MetadataResponseTopic:
+    def topic(self, topic: TopicState) -> bytes:
         """A topic that exists."""
-        return MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=is_internal(topic.name),
-            partitions=[self._partition(i, state) for i, state in sorted(topic.partitions.items())],
-            topic_authorized_operations=self._operations(topic.name),
-        )
+        return self._view.encoded(topic, self._operations(topic.name))
 
     def _operations(self, name: str) -> int:
         if not self._with_operations:
             return OPERATIONS_NOT_ASKED_FOR
         return self._access.operations(AclResourceType.TOPIC, name) & TOPIC_OPERATIONS
 
-    def _missing(self, name: str | None, topic_id: bytes, error: ErrorCode) -> MetadataResponseTopic:
-        return MetadataResponseTopic(
-            error_code=error,
-            name=name,
-            topic_id=topic_id,
-            is_internal=name is not None and is_internal(name),
-            topic_authorized_operations=self._operations(name or ""),
+    def _denied(self, name: str | None, topic_id: bytes) -> bytes:
+        """The same for topics that exist and for those that do not."""
+        return self._view.encoded_message(
+            MetadataResponseTopic(
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                name=name,
+                topic_id=topic_id,
+                topic_authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+            )
         )
 
-    def _partition(self, index: int, state: PartitionState) -> MetadataResponsePartition:
-        live = self._live
-        replicas, isr = list(state.replicas), list(state.isr)
-        offline = [one for one in replicas if one not in live or one in state.offline_replicas]
-        error, leader = ErrorCode.NONE, state.leader
-        if leader not in live:
-            error, leader = ErrorCode.LEADER_NOT_AVAILABLE, -1
-            if (
-                self._version >= 6
-                and state.leader in self._image.brokers
-                and not self._is_fenced(state.leader)
-            ):
-                error = ErrorCode.LISTENER_NOT_FOUND
-        if self._version == 0 and offline:
-            replicas = [replica for replica in replicas if replica in live]
-            isr = [replica for replica in isr if replica in live]
-            if error == ErrorCode.NONE:
-                error = ErrorCode.REPLICA_NOT_AVAILABLE
-        return MetadataResponsePartition(
-            error_code=error,
-            partition_index=index,
-            leader_id=leader,
-            leader_epoch=state.leader_epoch,
-            replica_nodes=replicas,
-            isr_nodes=isr,
-            offline_replicas=offline,
+    def _missing(self, name: str | None, topic_id: bytes, error: ErrorCode) -> bytes:
+        return self._view.encoded_message(
+            MetadataResponseTopic(
+                error_code=error,
+                name=name,
+                topic_id=topic_id,
+                is_internal=name is not None and is_internal(name),
+                topic_authorized_operations=self._operations(name or ""),
+            )
         )
-
-    def _is_fenced(self, broker_id: int) -> bool:
-        return self._image.brokers[broker_id].fenced

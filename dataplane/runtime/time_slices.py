@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
-from ...protocol.schema import Message
+from ...protocol.schema import EncodedArray, Message
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,10 @@ def _structs(message: Message, count: int) -> int:
     """`count` and the structs in the message's arrays; no further than it matters."""
     for field in message.schema.fields:
         if field.kind == "array" and field.element is not None and field.element.kind == "struct":
-            for inner in getattr(message, field.name) or ():
+            elements = getattr(message, field.name) or ()
+            if isinstance(elements, EncodedArray):
+                continue
+            for inner in elements:
                 count = _structs(inner, count + 1)
                 if count >= _LARGE_STRUCTS:
                     return count

@@ -62,7 +62,9 @@ class MetadataResponse(Message):
     controller_id: int = int32(
         "1+", default=-1, ignorable=True, about="Broker that takes requests for the controller; -1 for none."
     )
-    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, about="Topics concerned.")
+    topics: list[MetadataResponseTopic] = array(
+        MetadataResponseTopic, encodable=True, about="Topics concerned."
+    )
     cluster_authorized_operations: int = int32(
         "8-10", default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Final
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -48,6 +49,19 @@ class Access:
         if self._audit is not None and self._request is not None:
             self._audit.note(self._request, grants, allowed, operation, resource_type, name, quiet=quiet)
         return allowed
+
+    def allows_each(self, operation: int, resource_type: int, names: Sequence[str]) -> Iterator[bool]:
+        """Whether an operation is allowed with each of many resources, as they are asked for. Being denied is nothing
+        to tell: the answer leaves out what is denied."""
+        grants, audit, request = self.grants, self._audit, self._request
+        if grants is None:
+            yield from repeat(True, len(names))
+            return
+        for name, mask in zip(names, grants.masks(resource_type, names), strict=True):
+            allowed = mask >> operation & 1 == 1
+            if audit is not None and request is not None:
+                audit.note(request, grants, allowed, operation, resource_type, name, quiet=True)
+            yield allowed
 
     def allows_cluster(self, operation: int, *, quiet: bool = False) -> bool:
         """The same with the cluster as a whole."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ....protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, canonical_address
 from ..principal import NODE
@@ -75,7 +75,18 @@ class Authorizer:
             return EVERY_OPERATION
         if requester.principal.startswith(_NODE_PREFIX):
             return _NODE_RIGHTS.get(resource_type, 0)
-        masks = self.index.masks(resource_type, name, requester)
+        return self._mask(self.index.masks(resource_type, name, requester))
+
+    def in_a_row(self, resource_type: int, requester: Requester) -> Callable[[str], int]:
+        """`mask` for many names of one type, until a change of the ACLs."""
+        if requester.principal in self.super_users:
+            return lambda _name: EVERY_OPERATION
+        if requester.principal.startswith(_NODE_PREFIX):
+            return lambda _name: _NODE_RIGHTS.get(resource_type, 0)
+        masks, mask = self.index.in_a_row(resource_type, requester), self._mask
+        return lambda name: mask(masks(name))
+
+    def _mask(self, masks: tuple[int, int] | None) -> int:
         if masks is None:
             return EVERY_OPERATION if self._open_without_acls else 0
         denied, allowed = masks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from ....protocol.acls import AclResourceType
@@ -19,6 +20,8 @@ class _Decides(Protocol):
     def index(self) -> AclIndex: ...
 
     def mask(self, resource_type: int, name: str, requester: Requester) -> int: ...
+
+    def in_a_row(self, resource_type: int, requester: Requester) -> Callable[[str], int]: ...
 
     def allows_for_some_resource(self, resource_type: int, operation: int, requester: Requester) -> bool: ...
 
@@ -49,15 +52,30 @@ class Grants:
         """The operations that are allowed with a resource: bit n for Kafka's operation with the code n."""
         if self._version != self._index.version:
             self._forget()
-        masks = self._masks[resource_type]
-        mask = masks.get(name)
+        mask = self._masks[resource_type].get(name)
         if mask is None:
             mask = self._decides.mask(resource_type, name, self.requester)
             if mask:
-                if len(masks) >= NAMES_MAX:
-                    masks.clear()
-                masks[name] = mask
+                self._remember(resource_type, name, mask)
         return mask
+
+    def masks(self, resource_type: int, names: Iterable[str]) -> Iterator[int]:
+        """The same for many names. ACLs may change between two of them."""
+        decide, decides_for = None, -1
+        for name in names:
+            if self._version != self._index.version:
+                self._forget()
+            mask = self._masks[resource_type].get(name)
+            if mask is None:
+                if decide is None or decides_for != self._version:
+                    decide, decides_for = (
+                        self._decides.in_a_row(resource_type, self.requester),
+                        self._version,
+                    )
+                mask = decide(name)
+                if mask:
+                    self._remember(resource_type, name, mask)
+            yield mask
 
     def allows_for_some(self, operation: int, resource_type: int) -> bool:
         """Whether there may be a resource of this type with which the operation is allowed."""
@@ -69,6 +87,12 @@ class Grants:
             found = self._decides.allows_for_some_resource(resource_type, operation, self.requester)
             self._some[key] = found
         return found
+
+    def _remember(self, resource_type: int, name: str, mask: int) -> None:
+        masks = self._masks[resource_type]
+        if len(masks) >= NAMES_MAX:
+            masks.clear()
+        masks[name] = mask
 
     def _forget(self) -> None:
         self._version = self._index.version

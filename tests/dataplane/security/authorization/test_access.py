@@ -60,6 +60,16 @@ def test_without_an_authorizer_everything_is_allowed() -> None:
     EVERYTHING.check_cluster(AclOperation.ALTER)
 
 
+def test_each_of_many_topics_is_allowed_as_alone_and_only_what_is_allowed_is_counted(
+    lines: pytest.LogCaptureFixture,
+) -> None:
+    broker, names = Broker(ALLOWED), ["orders", "secret", "orders"]
+    assert list(broker.access().allows_each(READ, TOPIC, names)) == [True, False, True]
+    assert (broker.audit.allowed[READ], broker.audit.denied[READ]) == (2, 0)
+    assert not lines.records
+    assert list(EVERYTHING.allows_each(READ, TOPIC, names)) == [True, True, True]
+
+
 def test_a_denial_is_logged_as_kafka_logs_it(lines: pytest.LogCaptureFixture) -> None:
     assert not Broker(ALLOWED).access().allows(WRITE, TOPIC, "orders")
     assert lines.messages == [

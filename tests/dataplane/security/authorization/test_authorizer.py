@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.security.authorization import authorizer as authorizers
 from ottla.dataplane.security.authorization import grants as grants_module
 from ottla.dataplane.security.authorization.authorizer import Authorizer
+from ottla.dataplane.security.principal import NODE
 from ottla.protocol.acl_rights import is_allowed
 from ottla.protocol.acls import (
     Acl,
@@ -137,6 +138,26 @@ def test_an_index_that_changed_is_like_one_built_anew(
             assert grants.allows_for_some(operation, AclResourceType.TOPIC) == anew.allows_for_some(
                 operation, AclResourceType.TOPIC
             )
+
+
+@given(
+    st.lists(st.lists(st.tuples(acls, st.booleans()), max_size=8), min_size=1, max_size=3),
+    st.sampled_from(["User:ann", "User:bob", f"{NODE}:1"]),
+    hosts,
+    st.booleans(),
+)
+def test_names_in_a_row_are_decided_as_each_alone(
+    steps: list[list[tuple[Acl, bool]]], principal: str, host: str, open_without_acls: bool
+) -> None:
+    """Also if ACLs change between two of them, as they do while a long answer is made."""
+    authorizer = with_acls(super_users=("User:bob",), open_without_acls=open_without_acls)
+    names = [*NAMES, "abcd", "abce", "zz", *NAMES] * len(steps)
+    in_a_row = authorizer.grants(principal, host).masks(AclResourceType.TOPIC, names)
+    for at, name in enumerate(names):
+        if at % (len(names) // len(steps)) == 0:
+            authorizer.change(steps[at * len(steps) // len(names)])
+        requester = authorizer.grants(principal, host).requester
+        assert next(in_a_row) == authorizer.mask(AclResourceType.TOPIC, name, requester)
 
 
 @given(some_acls)
