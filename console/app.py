@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,15 +12,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from ..client.admin import Admin
 from .area import Area
 from .failing import Failure
-from .guard import STATIC_PATH, Guard
-from .live.feeds import Feeds
-from .live.sampler import Sampler
+from .guard import STATIC_PATH, Entrance, Guard
 from .mounting import ConsoleParts, Mounting
 from .notices import Notices
-from .offers import Offers
 from .rendering import STATIC, Templates
 from .schemas.decoding import Decoder
 from .security import Door
@@ -32,29 +26,15 @@ HOME = "/overview"
 
 def build(
     *,
-    admin: Admin,
-    sampler: Sampler,
-    connection: Mapping[str, Any],
     door: Door,
+    entrance: Entrance,
     areas: Sequence[Area],
     may_change: bool,
-    stopping: asyncio.Event,
+    templates: Templates,
     schemas: Decoder | None = None,
 ) -> ASGIApp:
-    """The application. `stopping` ends event streams."""
-    parts = ConsoleParts(
-        admin=admin,
-        sampler=sampler,
-        connection=connection,
-        may_change=may_change,
-        door=door,
-        templates=Templates(),
-        offers=Offers(areas, admin),
-        feeds=Feeds(),
-        notices=Notices(),
-        stopping=stopping,
-        schemas=schemas,
-    )
+    """The application. `entrance` decides as whom a browser asks."""
+    parts = ConsoleParts(may_change=may_change, templates=templates, notices=Notices(), schemas=schemas)
     mounting = Mounting(parts)
 
     async def home(request: Request) -> Response:
@@ -77,4 +57,4 @@ def build(
         ],
         exception_handlers={HTTPException: no_page, Exception: fault},
     )
-    return Guard(app, door)
+    return Guard(app, door, entrance)

@@ -19,6 +19,22 @@ SEND_S: Final = 10.0
 SILENCE_S: Final = 15.0
 """An event stream without news says so, so that a connection that is dead is noticed."""
 CONNECTIONS_MAX: Final = 256
+SESSIONS_MAX: Final = 16
+"""People who are signed in at a time: each has clients, and a snapshot of the cluster, of their own."""
+SESSIONS_OF_USER_MAX: Final = 4
+"""Of one user. Whoever signs in once more ends the one that was not used for longest."""
+IDLE_S: Final = 30 * 60.0
+"""Without a request for so long a session ends."""
+SESSION_S: Final = 12 * 3600.0
+"""A session ends after so long however much it is used."""
+ATTEMPTS_S: Final = 300.0
+"""For so long a failed attempt to sign in counts."""
+ATTEMPTS_OF_USER_MAX: Final = 5
+ATTEMPTS_OF_ADDRESS_MAX: Final = 20
+"""From one address, which may be that of a proxy."""
+NAMES_REMEMBERED_MAX: Final = 2_000
+"""Users and addresses whose failures are counted. Beyond that strangers wait."""
+LOGINS_AT_A_TIME: Final = 4
 NOTICES_MAX: Final = 200
 SAMPLES_MAX: Final = 450
 """Points of each series that are remembered."""

@@ -1,4 +1,4 @@
-"""One line of JSON in the log for each change: who, from where, what, and what became of it."""
+"""One line of JSON in the log for each change and each login: who, from where, what, and what became of it."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ class ChangeLog:
     def tell(self, result: str) -> None:
         """What became of it. It is a warning, so that it is seen at the level at which the console logs."""
         logger.warning(json.dumps(self._event | {"result": result}))
+
+
+def tell_login(request: Request, user: str, result: str) -> None:
+    """Somebody signed in, tried to, or signed out."""
+    who = request.client.host if request.client else ""
+    logger.warning(json.dumps({"event": "login", "who": who, "user": user[:TEXT_MAX], "result": result}))

@@ -60,5 +60,5 @@ def _refusal(error: KafkaError) -> Failure:
     if error.code in _MISSING:
         return Failure(404, "There is no such thing", reason)
     if error.code.name.endswith("AUTHORIZATION_FAILED"):
-        return Failure(403, "The console's user may not do that", reason)
+        return Failure(403, "This user may not do that", reason)
     return Failure(502, "The cluster refused", reason)

@@ -6,27 +6,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from ..client.admin import Admin
 from ..protocol.errors import KafkaError
 from .area import Action, Area, BadQuestion, Download, Form, Rendered, View, Visit
-from .bounds import FIELDS_MAX, FORM_BYTES_MAX, QUESTION_S
+from .bounds import QUESTION_S
 from .change_log import ChangeLog
 from .failing import EXPECTED, Failure, failure_of
 from .formats import link
-from .live.feeds import Feeds, TooManyStreams
-from .live.sampler import Sampler
+from .forms import fields_of
+from .live.feeds import TooManyStreams
 from .live.streams import EventStream
 from .notices import Notices
-from .offers import Offers
 from .rendering import Templates
 from .schemas.decoding import Decoder
-from .security import Door
+from .sessions import session_of
 
 EVENTS: Final = "/events"
 """In front of the path of a page: its event stream."""
@@ -41,18 +38,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleParts:
-    """What all pages need."""
+    """What all pages need, whoever asks for them."""
 
-    admin: Admin
-    sampler: Sampler
-    connection: Mapping[str, Any]
     may_change: bool
-    door: Door
     templates: Templates
-    offers: Offers
-    feeds: Feeds
     notices: Notices
-    stopping: asyncio.Event
     schemas: Decoder | None
 
 
@@ -103,7 +93,7 @@ class Mounting:
         async def answer(request: Request) -> Any:
             if request.method == "HEAD":
                 return PlainTextResponse("", media_type="text/event-stream")
-            visit = self._visit(request, view.path)
+            visit, session = self._visit(request, view.path), session_of(request)
 
             async def produce() -> Mapping[str, str]:
                 shown = await _bounded(view.show(visit))
@@ -111,10 +101,10 @@ class Mounting:
                 return self._parts.templates.fragments(shown.template, self._context(area, visit, shown))
 
             try:
-                reader = self._parts.feeds.open(visit.address, _understood(produce), refresh_s)
+                reader = session.feeds.open(visit.address, _understood(produce), refresh_s)
             except TooManyStreams as error:
                 return PlainTextResponse(f"{error}\n", status_code=503)
-            return EventStream(reader, self._parts.stopping)
+            return EventStream(reader, session.ended)
 
         return answer
 
@@ -133,11 +123,11 @@ class Mounting:
             if not self._parts.may_change:
                 return await self.refused(request, _READ_ONLY, area)
             try:
-                fields = await _bounded(_fields(request))
+                fields = await _bounded(fields_of(request))
             except (*EXPECTED, ClientDisconnect) as error:
                 failure = Failure(400, "The form did not arrive whole", str(error) or type(error).__name__)
                 return await self.refused(request, failure, area)
-            if not self._parts.door.is_own_form(fields.pop(FORM_VALUE, "")):
+            if not session_of(request).is_own_form(fields.pop(FORM_VALUE, "")):
                 failure = Failure(403, "This form is not the console's", "open the page anew, and try again")
                 return await self.refused(request, failure, area)
             step = fields.pop("step", "")
@@ -183,15 +173,15 @@ class Mounting:
     # ------------------------------------------------------------ pages
 
     def _visit(self, request: Request, path: str, form: Mapping[str, str] | None = None) -> Visit:
-        parts = self._parts
+        session = session_of(request)
         query = {name: value for name, value in request.query_params.items() if name != "done"}
         return Visit(
-            admin=parts.admin,
-            sampler=parts.sampler,
-            connection=parts.connection,
-            may_change=parts.may_change,
+            admin=session.admin,
+            sampler=session.sampler,
+            connection=session.connection,
+            may_change=self._parts.may_change,
             path=path,
-            schemas=parts.schemas,
+            schemas=self._parts.schemas,
             query=query,
             form=form or {},
         )
@@ -210,11 +200,13 @@ class Mounting:
         is_live: bool = False,
         problem: Failure | None = None,
     ) -> Response:
+        session = session_of(request)
         context = self._context(area, visit, rendered) | {
-            "areas": await self._parts.offers.areas(),
-            "cluster": self._parts.connection.get("bootstrap_servers", ""),
+            "areas": await session.offers.areas(),
+            "cluster": session.connection.get("bootstrap_servers", ""),
+            "user": session.user,
             "events": link(EVENTS + visit.path, **visit.query) if is_live else "",
-            "form_value": self._parts.door.form_value,
+            "form_value": session.form_value,
             "notice": self._parts.notices.text(request.query_params.get("done", "")),
             "problem": problem,
         }
@@ -240,20 +232,6 @@ def _understood(
             raise TimeoutError(failure_of(error).reason) from error
 
     return made
-
-
-async def _fields(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises BadQuestion for what is none."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > FORM_BYTES_MAX:
-            raise BadQuestion(f"a form has {FORM_BYTES_MAX} bytes at most")
-    try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
-    except ValueError as error:
-        raise BadQuestion(f"this is no form: {error}") from None
-    return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
 def _download(download: Download) -> Response:

@@ -4,7 +4,8 @@ A console on loopback is reached by every page that a browser on this machine sh
 
 - The Host header names an address at which the console is known. A stranger's name that resolves to this machine (DNS
   rebinding) does not.
-- A cookie carries what only the address that the console printed could give.
+- A cookie carries what only the address that the console printed could give, or the number of a session that began
+  with a user and a password of the cluster.
 - A change comes from a page of the console: by its Origin, and by a value that only such pages have in their forms.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -82,25 +83,27 @@ class Door:
 
     def opens_with(self, token: str) -> bool:
         """Whether this is the token of the printed address."""
-        return _same(token, self.token)
+        return same(token, self.token)
 
     def has_entered(self, cookies: Mapping[str, str]) -> bool:
         """Whether the browser has shown the token before."""
-        return _same(cookies.get(self.cookie, ""), self._derived("cookie"))
+        return same(cookies.get(self.cookie, ""), self.entered)
+
+    @property
+    def entered(self) -> str:
+        """The cookie of who has shown the token."""
+        return self._derived("cookie")
 
     @property
     def form_value(self) -> str:
-        """What every form of the console has in it."""
+        """What forms have in them that are for those who came by the token."""
         return self._derived("form")
 
-    def is_own_form(self, value: str) -> bool:
-        """Whether a form came from the console."""
-        return _same(value, self.form_value)
-
-    def set_cookie(self, host: str) -> str:
-        """The header that lets a browser in until it is closed."""
+    def set_cookie(self, host: str, value: str) -> str:
+        """The header that has a browser keep it until it is closed; an empty one takes it back."""
         secure = "; Secure" if f"https://{host.lower()}" in self.origins else ""
-        return f"{self.cookie}={self._derived('cookie')}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        ends = "" if value else "; Max-Age=0"
+        return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}"
 
     def _derived(self, purpose: str) -> str:
         return hmac.new(self.token.encode(), purpose.encode(), "sha256").hexdigest()
@@ -116,14 +119,32 @@ def door_of(listen: ListenAddress, public: Iterable[str] = (), token: str | None
     if token is None and not listen.is_loopback:
         raise ValueError(
             f"--listen {listen.host}:{listen.port} is not loopback: others reach it, so it needs --token-file FILE "
-            f"with a token of {TOKEN_LENGTH_MIN} characters or more"
+            f"with a token of {TOKEN_LENGTH_MIN} characters or more, or --login"
         )
-    origins = frozenset((*listen.origins, *map(origin_of, public)))
+    return _door(listen, [*listen.origins, *map(origin_of, public)], token)
+
+
+def door_of_logins(listen: ListenAddress, public: Iterable[str] = ()) -> Door:
+    """The door of a console where people sign in. Raises ValueError where their passwords would be readable on the
+    way."""
+    named = [origin_of(one) for one in public]
+    for origin in named:
+        if not origin.startswith("https://"):
+            raise ValueError(f"--login takes passwords: --public is https://HOST[:PORT], not {origin}")
+    if not listen.is_loopback and not named:
+        raise ValueError(
+            f"--login takes passwords, and --listen {listen.host}:{listen.port} is not loopback: it needs a proxy with "
+            "TLS in front, and --public https://HOST[:PORT] that says where browsers reach that"
+        )
+    return _door(listen, [*(listen.origins if listen.is_loopback else ()), *named], None)
+
+
+def _door(listen: ListenAddress, origins: Sequence[str], token: str | None) -> Door:
     if not origins:
         raise ValueError(
             f"--listen {listen.host} has no name of its own: say with --public http://HOST:PORT how browsers reach it"
         )
-    return Door(origins, token or secrets.token_urlsafe(24), f"ottla_console_{listen.port}")
+    return Door(frozenset(origins), token or secrets.token_urlsafe(24), f"ottla_console_{listen.port}")
 
 
 def listen_address(text: str) -> ListenAddress:
@@ -149,5 +170,6 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _same(one: str, other: str) -> bool:
+def same(one: str, other: str) -> bool:
+    """Whether they are equal, told in a time that says nothing of where they differ."""
     return hmac.compare_digest(one.encode(), other.encode())

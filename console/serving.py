@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ..client.admin import Admin
+from ..client.foreign_names import Secret
+from ..protocol.scram import SCRAM_MECHANISMS
 from .app import build
+from .area import Area
 from .bounds import CONNECTIONS_MAX
+from .entering import ByLogin, ByToken
 from .formats import link
+from .guard import Entrance
 from .live.reading import CounterSource, EndOffsets, MetricsEndpoints
 from .live.sampler import Sampler
 from .live.snapshots import take_snapshot
+from .offers import Offers
 from .pages import all_areas
+from .rendering import Templates
 from .schemas.decoding import Decoder
 from .schemas.registry import SchemaRegistry
-from .security import ListenAddress, door_of
+from .security import Door, ListenAddress, door_of, door_of_logins
+from .sessions import Session, Sessions
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_MS = 10_000
@@ -45,6 +55,8 @@ class ConsoleSettings:
     """Other addresses under which browsers reach it."""
     token: str | None = field(default=None, repr=False)
     """A random one without it."""
+    has_login: bool = False
+    """People sign in with a user and a password of the cluster, and there is no token."""
     may_change: bool = False
     metrics: Sequence[str] = ()
     """Addresses of the brokers' metrics endpoints."""
@@ -61,57 +73,114 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
     Raises NoBrokerReachable when there is no cluster, OSError when the address is taken, ValueError for settings that
     do not go together.
     """
-    door_of(settings.listen, settings.public, settings.token)
+    _door(settings, settings.listen)
     schemas = _schemas(settings)
     with _listening(settings.listen) as bound:
         listen = replace(settings.listen, port=bound.getsockname()[1])
-        door = door_of(listen, settings.public, settings.token)
-        async with Admin(
-            **{"client_id": "ottla-console", "request_timeout_ms": REQUEST_MS, **settings.connection}
-        ) as admin:
-            sampler = Sampler(partial(take_snapshot, admin), _source(settings, admin))
-            stopping = asyncio.Event()
+        door, areas, templates = _door(settings, listen), all_areas(), Templates()
+        origin = next(iter(listen.origins), "")
+        if origin not in door.origins:
+            origin = min(door.origins)
+        async with AsyncExitStack() as stack:
+            entrance: Entrance
+            if settings.has_login:
+                sessions = Sessions()
+                stack.push_async_callback(sessions.stop)
+                sessions.start()
+                entrance = ByLogin(door, sessions, _sign_in(settings, areas), templates)
+                end_news, address = sessions.end_news, f"{origin}/"
+            else:
+                session = await _opened(settings, areas, settings.connection, form_value=door.form_value)
+                stack.push_async_callback(session.end)
+                session.sampler.start()
+                entrance, end_news = ByToken(door, session, templates), session.ended.set
+                address = origin + ("/" if settings.token is not None else link("/", token=door.token))
             app = build(
-                admin=admin,
-                sampler=sampler,
-                connection=settings.connection,
                 door=door,
-                areas=all_areas(),
+                entrance=entrance,
+                areas=areas,
                 may_change=settings.may_change,
-                stopping=stopping,
+                templates=templates,
                 schemas=schemas,
             )
-            server = _Server(
-                uvicorn.Config(
-                    app,
-                    http="h11",
-                    ws="none",
-                    lifespan="off",
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    proxy_headers=False,
-                    limit_concurrency=CONNECTIONS_MAX,
-                    h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-                    timeout_graceful_shutdown=END_S,
-                ),
-                stopping,
-            )
-            sampler.start()
-            try:
-                origin = next(iter(listen.origins), "") or next(iter(sorted(door.origins)))
-                tell(origin + (link("/", token=door.token) if settings.token is None else "/"))
-                await server.serve(sockets=[bound])
-            finally:
-                await sampler.stop()
+            server = _Server(_config(app), end_news)
+            tell(address)
+            await server.serve(sockets=[bound])
+
+
+def _door(settings: ConsoleSettings, listen: ListenAddress) -> Door:
+    if not settings.has_login:
+        return door_of(listen, settings.public, settings.token)
+    if settings.token is not None:
+        raise ValueError("--login has no token: --token-file is for a console where nobody signs in")
+    check_login(settings.connection)
+    return door_of_logins(listen, settings.public)
+
+
+def check_login(connection: Mapping[str, Any]) -> None:
+    """Whether people could sign in over such connections. Raises ValueError."""
+    protocol, mechanism = connection.get("security_protocol", "PLAINTEXT"), connection.get("sasl_mechanism")
+    if not protocol.startswith("SASL_") or mechanism not in ("PLAIN", *SCRAM_MECHANISMS):
+        raise ValueError(
+            "--login needs a cluster that has users with passwords: security_protocol SASL_SSL or SASL_PLAINTEXT, and "
+            f"sasl_mechanism PLAIN or {' or '.join(SCRAM_MECHANISMS)}, not {protocol} with {mechanism or 'none'}"
+        )
+
+
+def _sign_in(settings: ConsoleSettings, areas: Sequence[Area]) -> Callable[[str, Secret], Awaitable[Session]]:
+    async def sign_in(user: str, password: Secret) -> Session:
+        own = {**settings.connection, "sasl_plain_username": user, "sasl_plain_password": password}
+        form_value = secrets.token_urlsafe(24)
+        session = await _opened(settings, areas, own, form_value=form_value, user=user)
+        session.sampler.start(samples_unwatched=False)
+        return session
+
+    return sign_in
+
+
+async def _opened(
+    settings: ConsoleSettings,
+    areas: Sequence[Area],
+    connection: Mapping[str, Any],
+    *,
+    form_value: str,
+    user: str = "",
+) -> Session:
+    """A session with clients of its own. Raises NoBrokerReachable and AuthenticationFailed."""
+    admin = Admin(**{"client_id": "ottla-console", "request_timeout_ms": REQUEST_MS, **connection})
+    await admin.start()
+    return Session(
+        admin=admin,
+        sampler=Sampler(partial(take_snapshot, admin), _source(settings, admin)),
+        connection=connection,
+        offers=Offers(areas, admin),
+        form_value=form_value,
+        user=user,
+    )
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        timeout_graceful_shutdown=END_S,
+    )
 
 
 class _Server(uvicorn.Server):
     """Ends with exit code 0 at a signal, as other commands that stay do."""
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, end_news: Callable[[], None]) -> None:
         super().__init__(config)
-        self._stopping = stopping
+        self._end_news = end_news
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -127,7 +196,7 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def _end(self) -> None:
-        self._stopping.set()
+        self._end_news()
         self.should_exit = True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ...console.requirements import require_extra
 from ..arguments.options import CommandParser, add_connection, command_parser
@@ -25,7 +26,8 @@ def parser(name: str) -> CommandParser:
         "  ottla console --profile production --listen 127.0.0.1:8000\n"
         "  ottla console --allow-changes --metrics http://127.0.0.1:9644/metrics\n"
         "  ottla console --schema-registry http://127.0.0.1:8081\n"
-        "  ottla console --listen 0.0.0.0:9280 --public https://console.example.com --token-file token",
+        "  ottla console --listen 0.0.0.0:9280 --public https://console.example.com --token-file token\n"
+        "  ottla console --login -X security.protocol=SASL_SSL -X sasl.mechanism=SCRAM-SHA-512",
     )
     add_connection(options)
     options.add_argument(
@@ -46,6 +48,11 @@ def parser(name: str) -> CommandParser:
         type=Path,
         metavar="FILE",
         help="the token that lets browsers in; without it a random one is printed",
+    )
+    options.add_argument(
+        "--login",
+        action="store_true",
+        help="people sign in with a user and a password of the cluster, and act as that user; there is no token",
     )
     options.add_argument("--allow-changes", action="store_true", help="let people change the cluster, too")
     options.add_argument(
@@ -89,10 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--metrics takes http://HOST:PORT/metrics or https://..., not {address!r}")
     try:
         settings = ConsoleSettings(
-            connection=connection_of(arguments),
+            connection=_connection(arguments),
             listen=listen_address(arguments.listen),
             public=arguments.public,
             token=_secret(arguments.token_file),
+            has_login=arguments.login,
             may_change=arguments.allow_changes,
             metrics=arguments.metrics,
             metrics_token=_secret(arguments.metrics_token_file),
@@ -125,6 +133,14 @@ def _registry(address: str | None) -> str | None:
         return registry_address(address)
     except ValueError as error:
         raise ValueError(f"--schema-registry: {error}") from None
+
+
+def _connection(arguments: argparse.Namespace) -> dict[str, Any]:
+    """How the cluster is reached; where people sign in, without a user that a profile has."""
+    if not arguments.login:
+        return connection_of(arguments)
+    given = connection_of(arguments, asks_password=False)
+    return {name: value for name, value in given.items() if not name.startswith("sasl_plain_")}
 
 
 def _secret(file: Path | None) -> str | None:

@@ -27,7 +27,7 @@ _BOOTSTRAP = "bootstrap_servers"
 ResultT = TypeVar("ResultT")
 
 
-def connection_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def connection_of(arguments: argparse.Namespace, *, asks_password: bool = True) -> dict[str, Any]:
     """Keyword arguments of any client. Raises CommandFailed and UsageError."""
     given = {
         **_of_profile(arguments),
@@ -35,7 +35,8 @@ def connection_of(arguments: argparse.Namespace) -> dict[str, Any]:
         **of_flags(arguments),
     }
     given.setdefault(_BOOTSTRAP, DEFAULT_BOOTSTRAP)
-    _add_password(given)
+    if asks_password:
+        _add_password(given)
     return given
 
 

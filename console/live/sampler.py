@@ -55,9 +55,10 @@ class Sampler:
         self.happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
         """The newest last."""
 
-    def start(self) -> None:
-        """Begin to sample."""
-        self._task = asyncio.create_task(self._run(), name="sampler of the console")
+    def start(self, *, samples_unwatched: bool = True) -> None:
+        """Begin to sample: also while nobody looks, or only then when somebody does."""
+        idle_s = IDLE_S if samples_unwatched else None
+        self._task = asyncio.create_task(self._run(idle_s), name="sampler of the console")
 
     async def stop(self) -> None:
         """End it."""
@@ -116,7 +117,9 @@ class Sampler:
         self._latest = new
         return new
 
-    async def _run(self) -> None:
+    async def _run(self, idle_s: float | None) -> None:
+        if idle_s is None:
+            await self._wake.wait()
         while True:
             try:
                 await self.sample()
@@ -128,7 +131,7 @@ class Sampler:
                 await asyncio.sleep(WATCHED_S)
                 continue
             try:
-                async with asyncio.timeout(IDLE_S):
+                async with asyncio.timeout(idle_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue

@@ -201,9 +201,7 @@ async def _read_reports(visit: Visit, name: str, window: AuditWindow, taken: Rep
             return f"the reports of {name}-{one.partition} cannot be read: {told}"
         if 0 <= first < end:
             begin[one], upper[one] = first, end
-    reading = await read(
-        visit.sampler, visit.connection, begin, upper, [taken], count=None, is_committed_only=True
-    )
+    reading = await read(visit.connection, begin, upper, [taken], count=None, is_committed_only=True)
     if reading.trouble:
         return f"reading reports {reading.trouble}: ask for a shorter time, or use the command"
     return ""

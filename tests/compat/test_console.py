@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from functools import partial
 
 import httpx2
 import pytest
 
 from ottla import Admin, Producer
-from ottla.console.app import build
-from ottla.console.live.reading import EndOffsets
-from ottla.console.live.sampler import Sampler
-from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages import all_areas
 from ottla.console.security import ListenAddress, door_of
-from tests.console.fakes import ORIGIN, TOKEN, seen
+from tests.console.fakes import ORIGIN, TOKEN, app_behind_token, seen, session_with
 
 
 class AsyncBrowser:
@@ -44,20 +38,12 @@ class AsyncBrowser:
 @pytest.fixture
 async def browser(admin: Admin, bootstrap: str) -> AsyncIterator[AsyncBrowser]:
     door = door_of(ListenAddress("127.0.0.1", 9280), token=TOKEN)
-    sampler = Sampler(partial(take_snapshot, admin), EndOffsets(admin))
-    app = build(
-        admin=admin,
-        sampler=sampler,
-        connection={"bootstrap_servers": bootstrap},
-        door=door,
-        areas=all_areas(),
-        may_change=True,
-        stopping=asyncio.Event(),
-    )
+    session = session_with(admin, door, all_areas(), connection={"bootstrap_servers": bootstrap})
+    app = app_behind_token(session, door, all_areas(), may_change=True)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as client:
         await client.get("/", params={"token": TOKEN})
         yield AsyncBrowser(client, door.form_value)
-    await sampler.stop()
+    await session.sampler.stop()
 
 
 async def test_the_overview(browser: AsyncBrowser) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from ottla.client.admin import Admin, ClusterDescription, ConfigEntry, NewTopic, QuorumDescription
 from ottla.client.admin.records import EARLIEST, TO_THE_END
@@ -17,11 +17,15 @@ from ottla.client.failures import VersionUnsupported
 from ottla.client.records import TopicPartition
 from ottla.console.app import build
 from ottla.console.area import Area
+from ottla.console.entering import ByToken
 from ottla.console.live.reading import EndOffsets
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
+from ottla.console.offers import Offers
 from ottla.console.pages import all_areas
-from ottla.console.security import ListenAddress, door_of
+from ottla.console.rendering import Templates
+from ottla.console.security import Door, ListenAddress, door_of
+from ottla.console.sessions import Session
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 TOKEN = "a-token-of-tests-1234"
@@ -148,23 +152,33 @@ class FakeAdmin:
         return [what for what, given in self.calls if not (isinstance(given, tuple) and given[-1] is True)]
 
 
+def session_with(admin: Admin, door: Door, areas: Sequence[Area], **given: Any) -> Session:
+    """The session of all who have shown the token of this door; `given` is about the session, as its user."""
+    return Session(
+        admin=admin,
+        sampler=Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin)),
+        offers=Offers(areas, admin),
+        **{"connection": {"bootstrap_servers": "host:9092"}, "form_value": door.form_value, **given},
+    )
+
+
+def app_behind_token(session: Session, door: Door, areas: Sequence[Area], *, may_change: bool) -> ASGIApp:
+    """A console in which all who have shown the token share this session."""
+    templates = Templates()
+    entrance = ByToken(door, session, templates)
+    return build(door=door, entrance=entrance, areas=areas, may_change=may_change, templates=templates)
+
+
 class Browser:
     """A client of the console that has entered, and that sends forms as browsers do."""
 
     def __init__(
         self, admin: FakeAdmin, *, may_change: bool = False, areas: Sequence[Area] | None = None
     ) -> None:
-        given = cast(Admin, admin)
         self.door = door_of(ListenAddress("127.0.0.1", 9280), token=TOKEN)
-        app = build(
-            admin=given,
-            sampler=Sampler(lambda at_s: take_snapshot(given, at_s), EndOffsets(given)),
-            connection={"bootstrap_servers": "host:9092"},
-            door=self.door,
-            areas=all_areas() if areas is None else areas,
-            may_change=may_change,
-            stopping=asyncio.Event(),
-        )
+        areas = all_areas() if areas is None else areas
+        session = session_with(cast(Admin, admin), self.door, areas)
+        app = app_behind_token(session, self.door, areas, may_change=may_change)
         self.client = TestClient(app, base_url=ORIGIN, follow_redirects=False, raise_server_exceptions=False)
 
     def enter(self) -> Browser:

@@ -6,18 +6,14 @@ import asyncio
 import socket
 import threading
 import time
-from typing import Any, cast
+from typing import cast
 
 import uvicorn
 
 from ottla.client.admin import Admin
-from ottla.console.app import build
-from ottla.console.live.reading import EndOffsets
-from ottla.console.live.sampler import Sampler
-from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages import all_areas
 from ottla.console.security import ListenAddress, door_of
-from tests.console.fakes import TOKEN, FakeAdmin
+from tests.console.fakes import TOKEN, FakeAdmin, app_behind_token, session_with
 
 PATIENCE_S = 60.0
 
@@ -66,23 +62,15 @@ class ServedConsole:
         self._server.should_exit = True
 
     async def _serve(self) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        admin = cast(Admin, self.admin)
-        sampler = Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin))
-        given: dict[str, Any] = {"bootstrap_servers": "host:9092"}
-        app = build(
-            admin=admin,
-            sampler=sampler,
-            connection=given,
-            door=door_of(ListenAddress("127.0.0.1", int(self.origin.rpartition(":")[2])), token=TOKEN),
-            areas=all_areas(),
-            may_change=True,
-            stopping=self._stopping,
-        )
+        self._loop = asyncio.get_running_loop()
+        door = door_of(ListenAddress("127.0.0.1", int(self.origin.rpartition(":")[2])), token=TOKEN)
+        session = session_with(cast(Admin, self.admin), door, all_areas())
+        self._stopping = session.ended
+        app = app_behind_token(session, door, all_areas(), may_change=True)
         config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None)
         self._server = uvicorn.Server(config)
-        sampler.start()
+        session.sampler.start()
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
-            await sampler.stop()
+            await session.sampler.stop()

@@ -93,7 +93,7 @@ def test_an_address_may_have_any_query() -> None:
         (
             KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed"),
             403,
-            "The console's user may not do that",
+            "This user may not do that",
         ),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic"), 404, "There is no such thing"),
         (VersionUnsupported("too old"), 501, "This cluster does not offer that"),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
 
 from ottla.client.records import ConsumerRecord, TopicPartition
-from ottla.console.live.sampler import Sampler
 from ottla.console.pages.messages import reading
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -50,25 +49,23 @@ class EndlessConsumer:
         return self._at
 
 
-@pytest.fixture
-def sampler(monkeypatch: pytest.MonkeyPatch) -> Sampler:
+@pytest.fixture(autouse=True)
+def consumers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "Consumer", EndlessConsumer)
     EndlessConsumer.open_ones = EndlessConsumer.most_open = 0
     EndlessConsumer.gate = asyncio.Event()
     EndlessConsumer.gate.set()
-    nothing = cast(Any, None)
-    return Sampler(nothing, nothing)
 
 
-async def read(sampler: Sampler, *, passes: bool = False, count: int | None = 5) -> reading.MessagesRead:
-    return await reading.read(sampler, {}, {PLACE: 0}, {PLACE: END}, [lambda *_: passes], count=count)
+async def read(*, passes: bool = False, count: int | None = 5) -> reading.MessagesRead:
+    return await reading.read({}, {PLACE: 0}, {PLACE: END}, [lambda *_: passes], count=count)
 
 
 async def test_a_filter_that_finds_nothing_ends_after_so_many_records(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reading, "SCANNED_RECORDS_MAX", 100)
-    found = await read(sampler)
+    found = await read()
     assert (found.scanned, found.trouble, found.next) == (100, "stopped after 100 records", {PLACE: 100})
 
 
@@ -80,26 +77,24 @@ async def test_a_filter_that_finds_nothing_ends_after_so_many_records(
     ],
 )
 async def test_so_many_bytes_are_enough(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, bound: str, passes: bool, trouble: str
+    monkeypatch: pytest.MonkeyPatch, bound: str, passes: bool, trouble: str
 ) -> None:
     monkeypatch.setattr(reading, bound, 1_000)
-    found = await read(sampler, passes=passes, count=None)
+    found = await read(passes=passes, count=None)
     assert (found.scanned, found.trouble) == (100, trouble)
 
 
-async def test_a_cluster_that_gives_nothing_is_waited_for_so_long(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cluster_that_gives_nothing_is_waited_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "READ_S", 0.05)
     EndlessConsumer.gate.clear()
     async with asyncio.timeout(60):
-        found = await read(sampler)
+        found = await read()
     assert (found.records, found.trouble, found.next) == ([], "stopped after 0.05 s", {PLACE: 0})
 
 
-async def test_few_pages_read_at_a_time(sampler: Sampler) -> None:
+async def test_few_pages_read_at_a_time() -> None:
     EndlessConsumer.gate.clear()
-    pages = [asyncio.create_task(read(sampler, passes=True)) for _ in range(3 * reading.READERS_MAX)]
+    pages = [asyncio.create_task(read(passes=True)) for _ in range(3 * reading.READERS_MAX)]
     async with asyncio.timeout(60):
         while EndlessConsumer.open_ones < reading.READERS_MAX:
             await asyncio.sleep(0)

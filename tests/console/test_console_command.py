@@ -22,6 +22,7 @@ from ottla.console import requirements
             ["--schema-registry", "http://me:secret@registry"],
             "has no user and no password: a file has the login",
         ),
+        (["--login"], "--login needs a cluster that has users with passwords"),
         (["--alow-changes"], "did you mean --allow-changes?"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -30,10 +31,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 class HttpBrowser:
     """Follows redirects and keeps cookies."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, is_in: bool = True) -> None:
         self.origin = address.partition("/?")[0]
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-        self._opener.open(address, timeout=PATIENCE_S).close()
+        if is_in:
+            self._opener.open(address, timeout=PATIENCE_S).close()
 
     def read(self, address: str) -> str:
         with self._opener.open(self.origin + address, timeout=PATIENCE_S) as answer:
@@ -42,9 +44,12 @@ class HttpBrowser:
 
     def send(self, address: str, **fields: str) -> str:
         """Fill in the form that is there, and send it."""
-        value = re.search(r'name="form_value" value="(\w+)"', self.read(address))
+        value = re.search(r'name="form_value" value="([\w-]+)"', self.read(address))
         assert value is not None
-        data = urllib.parse.urlencode({"form_value": value[1], **fields}).encode()
+        return self.post(address, form_value=value[1], **fields)
+
+    def post(self, address: str, **fields: str) -> str:
+        data = urllib.parse.urlencode(fields).encode()
         request = urllib.request.Request(self.origin + address, data, {"Origin": self.origin})
         with self._opener.open(request, timeout=PATIENCE_S) as answer:
             text: str = answer.read().decode()
@@ -68,6 +73,49 @@ class HttpBrowser:
                 return page
             assert time.monotonic() < deadline, page
             time.sleep(0.2)
+
+
+def people_sign_in(folder: Path, log: Path) -> None:
+    """Another console of the same cluster, where they need its own user and password."""
+    words = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "console",
+        "--login",
+        "--allow-changes",
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    environment = {**os.environ, "OTTLA_CONFIG_DIR": str(folder / "client")}
+    password = (folder / "client" / "admin.password").read_text().strip()
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            browser = HttpBrowser(process.stdout.readline().strip().rstrip("/"), is_in=False)
+            for given, reason in (("guess", "knows no such user"), ("", "password are needed")):
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    browser.post("/login", user="admin", password=given)
+                assert reason in refused.value.read().decode()
+            assert "Overview" in browser.post("/login?next=/overview", user="admin", password=password)
+            topic = {"topic": "signed", "partitions": "1", "replicas": "1"}
+            assert "topic signed was created" in seen(browser.send("/topics/create", step="apply", **topic))
+            events = browser.events("/topics")
+            assert any("signed" in one.get("html", "") for one in events)
+            value = re.search(r'name="form_value" value="([\w-]+)"', browser.read("/topics"))
+            assert value is not None
+            assert "password" in browser.post("/logout", form_value=value[1])
+            for _ in events:  # they end with the session
+                pass
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0, log.read_text()
+    told = log.read_text()
+    assert '\\"user\\": \\"admin\\", \\"action\\": \\"/topics/create\\"' in told
+    assert password not in told
 
 
 @contextmanager
@@ -165,6 +213,7 @@ def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> N
             assert "topic orders was created" in seen(created)
             # The metrics endpoint tells bytes, which end offsets do not.
             browser.until("/overview", lambda page: "bytes out 0 B/s" in page)
+            people_sign_in(tmp_path / "data", tmp_path / "log of logins")
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()

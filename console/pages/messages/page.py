@@ -136,7 +136,6 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
     begin = begin_at(question, starts, upper, by_time)
     limit = None if question.where == NEWEST else question.count
     reading = await read(
-        visit.sampler,
         visit.connection,
         begin,
         upper,
@@ -147,7 +146,7 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
     )
     records = chosen(reading.records, question)
     outcomes, (keys, values) = await asyncio.gather(
-        outcomes_of(visit.sampler, visit.connection, records), _decoded(visit, question, records)
+        outcomes_of(visit.connection, records), _decoded(visit, question, records)
     )
     model = MessagesPage(
         topics=topics,

@@ -13,7 +13,6 @@ from ....client.consuming.outcomes import TransactionOutcome
 from ....client.failures import UnreadableRecords
 from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
-from ...live.sampler import Sampler
 from ...schemas.decoding import Decoded
 from .filters import Test
 
@@ -35,8 +34,8 @@ _POLL_MS: Final = 500
 
 Decode = Callable[[bytes | None], Awaitable[Decoded | None]]
 
-_TURNS: WeakKeyDictionary[Sampler, asyncio.Semaphore] = WeakKeyDictionary()
-"""One for each console that runs in this process."""
+_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+"""One for each console, whoever is signed in there: each has an event loop of its own."""
 
 
 @dataclass(slots=True)
@@ -79,7 +78,6 @@ class MessagesRead:
 
 
 async def read(
-    sampler: Sampler,
     connection: Mapping[str, Any],
     begin: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
@@ -93,7 +91,7 @@ async def read(
 
     With `decode` the tests get what values mean by their schemas.
     """
-    turns = _TURNS.setdefault(sampler, asyncio.Semaphore(READERS_MAX))
+    turns = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READERS_MAX))
     reading = MessagesRead(next=dict(begin))
     if not begin:
         return reading
@@ -121,7 +119,7 @@ async def read(
 
 
 async def outcomes_of(
-    sampler: Sampler, connection: Mapping[str, Any], records: Sequence[ConsumerRecord]
+    connection: Mapping[str, Any], records: Sequence[ConsumerRecord]
 ) -> dict[TopicPartition, list[TransactionOutcome]]:
     """What became of the transactions of these records, as far as it is found within a time and bytes."""
     stretches: dict[TopicPartition, tuple[int, int]] = {}
@@ -131,7 +129,7 @@ async def outcomes_of(
         stretches[place] = (min(begin, one.offset), max(end, one.offset + 1))
     if not stretches:
         return {}
-    turns = _TURNS.setdefault(sampler, asyncio.Semaphore(READERS_MAX))
+    turns = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READERS_MAX))
     try:
         async with (
             asyncio.timeout(OUTCOMES_S),

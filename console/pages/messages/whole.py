@@ -16,7 +16,7 @@ async def show(visit: Visit) -> Download:
     place = TopicPartition(topic, partition)
     if partition not in (await visit.topic(topic)).partitions:
         raise NotThere(f"there is no partition {topic}-{partition}")
-    found = await read(visit.sampler, visit.connection, {place: offset}, {place: offset + 1}, (), count=1)
+    found = await read(visit.connection, {place: offset}, {place: offset + 1}, (), count=1)
     record = next((one for one in found.records if one.offset == offset), None)
     data = None if record is None else record.key if part == "key" else record.value
     if data is None:

@@ -1,0 +1,24 @@
+"""The fields of a form that a browser has sent, within bounds."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from .area import BadQuestion
+from .bounds import FIELDS_MAX, FORM_BYTES_MAX
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises BadQuestion for what is none."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > FORM_BYTES_MAX:
+            raise BadQuestion(f"a form has {FORM_BYTES_MAX} bytes at most")
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
+    except ValueError as error:
+        raise BadQuestion(f"this is no form: {error}") from None
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}

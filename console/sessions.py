@@ -1,0 +1,158 @@
+"""As whom the console asks the cluster: one session for all who have shown its token, or one for each who signed in.
+
+What a session has learned is shown to nobody else. So it has clients, a sampler and feeds of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from ..client.admin import Admin
+from .bounds import IDLE_S, SESSION_S, SESSIONS_MAX, SESSIONS_OF_USER_MAX
+from .live.feeds import Feeds
+from .live.sampler import Sampler
+from .offers import Offers
+from .security import same
+
+logger = logging.getLogger(__name__)
+
+CHECK_S: Final = 15.0
+_PLACE: Final = "ottla.console.session"
+
+
+class TooManySessions(Exception):
+    """So many people are signed in that nobody else can be."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Session:
+    """Everything that depends on who asks."""
+
+    admin: Admin
+    sampler: Sampler
+    connection: Mapping[str, Any] = field(repr=False)
+    """Keyword arguments for a Consumer or a Producer."""
+    offers: Offers
+    feeds: Feeds = field(default_factory=Feeds)
+    form_value: str = field(repr=False)
+    """What every form of this session has in it."""
+    user: str = ""
+    """Who signed in; empty where the token lets in."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: open pages get no news any more."""
+
+    def is_own_form(self, value: str) -> bool:
+        """Whether a form came from a page of this session."""
+        return same(value, self.form_value)
+
+    async def end(self) -> None:
+        """Close its clients, and with them goes the password."""
+        self.ended.set()
+        self.feeds.end()
+        try:
+            await self.sampler.stop()
+        finally:
+            await self.admin.stop()
+
+
+def session_of(request: Request) -> Session:
+    """That of a request which was let in."""
+    session = request.scope[_PLACE]
+    assert isinstance(session, Session)
+    return session
+
+
+def let_in(request: Request, session: Session) -> None:
+    """From here on the request is one of this session."""
+    request.scope[_PLACE] = session
+
+
+@dataclass(slots=True)
+class _Kept:
+    session: Session
+    began_s: float
+    used_s: float
+
+    def is_over(self, now_s: float) -> bool:
+        return now_s - self.used_s >= IDLE_S or now_s - self.began_s >= SESSION_S
+
+
+class Sessions:
+    """Those of people who signed in, by a number that only their browsers have. It is kept as a digest."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._kept: dict[bytes, _Kept] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def start(self) -> None:
+        """Begin to end those that nobody uses."""
+        self._task = asyncio.create_task(self._run(), name="sessions of the console")
+
+    async def stop(self) -> None:
+        """End all."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._end(list(self._kept))
+
+    def end_news(self) -> None:
+        """Open pages get no news any more, as the console ends."""
+        for one in self._kept.values():
+            one.session.ended.set()
+
+    def find(self, number: str) -> Session | None:
+        """The session of a browser, which is used by that."""
+        kept, now_s = self._kept.get(_digest(number)), self._now()
+        if kept is None or kept.is_over(now_s):
+            return None
+        kept.used_s = now_s
+        return kept.session
+
+    async def add(self, session: Session) -> str:
+        """The number for the browser. Raises TooManySessions."""
+        await self.end_unused()
+        own = [key for key, one in self._kept.items() if one.session.user == session.user]
+        if len(own) >= SESSIONS_OF_USER_MAX:
+            await self._end([min(own, key=lambda key: self._kept[key].used_s)])
+        if len(self._kept) >= SESSIONS_MAX:
+            raise TooManySessions(f"{SESSIONS_MAX} people are signed in; try again when one has left")
+        number, now_s = secrets.token_urlsafe(32), self._now()
+        self._kept[_digest(number)] = _Kept(session, now_s, now_s)
+        return number
+
+    async def end(self, number: str) -> None:
+        """Its browser signs out."""
+        await self._end([_digest(number)])
+
+    async def end_unused(self) -> None:
+        """End those whose time is over."""
+        now_s = self._now()
+        await self._end([key for key, one in self._kept.items() if one.is_over(now_s)])
+
+    async def _end(self, keys: list[bytes]) -> None:
+        ended = [self._kept.pop(key).session for key in keys if key in self._kept]
+        for trouble in await asyncio.gather(*(one.end() for one in ended), return_exceptions=True):
+            if isinstance(trouble, Exception):
+                logger.error("a session did not end in order", exc_info=trouble)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await self.end_unused()
+
+
+def _digest(number: str) -> bytes:
+    return hashlib.sha256(number.encode()).digest()

@@ -1,0 +1,331 @@
+"""Signing in with a user and a password of the cluster: as whom a browser asks, how long, and how often it may try."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from starlette.testclient import TestClient
+
+from ottla.client.admin import Admin
+from ottla.client.failures import AuthenticationFailed, NoBrokerReachable, TlsFailed
+from ottla.client.foreign_names import Secret
+from ottla.console.app import build
+from ottla.console.attempts import Attempt, Attempts
+from ottla.console.bounds import (
+    ATTEMPTS_OF_ADDRESS_MAX,
+    ATTEMPTS_OF_USER_MAX,
+    ATTEMPTS_S,
+    IDLE_S,
+    NAMES_REMEMBERED_MAX,
+    SESSION_S,
+    SESSIONS_MAX,
+    SESSIONS_OF_USER_MAX,
+)
+from ottla.console.entering import ByLogin
+from ottla.console.pages import all_areas
+from ottla.console.rendering import Templates
+from ottla.console.security import ListenAddress, door_of_logins
+from ottla.console.serving import check_login
+from ottla.console.sessions import Session, Sessions, TooManySessions
+from tests.console.fakes import HOSTILE, ORIGIN, FakeAdmin, partition, seen, session_with, topic
+
+PASSWORD = "of-ann-1234"
+
+
+class UserAdmin(FakeAdmin):
+    """Sees what its user may see, until it is stopped."""
+
+    is_stopped = False
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+
+class Console:
+    """A console of a fake cluster where people sign in. `now_s` is its clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.trouble: Exception | None = None
+        self.clients: list[UserAdmin] = []
+        self.logins: list[tuple[str, str]] = []
+        self.door = door_of_logins(ListenAddress("127.0.0.1", 9280), ["https://console.example.com"])
+        self.sessions = Sessions(now=lambda: self.now_s)
+        templates = Templates()
+        entrance = ByLogin(self.door, self.sessions, self._open, templates, now=lambda: self.now_s)
+        self._app = build(
+            door=self.door, entrance=entrance, areas=all_areas(), may_change=True, templates=templates
+        )
+
+    def browser(self, origin: str = ORIGIN) -> LoginBrowser:
+        return LoginBrowser(
+            TestClient(self._app, base_url=origin, follow_redirects=False, raise_server_exceptions=False),
+            origin,
+        )
+
+    async def _open(self, user: str, password: Secret) -> Session:
+        self.logins.append((user, password))
+        if self.trouble is not None:
+            raise self.trouble
+        if password != PASSWORD:
+            raise AuthenticationFailed("the broker says no")
+        admin = UserAdmin(topic(f"of-{user}", partition()))
+        self.clients.append(admin)
+        connection = {"sasl_plain_username": user, "sasl_plain_password": password}
+        form_value = f"form-{user}-{len(self.clients)}"
+        given = {"user": user, "connection": connection, "form_value": form_value}
+        return session_with(cast(Admin, admin), self.door, all_areas(), **given)
+
+
+class LoginBrowser:
+    def __init__(self, client: TestClient, origin: str) -> None:
+        self.client, self.origin = client, origin
+
+    def sign_in(
+        self, user: str = "ann", password: str = PASSWORD, *, next_: str = "/topics"
+    ) -> tuple[int, str]:
+        """Status, and the text of the page or where it leads."""
+        answer = self.client.post(
+            "/login", params={"next": next_}, data={"user": user, "password": password}, headers={"origin": self.origin}
+        )  # fmt: skip
+        return answer.status_code, answer.headers.get("location", "") or seen(answer.text)
+
+    def post(self, address: str, **fields: str) -> int:
+        return self.client.post(address, data=fields, headers={"origin": self.origin}).status_code
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console()
+
+
+@pytest.fixture
+def browser(console: Console) -> LoginBrowser:
+    return console.browser()
+
+
+def events_in(caplog: pytest.LogCaptureFixture) -> Iterator[dict[str, str]]:
+    for record in caplog.records:
+        if record.name.endswith("change_log"):
+            yield json.loads(record.message)
+
+
+def test_without_signing_in_nothing_is_shown(console: Console, browser: LoginBrowser) -> None:
+    for address in ("/", "/overview", "/topics?q=a", "/events/overview", "/no/page", "/?token=x"):
+        answer = browser.client.get(address)
+        assert answer.status_code == 401
+        assert 'name="password"' in answer.text
+    assert browser.post("/topics/delete?name=of-ann", again="of-ann", step="apply") == 401
+    assert console.clients == []
+
+
+def test_who_signs_in_sees_what_that_user_sees(console: Console, browser: LoginBrowser) -> None:
+    assert browser.sign_in(next_="/topics?q=of") == (303, "/topics?q=of")
+    page = seen(browser.client.get("/topics").text)
+    assert "of-ann" in page
+    assert "ann Sign out" in page
+    other = console.browser()
+    other.sign_in("bob")
+    page = seen(other.client.get("/topics").text)
+    assert "of-bob" in page
+    assert "of-ann" not in page
+    assert console.logins == [("ann", PASSWORD), ("bob", PASSWORD)]
+
+
+def test_the_cookie_is_for_this_browser_alone(console: Console) -> None:
+    for origin, is_secure in ((ORIGIN, False), ("https://console.example.com", True)):
+        browser = console.browser(origin)
+        answer = browser.client.post(
+            "/login", data={"user": "ann", "password": PASSWORD}, headers={"origin": origin}
+        )
+        parts = answer.headers["set-cookie"].split("; ")
+        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(parts)
+        assert ("Secure" in parts) is is_secure
+        number = parts[0].partition("=")[2]
+        assert len(number) > 40
+        assert number not in repr(vars(console.sessions))
+
+
+def test_a_wrong_password_opens_nothing(console: Console, browser: LoginBrowser) -> None:
+    status, page = browser.sign_in(password="guess")
+    assert status == 401
+    assert "knows no such user with this password" in page
+    assert browser.client.get("/topics").status_code == 401
+    assert browser.sign_in(user="")[0] == browser.sign_in(password="")[0] == 400
+    assert console.logins == [("ann", "guess")]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "said"),
+    [
+        (NoBrokerReachable("nobody answers"), 503, "nobody answers"),
+        (TlsFailed("the certificate has expired"), 401, "the certificate has expired"),
+        (ValueError("sasl_plain_username has a zero character"), 400, "zero character"),
+    ],
+)
+def test_what_is_no_fault_of_the_user_is_told_and_does_not_count(
+    console: Console, browser: LoginBrowser, trouble: Exception, status: int, said: str
+) -> None:
+    console.trouble = trouble
+    for _ in range(ATTEMPTS_OF_USER_MAX + 1):
+        found, page = browser.sign_in()
+        assert (found, said in page) == (status, True)
+
+
+def test_attempts_are_limited(
+    console: Console, browser: LoginBrowser, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(ATTEMPTS_OF_USER_MAX):
+        assert browser.sign_in(password="guess")[0] == 401
+    status, page = browser.sign_in()
+    assert (status, f"in {ATTEMPTS_S:.0f} seconds" in page) == (429, True)
+    assert len(console.logins) == ATTEMPTS_OF_USER_MAX
+    assert browser.sign_in("bob")[0] == 303
+    console.now_s = ATTEMPTS_S
+    assert browser.sign_in()[0] == 303
+    told = list(events_in(caplog))
+    assert [one["result"] for one in told[-3:]] == ["refused: too many attempts", "signed in", "signed in"]
+    assert {one["event"] for one in told} == {"login"}
+    assert "guess" not in caplog.text
+    assert PASSWORD not in caplog.text
+
+
+def test_attempts_are_counted_from_their_beginning_and_by_address() -> None:
+    attempts = Attempts()
+    begun = [attempts.begin(f"user-{number}", "10.0.0.7", 1.0) for number in range(ATTEMPTS_OF_ADDRESS_MAX)]
+    assert attempts.begin("another", "10.0.0.7", 61.0) == ATTEMPTS_S - 60
+    assert isinstance(attempts.begin("another", "10.0.0.8", 61.0), Attempt)
+    assert isinstance(begun[0], Attempt)
+    attempts.take_back(begun[0])
+    assert isinstance(attempts.begin("another", "10.0.0.7", 61.0), Attempt)
+
+
+def test_the_names_that_are_counted_are_bounded() -> None:
+    attempts = Attempts()
+    for number in range(NAMES_REMEMBERED_MAX // 2):
+        assert isinstance(attempts.begin(f"user-{number}", f"address-{number}", 0.0), Attempt)
+    assert attempts.begin("one", "more", 1.0) == ATTEMPTS_S
+    assert isinstance(attempts.begin("one", "more", ATTEMPTS_S), Attempt)
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"origin": "http://evil.example"}, {"origin": ORIGIN, "sec-fetch-site": "cross-site"}]
+)
+def test_a_form_of_others_signs_nobody_in(
+    console: Console, browser: LoginBrowser, headers: dict[str, str]
+) -> None:
+    answer = browser.client.post("/login", data={"user": "ann", "password": PASSWORD}, headers=headers)
+    assert answer.status_code == 403
+    assert console.logins == []
+
+
+@pytest.mark.parametrize("wanted", ["//evil.example/", "/\\evil.example", "https://evil.example"])
+def test_it_leads_to_no_other_host(browser: LoginBrowser, wanted: str) -> None:
+    status, target = browser.sign_in(next_=wanted)
+    assert status == 303
+    assert target.startswith("/")
+    assert not target.startswith(("//", "/\\"))
+
+
+def test_what_strangers_write_into_a_link_is_text(browser: LoginBrowser) -> None:
+    for answer in (
+        browser.client.get("/login", params={"next": f"/{HOSTILE}"}),
+        browser.client.get("/topics", params={HOSTILE: HOSTILE}),
+        browser.client.post("/login", data={"user": HOSTILE, "password": "x"}, headers={"origin": ORIGIN}),
+    ):
+        assert "<script>" not in answer.text
+        assert "<img" not in answer.text
+
+
+def test_who_signs_out_is_out_and_the_clients_are_closed(console: Console, browser: LoginBrowser) -> None:
+    browser.sign_in()
+    assert browser.post("/logout", form_value="wrong") == 403
+    assert browser.client.get("/topics").status_code == 200
+    number = browser.client.cookies.get(console.door.cookie)
+    assert browser.post("/logout", form_value="form-ann-1") == 303
+    assert console.clients[0].is_stopped
+    browser.client.cookies.set(console.door.cookie, number or "")
+    assert browser.client.get("/topics").status_code == 401
+    assert len(console.sessions) == 0
+
+
+def test_the_form_of_another_session_changes_nothing(console: Console, browser: LoginBrowser) -> None:
+    browser.sign_in("ann")
+    other = console.browser()
+    other.sign_in("bob")
+    assert other.post("/topics/create", form_value="form-ann-1", topic="new", step="apply") == 403
+    assert console.clients[1].changes() == []
+
+
+def test_changes_are_logged_with_who(browser: LoginBrowser, caplog: pytest.LogCaptureFixture) -> None:
+    browser.sign_in()
+    assert browser.post("/topics/create", form_value="form-ann-1", topic="new", step="apply") == 303
+    (change,) = [one for one in events_in(caplog) if one["event"] == "change"]
+    assert (change["user"], change["who"]) == ("ann", "testclient")
+    assert PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize("step_s", [IDLE_S, IDLE_S - 1])
+def test_a_session_ends_unused_or_after_a_day(console: Console, browser: LoginBrowser, step_s: float) -> None:
+    browser.sign_in()
+    for _ in range(int(SESSION_S / step_s)):
+        console.now_s += step_s
+        is_in = browser.client.get("/topics").status_code == 200
+        assert is_in is (step_s < IDLE_S)
+    console.now_s += step_s
+    assert browser.client.get("/topics").status_code == 401
+    asyncio.run(console.sessions.end_unused())
+    assert console.clients[0].is_stopped
+
+
+async def test_so_many_may_be_signed_in() -> None:
+    now_s = 0.0
+    sessions = Sessions(now=lambda: now_s)
+    door = door_of_logins(ListenAddress("127.0.0.1", 9280))
+
+    async def enter(user: str) -> tuple[UserAdmin, str]:
+        admin = UserAdmin()
+        return admin, await sessions.add(session_with(cast(Admin, admin), door, [], user=user))
+
+    of_ann = []
+    for _ in range(SESSIONS_OF_USER_MAX):
+        of_ann.append(await enter("ann"))
+        now_s += 1
+    assert sessions.find(of_ann[0][1]) is not None  # now the second was not used for longest
+    await enter("ann")
+    assert [admin.is_stopped for admin, _ in of_ann] == [False, True, False, False]
+    for number in range(SESSIONS_MAX - SESSIONS_OF_USER_MAX):
+        await enter(f"user-{number}")
+    with pytest.raises(TooManySessions, match=f"{SESSIONS_MAX} people are signed in"):
+        await enter("late")
+    await sessions.stop()
+    assert of_ann[0][0].is_stopped
+    assert len(sessions) == 0
+
+
+def test_passwords_go_over_tls_or_stay_on_this_machine() -> None:
+    with pytest.raises(ValueError, match="not loopback"):
+        door_of_logins(ListenAddress("192.0.2.7", 9280))
+    with pytest.raises(ValueError, match="--public is https://"):
+        door_of_logins(ListenAddress("127.0.0.1", 9280), ["http://console.example.com"])
+    door = door_of_logins(ListenAddress("192.0.2.7", 9280), ["https://console.example.com"])
+    assert door.origins == {"https://console.example.com"}
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        {},
+        {"security_protocol": "SSL"},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"},
+        {"security_protocol": "SASL_PLAINTEXT"},
+    ],
+)
+def test_a_cluster_without_passwords_takes_no_logins(connection: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="--login needs a cluster that has users with passwords"):
+        check_login(connection)
+    check_login({"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"})
