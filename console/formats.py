@@ -47,6 +47,13 @@ def rate(number: float | None) -> str:
     return f"{number:,.1f}/s" if 0 < number < 10 else f"{number:,.0f}/s"
 
 
+def milliseconds(number: float | None) -> str:
+    """`0.8 ms`, `12 ms`; a dash where nobody told."""
+    if number is None:
+        return UNKNOWN
+    return f"{number:.1f} ms" if 0 < number < 10 else f"{number:,.0f} ms"
+
+
 def duration(seconds: float | None) -> str:
     """`3 s`, `5 min`, `2 h`, `4 d`: the largest unit alone."""
     if seconds is None:

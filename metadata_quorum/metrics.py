@@ -33,6 +33,11 @@ TERM = _gauge("ottla_quorum_term", "Raft term.")
 LEADER = _gauge("ottla_quorum_leader", "Id of the leader as this node knows it; -1 for none.")
 APPLIED = _gauge("ottla_quorum_applied_index", "Last Raft index that this node has applied.")
 METADATA_OFFSET = _gauge("ottla_quorum_metadata_offset", "Metadata records so far.")
+COMMIT_TIMES = Metric(
+    "ottla_quorum_commit_milliseconds",
+    MetricKind.HISTOGRAM,
+    "From an entry's place in the log of the leader until a majority has it on disk and it is applied.",
+)
 VOTES = _gauge(
     "ottla_quorum_votes",
     "0 while this node does not vote: it was replaced, or came back with less than it had acknowledged.",
@@ -59,6 +64,7 @@ def quorum_families(raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | N
     yield Family(LEADER, [((), -1 if raft.leader_id is None else raft.leader_id)])
     yield Family(APPLIED, [((), raft.applied_index)])
     yield Family(METADATA_OFFSET, [((), image.offset)])
+    yield Family(COMMIT_TIMES, [((), raft.commit_times)])
     yield Family(VOTES, [((), int(not raft.catching_up))])
     if tls is not None:
         left = tls.expiries(time.time())

@@ -35,8 +35,8 @@ class LocalConsole:
         """Its command."""
         words = [sys.executable, "-m", "ottla", "console", "-b", self._layout.bootstrap]
         words += ["--listen", f"{HOST}:0"]
-        for broker in self._layout.brokers:
-            words += ["--metrics", f"http://{HOST}:{broker.metrics_port}/metrics"]
+        for member in self._layout.members:
+            words += ["--metrics", f"http://{HOST}:{member.metrics_port}/metrics"]
         return words + (["--allow-changes"] if self._mode == CHANGES else [])
 
     def start(self, environment: Mapping[str, str], directory: str) -> None:

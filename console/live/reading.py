@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from ...client.admin import Admin
 from ...client.admin.records import LATEST
 from ...protocol.errors import KafkaError
 from ..bounds import EXPOSITION_BYTES_MAX, PARTITIONS_SAMPLED_MAX
 from .counters import Key, TopicTraffic, counters_of
+from .node_readings import NodeReading, node_reading
 from .snapshots import ClusterSnapshot
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
+SAME_FOR_S = 1.0
 
 
 class CounterSource(Protocol):
@@ -26,6 +30,9 @@ class CounterSource(Protocol):
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
         """The counters now; none where they cannot be had."""
+
+    async def nodes(self) -> Mapping[str, NodeReading]:
+        """What each endpoint says of its node, by its host and port; none where there is no endpoint."""
 
 
 class MetricsEndpoints:
@@ -37,14 +44,30 @@ class MetricsEndpoints:
         self._addresses = tuple(addresses)
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._tls = tls
+        self._texts: dict[str, str] = {}
+        self._fetched_s = -SAME_FOR_S
+        self._fetching = asyncio.Lock()
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        """All endpoints at once, in threads: they are few."""
-        texts = await asyncio.gather(*(asyncio.to_thread(self._fetch, one) for one in self._addresses))
+        """The counters of all that answer."""
         found: dict[Key, float] = {}
-        for address, text in zip(self._addresses, texts, strict=True):
+        for address, text in (await self._fetch_all()).items():
             found |= counters_of(address, text)
         return found
+
+    async def nodes(self) -> Mapping[str, NodeReading]:
+        """The nodes that answer."""
+        texts = await self._fetch_all()
+        return {urlsplit(one).netloc: node_reading(text) for one, text in texts.items() if text}
+
+    async def _fetch_all(self) -> Mapping[str, str]:
+        """All endpoints at once, in threads: they are few. Whoever asks again soon gets the same."""
+        async with self._fetching:
+            if time.monotonic() - self._fetched_s > SAME_FOR_S:
+                asked = (asyncio.to_thread(self._fetch, one) for one in self._addresses)
+                self._texts = dict(zip(self._addresses, await asyncio.gather(*asked), strict=True))
+                self._fetched_s = time.monotonic()
+        return self._texts
 
     def _fetch(self, address: str) -> str:
         request = urllib.request.Request(address, headers=self._headers)
@@ -61,6 +84,10 @@ class EndOffsets:
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
+
+    async def nodes(self) -> Mapping[str, NodeReading]:
+        """Leaders do not tell."""
+        return {}
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
         """None in a cluster with so many partitions that asking would be a load of its own."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ...protocol.errors import KafkaError
@@ -18,6 +18,7 @@ from ..bounds import HAPPENINGS_MAX, SAMPLES_MAX
 from ..charts import Series
 from .counters import CounterReading, Rates, TopicTraffic, rates_between
 from .happenings import Happening, happenings_between
+from .node_readings import CommitReading, NodeReading, all_commits, commits_between
 from .reading import CounterSource
 from .snapshots import ClusterSnapshot
 
@@ -29,6 +30,7 @@ LOOKS_FOR_S: Final = 30.0
 """How long after the last question somebody counts as looking."""
 UNDER_REPLICATED: Final = "under-replicated"
 LEADERLESS: Final = "without a leader"
+COMMIT_MS: Final = "quorum commit"
 
 
 class Sampler:
@@ -46,6 +48,8 @@ class Sampler:
         self._latest: ClusterSnapshot | None = None
         self._asking: asyncio.Task[ClusterSnapshot] | None = None
         self._reading: CounterReading | None = None
+        self._nodes: Mapping[str, NodeReading] = {}
+        self._commits: deque[tuple[float, CommitReading]] = deque(maxlen=SAMPLES_MAX)
         self._looked_s = 0.0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -76,8 +80,17 @@ class Sampler:
         return await self._renewed()
 
     def series(self, name: str) -> Series:
-        """What was sampled under that name: one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS."""
+        """What was sampled under that name: one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS, COMMIT_MS."""
         return Series(name, tuple(self._series.get(name, ())))
+
+    async def nodes(self) -> Mapping[str, NodeReading]:
+        """What the metrics endpoints say of their nodes now."""
+        return await self._source.nodes()
+
+    def commits(self, span_s: float) -> CommitReading | None:
+        """What the quorum has committed in that time while somebody looked; None where nobody tells."""
+        found = [one for at_s, one in self._commits if at_s >= self._now() - span_s]
+        return all_commits(found) if found else None
 
     async def sample(self) -> None:
         """Take one sample. A cluster that does not answer leaves a gap."""
@@ -87,12 +100,14 @@ class Sampler:
             self._note(UNDER_REPLICATED, len(snapshot.under_replicated))
             self._note(LEADERLESS, len(snapshot.leaderless))
             counters = await self._source.read(snapshot) if is_watched else {}
+            nodes = await self._source.nodes() if is_watched else {}
         except (KafkaError, OSError, TimeoutError) as error:
             logger.debug("no sample: %s", error)
-            self._reading = None
-            for name in (UNDER_REPLICATED, LEADERLESS, *TopicTraffic):
+            self._reading, self._nodes = None, {}
+            for name in (UNDER_REPLICATED, LEADERLESS, COMMIT_MS, *TopicTraffic):
                 self._note(name, None)
             return
+        self._keep_commits(nodes)
         self._keep(CounterReading(self._now(), counters) if counters else None)
 
     def _keep(self, reading: CounterReading | None) -> None:
@@ -100,6 +115,13 @@ class Sampler:
         self.rates = Rates() if before is None or reading is None else rates_between(before, reading)
         for what in TopicTraffic:
             self._note(what, self.rates.totals.get(what))
+
+    def _keep_commits(self, nodes: Mapping[str, NodeReading]) -> None:
+        before, self._nodes = self._nodes, nodes
+        commits = commits_between(before, nodes)
+        if commits is not None:
+            self._commits.append((self._now(), commits))
+        self._note(COMMIT_MS, None if commits is None else commits.mean_ms)
 
     def _note(self, name: str, value: float | None) -> None:
         self._series.setdefault(name, deque(maxlen=SAMPLES_MAX)).append((self._now(), value))

@@ -1,4 +1,4 @@
-"""Security: who can log in, the ACLs, why something is denied, and quotas."""
+"""Security: who can log in, the ACLs, why something is denied, certificates, and quotas."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from ...protocol.acls import (
 from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.errors import KafkaError
 from ..area import Area, BadQuestion, Paged, Rendered, View, Visit
+from ..live.node_readings import NodeReading
 from ..searching import has_words
 
 T = TypeVar("T")
+EXPIRES_SOON_S: Final = 30 * 86_400.0
+"""With less time left a certificate is marked."""
 RESOURCES: Final[Mapping[str, AclResourceType]] = {
     "topic": AclResourceType.TOPIC,
     "group": AclResourceType.GROUP,
@@ -57,6 +60,18 @@ class QuotaRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateRow:
+    """The certificate of a listener. `kind` is "bad" for one that has to be renewed now."""
+
+    node: str
+    listener: str
+    ends_s: float
+    left_s: float
+    state: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class AccessVerdict:
     """Whether something is allowed, and the rule that decides."""
 
@@ -76,6 +91,8 @@ class AccessPage:
     acls_trouble: str
     quotas: Sequence[QuotaRow]
     quotas_trouble: str
+    certificates: Sequence[CertificateRow]
+    has_endpoints: bool
     asked: Mapping[str, str]
     verdict: AccessVerdict | None
     resources: Sequence[str] = tuple(RESOURCES)
@@ -110,6 +127,20 @@ def quota_rows(found: Sequence[tuple[Mapping[str, str | None], Mapping[str, floa
         for entity, quotas in found
     ]
     return sorted(rows, key=lambda one: one.entity)
+
+
+def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[CertificateRow]:
+    """Those that end first come first."""
+    rows = []
+    for node, reading in nodes.items():
+        for one in reading.certificates:
+            state, kind = "valid", "good"
+            if one.left_s <= 0:
+                state, kind = "has expired", "bad"
+            elif one.left_s < EXPIRES_SOON_S:
+                state, kind = "expires soon", "bad"
+            rows.append(CertificateRow(node, one.listener, now_s + one.left_s, one.left_s, state, kind))
+    return sorted(rows, key=lambda row: (row.left_s, row.node, row.listener))
 
 
 async def why(visit: Visit) -> AccessVerdict | None:
@@ -168,6 +199,7 @@ async def show(visit: Visit) -> Rendered:
     users, users_trouble = await _told(admin.describe_scram_credentials(), nobody)
     acls, acls_trouble = await _told(admin.describe_acls(), no_rules)
     quotas, quotas_trouble = await _told(admin.describe_quotas(), nothing)
+    snapshot, nodes = await visit.sampler.snapshot(), await visit.sampler.nodes()
     paged = visit.paged(matching(acls, search))
     model = AccessPage(
         search=search,
@@ -178,6 +210,8 @@ async def show(visit: Visit) -> Rendered:
         acls_trouble=acls_trouble,
         quotas=quota_rows(quotas),
         quotas_trouble=quotas_trouble,
+        certificates=certificate_rows(nodes, snapshot.at_s),
+        has_endpoints=bool(nodes),
         asked={name: visit.text(name) for name in ("principal", "host", "resource", "operation", "of")},
         verdict=await why(visit),
     )

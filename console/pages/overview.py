@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from math import inf
 from typing import Final
 
 from markupsafe import Markup
@@ -15,10 +16,11 @@ from ...client.records import TopicPartition
 from ..area import Area, Rendered, View, Visit
 from ..bounds import ROWS_MAX
 from ..charts import Series, legend, line_chart
-from ..formats import UNKNOWN, count, numbers, rate, size
+from ..formats import UNKNOWN, count, milliseconds, numbers, rate, size
 from ..live.counters import Rates, TopicTraffic
 from ..live.happenings import Happening
-from ..live.sampler import LEADERLESS, UNDER_REPLICATED, Sampler
+from ..live.node_readings import CommitReading
+from ..live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
 from ..live.snapshots import ClusterSnapshot
 
 CHART_S: Final = 600.0
@@ -98,6 +100,20 @@ class Overview:
     rates: Rates
     charts: Sequence[Chart]
     happenings: Sequence[Happening]
+    commits: CommitReading | None
+
+    @property
+    def commit_text(self) -> str:
+        """How long the quorum takes to commit."""
+        return UNKNOWN if self.commits is None else milliseconds(self.commits.mean_ms)
+
+    @property
+    def commit_note(self) -> str:
+        """Of how many, and how long the slow ones took."""
+        if self.commits is None or (bound := self.commits.bound_of(0.99)) is None:
+            return "none was seen"
+        slow = f"99 % within {bound:g} ms" if bound < inf else "some took very long"
+        return f"{slow}, of {self.commits.count:,.0f}"
 
     @property
     def fenced_text(self) -> str:
@@ -126,9 +142,13 @@ class Overview:
 
 
 def overview(
-    snapshot: ClusterSnapshot, rates: Rates, charts: Sequence[Chart], happenings: Iterable[Happening]
+    snapshot: ClusterSnapshot,
+    rates: Rates,
+    charts: Sequence[Chart],
+    happenings: Iterable[Happening],
+    commits: CommitReading | None = None,
 ) -> Overview:
-    """The cluster at a glance. `happenings` come with the newest first."""
+    """The cluster at a glance. `happenings` come with the newest first, `commits` are those that charts show."""
     needy = dict(snapshot.leaderless) | dict(snapshot.under_replicated)
     return Overview(
         brokers=broker_rows(snapshot),
@@ -154,6 +174,7 @@ def overview(
         rates=rates,
         charts=charts,
         happenings=list(islice(happenings, HAPPENINGS_SHOWN)),
+        commits=commits,
     )
 
 
@@ -203,6 +224,7 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
     for title, names, say in (
         ("records per second", (TopicTraffic.RECORDS_IN,), rate),
         ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
+        ("milliseconds until the quorum has committed", (COMMIT_MS,), milliseconds),
         ("partitions in need", (UNDER_REPLICATED, LEADERLESS), count),
     ):
         lines = [series(name) for name in names]
@@ -235,7 +257,7 @@ async def show(visit: Visit) -> Rendered:
     sampler: Sampler = visit.sampler
     snapshot = await sampler.snapshot()
     charts = charts_of(sampler.series, snapshot.at_s)
-    model = overview(snapshot, sampler.rates, charts, reversed(sampler.happenings))
+    model = overview(snapshot, sampler.rates, charts, reversed(sampler.happenings), sampler.commits(CHART_S))
     return Rendered("Overview", "overview.html", model)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
+from ...protocol.exposition import Histogram
 from .collection import uncollected
 from .compaction import Compactor
 from .effects import Done, NotLeader, OutcomeUnknown, Overloaded
@@ -18,6 +20,8 @@ from .machine import Machine
 from .safety import BrokenInvariant
 from .settings import Settings
 from .syncobj import Consensus
+
+COMMIT_BOUNDS_MS: Final = (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
 class Commands:
@@ -31,6 +35,7 @@ class Commands:
         compactor: Compactor,
         replicate: Callable[[], None],
         wake: Callable[[], None],
+        clock: Callable[[], float],
     ) -> None:
         """`replicate` is called as soon as entries have been appended. `wake` has the library take its turn soon."""
         self._settings = settings
@@ -39,10 +44,13 @@ class Commands:
         self._compactor = compactor
         self._replicate = replicate
         self._wake = wake
+        self._clock = clock
         self._queue: deque[tuple[bytes | None, Done]] = deque()
         self._queued_bytes = 0
-        #: by index of an appended entry: its term, and who waits for which command of it
-        self._waiting: dict[int, tuple[int, list[tuple[int | None, Done]]]] = {}
+        #: by index of an appended entry: its term, who waits for which command of it, and since when
+        self._waiting: dict[int, tuple[int, list[tuple[int | None, Done]], float]] = {}
+        self.commit_times = Histogram(COMMIT_BOUNDS_MS)
+        """Milliseconds from each entry of this leader to its application."""
         self._has_applied = False
         self._closed = False
 
@@ -71,6 +79,7 @@ class Commands:
         """Everything queued becomes one entry, or several of bounded size."""
         if not self._queue or not consensus.leads:
             return
+        now_s = self._clock()
         while self._queue:
             commands: list[bytes] = []
             waiting: list[tuple[int | None, Done]] = []
@@ -87,7 +96,7 @@ class Commands:
                 size += len(command) + OVERHEAD_BYTES
             index, term = self._journal.last_index + 1, consensus.term
             self._journal.append(pack_group(commands), index, term)
-            self._waiting[index] = (term, waiting)
+            self._waiting[index] = (term, waiting, now_s)
         self._queued_bytes = 0
         self._replicate()
 
@@ -125,7 +134,7 @@ class Commands:
         self._queued_bytes = 0
         for _, done in queue:
             done(None, NotLeader(None))
-        for _, dones in waiting.values():
+        for _, dones, _ in waiting.values():
             for _, done in dones:
                 done(None, OutcomeUnknown("leadership ended before the command was committed"))
 
@@ -154,7 +163,11 @@ class Commands:
         return consensus.commit_index - consensus.last_applied > may_wait
 
     def _answer(self, consensus: Consensus, index: int, term: int, results: list[object]) -> None:
-        appended_in, waiting = self._waiting.pop(index, (term, []))
+        if index not in self._waiting:
+            return
+        appended_in, waiting, since_s = self._waiting.pop(index)
+        if appended_in == term:
+            self.commit_times.observe((self._clock() - since_s) * 1000)
         for position, done in waiting:
             if appended_in != term:
                 done(None, NotLeader(consensus.leader_id))

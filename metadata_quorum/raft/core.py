@@ -92,6 +92,7 @@ class Core:
             self._compactor,
             lambda: self.replicator.replicate(),
             effects.wake,
+            clock,
         )
         self.consensus = Consensus(
             self.node_id,

@@ -17,9 +17,11 @@ from random import Random
 from typing import Any, TypeVar
 
 from ...network.tls.nodes import NodeTls
+from ...protocol.exposition import Histogram
 from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity, LinkSecurity
 from ..link import Link, LinkLimits
 from . import failstop, syncobj
+from .commands import COMMIT_BOUNDS_MS
 from .core import Core
 from .disk import CorruptFile, Directory
 from .effects import Done, FoldRequest, RoleChange
@@ -217,6 +219,11 @@ class RaftNode:
     def applied_index(self) -> int:
         """The last Raft index applied to the machine."""
         return 0 if self._core is None else self._core.consensus.last_applied
+
+    @property
+    def commit_times(self) -> Histogram:
+        """Milliseconds that entries of this node took to be committed and applied, while it led."""
+        return Histogram(COMMIT_BOUNDS_MS) if self._core is None else self._core.commands.commit_times
 
     @property
     def replication(self) -> Replication | None:

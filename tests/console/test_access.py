@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.client.admin import BROKER_RESOURCE, ConfigEntry, UserLogin
+from ottla.console.live.node_readings import CertificateReading, NodeReading
+from ottla.console.pages.access import certificate_rows
 from ottla.protocol.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import HOSTILE, Browser, FakeAdmin, seen
@@ -99,6 +101,25 @@ def test_what_is_refused_leaves_the_others(admin: Secured, browser: Browser) -> 
     page = seen(browser.read("/access"))
     assert "there is no authorizer" in page
     assert "ann SCRAM-SHA-256 8,192" in page
+
+
+def test_certificates_that_end_first_come_first() -> None:
+    day_s = 86_400.0
+    nodes = {
+        "a:1": NodeReading((CertificateReading("OUT", 400 * day_s), CertificateReading("IN", 3 * day_s))),
+        "b:1": NodeReading((CertificateReading("the quorum's quorum", -5.0),)),
+    }
+    rows = certificate_rows(nodes, 1000.0)
+    assert [(one.node, one.listener, one.state, one.kind) for one in rows] == [
+        ("b:1", "the quorum's quorum", "has expired", "bad"),
+        ("a:1", "IN", "expires soon", "bad"),
+        ("a:1", "OUT", "valid", "good"),
+    ]
+    assert rows[0].ends_s == 995.0
+
+
+def test_without_endpoints_certificates_are_not_known(browser: Browser) -> None:
+    assert "Not known: nodes tell of their certificates" in seen(browser.read("/access"))
 
 
 def test_names_that_strangers_choose_are_text(admin: Secured, browser: Browser) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,8 @@ from ottla.client.failures import NoBrokerReachable
 from ottla.console.bounds import SAMPLES_MAX, STREAMS_MAX
 from ottla.console.live.counters import Key, TopicTraffic
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
-from ottla.console.live.sampler import LEADERLESS, Sampler
+from ottla.console.live.node_readings import CommitReading, NodeReading, commits_between, node_reading
+from ottla.console.live.sampler import COMMIT_MS, LEADERLESS, Sampler
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.live.streams import EventStream
 from ottla.console.rendering import HERE
@@ -34,6 +36,7 @@ class Cluster:
         self.asked = 0
         self.counter = 0.0
         self.failure: Exception | None = None
+        self.told: Mapping[str, NodeReading] = {}
 
     async def ask(self, at_s: float) -> ClusterSnapshot:
         self.asked += 1
@@ -44,6 +47,9 @@ class Cluster:
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
         return {("a", TopicTraffic.RECORDS_IN, "t"): self.counter}
+
+    async def nodes(self) -> Mapping[str, NodeReading]:
+        return self.told
 
     def sampler(self) -> Sampler:
         return Sampler(self.ask, self, now=lambda: self.now_s)
@@ -93,6 +99,49 @@ async def test_counters_are_read_only_while_somebody_looks() -> None:
         cluster.now_s += 15
     assert sampler.series(TopicTraffic.RECORDS_IN).last is None
     assert sampler.series(LEADERLESS).last == 0
+
+
+async def test_what_the_quorum_commits_is_counted_while_somebody_looks() -> None:
+    cluster = Cluster()
+    sampler = cluster.sampler()
+    await sampler.snapshot()
+    assert sampler.commits(600) is None
+    for within_5, total_ms in ((10, 20.0), (12, 26.0), (1, 9.0)):  # at last the node has restarted
+        bounds = {1.0: 0.0, 5.0: float(within_5), inf: float(within_5)}
+        cluster.told = {"quorum:1": NodeReading(commits=CommitReading(total_ms, bounds))}
+        cluster.now_s += 2
+        await sampler.snapshot()
+        await sampler.sample()
+    assert [value for _, value in sampler.series(COMMIT_MS).points] == [None, 3, 9]
+    commits = sampler.commits(600)
+    assert commits is not None
+    assert (commits.count, commits.mean_ms, commits.bound_of(0.99)) == (3, 5, 5)
+
+
+def test_what_an_endpoint_tells_of_its_node() -> None:
+    found = node_reading(
+        'ottla_tls_certificate_expiry_seconds{listener="SASL_SSL",broker="2"} 86400\n'
+        'ottla_tls_certificate_expiry_seconds{listener="A"} wrong\n'
+        'ottla_quorum_tls_certificate_expiry_seconds{listener="quorum"} -5\n'
+        'ottla_quorum_commit_milliseconds_bucket{le="0.5"} 3\n'
+        'ottla_quorum_commit_milliseconds_bucket{le="+Inf"} 4\n'
+        "ottla_quorum_commit_milliseconds_sum 8.5\nottla_quorum_commit_milliseconds_count 4\n"
+    )
+    assert [(one.listener, one.left_s) for one in found.certificates] == [
+        ("SASL_SSL (broker 2)", 86400),
+        ("the quorum's quorum", -5),
+    ]
+    assert found.commits == CommitReading(8.5, {0.5: 3, inf: 4})
+    assert found.commits.bound_of(0.99) == inf
+    assert node_reading("ottla_broker_metadata_offset 5\n") == NodeReading()
+
+
+def test_a_quorum_that_committed_nothing_has_no_latency() -> None:
+    assert CommitReading().mean_ms is None
+    assert CommitReading().bound_of(0.99) is None
+    new = {"a": NodeReading(commits=CommitReading(5, {inf: 1}))}
+    assert commits_between({}, new) == CommitReading()
+    assert commits_between({}, {"a": NodeReading()}) is None
 
 
 async def test_a_cluster_that_does_not_answer_leaves_a_gap() -> None:

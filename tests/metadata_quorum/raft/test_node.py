@@ -35,6 +35,9 @@ async def test_one_node_commits_alone_and_remembers(tmp_path: Path) -> None:
         for number in range(20):
             assert await nodes.propose(b"%d" % number) == number + 1
         await nodes.nodes[1].barrier()
+        times = nodes.nodes[1].commit_times
+        assert sum(times.counts) == 21
+        assert times.total > 0
         await nodes.stop(1)
         await nodes.start(1)
         await nodes.leader()

@@ -1,0 +1,131 @@
+"""What metrics endpoints tell of their nodes: how long certificates are valid, and how long the quorum takes to commit.
+Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+CERTIFICATES: Final = re.compile(
+    r"^ottla_(?P<of>quorum_)?tls_certificate_expiry_seconds\{(?P<labels>[^\n]*)\} (?P<value>\S+)$",
+    re.MULTILINE,
+)
+COMMITS: Final = re.compile(
+    r"^ottla_quorum_commit_milliseconds_(?P<part>bucket|sum)(?:\{(?P<labels>[^\n]*)\})? (?P<value>\S+)$",
+    re.MULTILINE,
+)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateReading:
+    """A listener's certificate, and the seconds until it expires, below 0 if it has."""
+
+    listener: str
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReading:
+    """Entries that the quorum has committed: in how many milliseconds altogether, and how many of them in at most so
+    many milliseconds each."""
+
+    total_ms: float = 0.0
+    within: Mapping[float, float] = field(default_factory=dict)
+
+    @property
+    def count(self) -> float:
+        """How many."""
+        return self.within.get(inf, 0.0)
+
+    @property
+    def mean_ms(self) -> float | None:
+        """None of none."""
+        return self.total_ms / self.count if self.count > 0 else None
+
+    def bound_of(self, part: float) -> float | None:
+        """The least bound, in milliseconds, within which that part of them was committed; None of none."""
+        if self.count <= 0:
+            return None
+        return min(bound for bound, number in self.within.items() if number >= part * self.count)
+
+    def __add__(self, other: CommitReading) -> CommitReading:
+        return self._joined(other, 1)
+
+    def since(self, before: CommitReading) -> CommitReading:
+        """What came after that. A node that restarted counts from 0."""
+        return self if before.count > self.count else self._joined(before, -1)
+
+    def _joined(self, other: CommitReading, sign: int) -> CommitReading:
+        bounds = self.within.keys() | other.within.keys()
+        return CommitReading(
+            self.total_ms + sign * other.total_ms,
+            {one: self.within.get(one, 0.0) + sign * other.within.get(one, 0.0) for one in bounds},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """One endpoint. `commits` is None where it is of no quorum node."""
+
+    certificates: tuple[CertificateReading, ...] = ()
+    commits: CommitReading | None = None
+
+
+def node_reading(exposition: str) -> NodeReading:
+    """What an endpoint in Prometheus' text format says of its node."""
+    certificates = []
+    for found in CERTIFICATES.finditer(exposition):
+        labels = _labels(found["labels"])
+        name = labels.pop("listener", "")
+        others = ", ".join(f"{label} {value}" for label, value in labels.items())  # one page of several nodes
+        listener = ("the quorum's " if found["of"] else "") + name + (f" ({others})" if others else "")
+        if (left_s := _number(found["value"])) is not None:
+            certificates.append(CertificateReading(listener, left_s))
+    return NodeReading(tuple(certificates), _commits(exposition))
+
+
+def commits_between(
+    before: Mapping[str, NodeReading], after: Mapping[str, NodeReading]
+) -> CommitReading | None:
+    """What was committed meanwhile by nodes that were there before; None where no endpoint is that of a quorum node."""
+    found: CommitReading | None = None
+    for source, node in after.items():
+        if node.commits is None:
+            continue
+        old = before[source].commits if source in before else None
+        new = CommitReading() if old is None else node.commits.since(old)
+        found = new if found is None else found + new
+    return found
+
+
+def all_commits(readings: Iterable[CommitReading]) -> CommitReading:
+    """All of them together."""
+    return sum(readings, CommitReading())
+
+
+def _commits(exposition: str) -> CommitReading | None:
+    total_ms, within = 0.0, dict[float, float]()
+    for found in COMMITS.finditer(exposition):
+        value = _number(found["value"])
+        if value is None:
+            continue
+        if found["part"] == "sum":
+            total_ms += value
+        elif (bound := _number(_labels(found["labels"] or "").get("le", ""))) is not None:
+            within[bound] = within.get(bound, 0.0) + value
+    return CommitReading(total_ms, within) if within else None
+
+
+def _labels(text: str) -> dict[str, str]:
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in _LABEL.findall(text)}
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
