@@ -9,6 +9,7 @@ from typing import Final
 from starlette.requests import Request
 
 from .area import Visit
+from .settings import without_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,8 @@ class ChangeLog:
             "who": request.client.host if request.client else "",
             "user": visit.connection.get("sasl_plain_username") or "",
             "action": action,
-            "what": dict(visit.query) | {name: text[:TEXT_MAX] for name, text in visit.form.items()},
+            "what": dict(visit.query)
+            | {name: without_secrets(text)[:TEXT_MAX] for name, text in visit.form.items()},
         }
 
     def tell(self, result: str) -> None:

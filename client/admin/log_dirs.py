@@ -64,6 +64,7 @@ class LogDirAdmin(AdminTheme):
                     for partition in topic.partitions
                     if not partition.is_future_key
                 },
+                one.is_cordoned,
             )
             for one in response.results
         ]

@@ -120,13 +120,15 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A data folder of a broker; sizes in bytes, -1 where not told. `replicas`: the size of each."""
+    """A data folder of a broker; sizes in bytes, -1 where not told. `replicas`: the size of each. New replicas stay out
+    of one that is cordoned."""
 
     path: str
     error: KafkaError | None
     total_bytes: int
     usable_bytes: int
     replicas: Mapping[TopicPartition, int]
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

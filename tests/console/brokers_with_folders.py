@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ottla.client.admin import LogDirDescription
 from ottla.client.records import TopicPartition
@@ -16,10 +17,14 @@ BROKEN = LogDirDescription("/data/b", KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, 
 
 
 class FoldersAdmin(FakeAdmin):
-    """Brokers 1 and 2 tell of their folders, 3 does not."""
+    """Brokers 1 and 2 tell of their folders, 3 does not. The setting of brokers says which are cordoned."""
+
+    def cordoned(self) -> set[str]:
+        return set(self.settings.get("1", {}).get("cordoned.log.dirs", "").split(","))
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None
     ) -> dict[int, list[LogDirDescription] | KafkaError]:
-        told = {1: [FOLDER, BROKEN], 2: [], 3: KafkaError(ErrorCode.REQUEST_TIMED_OUT, "broker 3 is silent")}
+        folders = [replace(one, is_cordoned=one.path in self.cordoned()) for one in (FOLDER, BROKEN)]
+        told = {1: folders, 2: [], 3: KafkaError(ErrorCode.REQUEST_TIMED_OUT, "broker 3 is silent")}
         return {broker: told[broker] for broker in (told if brokers is None else brokers)}

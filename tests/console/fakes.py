@@ -10,7 +10,14 @@ from typing import Any, cast
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
-from ottla.client.admin import Admin, ClusterDescription, ConfigEntry, NewTopic, QuorumDescription
+from ottla.client.admin import (
+    TOPIC_RESOURCE,
+    Admin,
+    ClusterDescription,
+    ConfigEntry,
+    NewTopic,
+    QuorumDescription,
+)
 from ottla.client.admin.records import EARLIEST, TO_THE_END
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
 from ottla.client.failures import VersionUnsupported
@@ -103,9 +110,10 @@ class FakeAdmin:
 
     async def describe_configs(self, kind: int, name: str) -> list[ConfigEntry]:
         own = self.settings.get(name, {})
+        source = "topic" if kind == TOPIC_RESOURCE else "broker" if name else "all brokers"
         default = ("retention.ms", "604800000", "default")
         entries = [
-            ConfigEntry(key, value, "topic", False, False, False, ((key, value, "topic"), default))
+            ConfigEntry(key, value, source, False, False, False, ((key, value, source), default))
             for key, value in own.items()
         ]
         if "retention.ms" not in own:

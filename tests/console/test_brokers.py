@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.admin import ConfigEntry
-from ottla.console.pages.brokers import addresses_of, brokers_page, folder_rows, replica_rows
+from ottla.console.pages.brokers.page import addresses_of, brokers_page, folder_rows, replica_rows
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.brokers_with_folders import BROKEN, FOLDER, FoldersAdmin
 from tests.console.fakes import HOSTILE, Browser, partition, seen, snapshot_of, topic
@@ -73,3 +73,60 @@ def test_settings_that_are_not_told_hide_nothing_else() -> None:
     assert "not for you" in text
     assert "payments-1" in text
     assert "<script>" not in text
+
+
+def test_settings_of_a_broker_are_changed_after_a_preview() -> None:
+    admin = FoldersAdmin()
+    browser = Browser(admin, may_change=True).enter()
+    admin.settings["1"] = {"log.retention.ms": "1000"}
+    address = "/brokers/alter?id=1"
+    assert "log.retention.ms=1000</textarea>" in browser.read(address)
+    fields = {"settings": "num.io.threads=4"}
+    preview = seen(browser.send(address, step="preview", **fields))
+    assert "num.io.threads nothing 4 (broker) log.retention.ms 1000 (broker) 604800000 (default)" in preview
+    assert "ottla config set broker 1 num.io.threads=4" in preview
+    assert "ottla config unset broker 1 log.retention.ms" in preview
+    assert admin.changes() == []
+    assert browser.send(address, 303, step="apply", **fields).startswith("/brokers/broker?id=1&done=")
+    assert admin.settings["1"] == {"num.io.threads": "4"}
+    again = seen(browser.send(address, 400, step="apply", **fields))
+    assert "there is nothing to change" in again
+
+
+def test_settings_of_all_brokers_go_by_no_id() -> None:
+    admin = FoldersAdmin()
+    browser = Browser(admin, may_change=True).enter()
+    preview = seen(browser.send("/brokers/alter?id=all", step="preview", settings="num.io.threads=4"))
+    assert "4 (all brokers)" in preview
+    assert "ottla config set broker all num.io.threads=4" in preview
+    assert admin.calls == [("alter", ("", {"num.io.threads": "4"}, True))]
+    assert "there is no broker 7" in seen(browser.read("/brokers/alter?id=7", 404))
+
+
+def test_secrets_are_taken_by_no_form_and_told_by_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    admin = FoldersAdmin()
+    browser = Browser(admin, may_change=True).enter()
+    given = "ssl.keystore.password=guessme\nnum.io.threads=4"
+    page = seen(browser.send("/brokers/alter?id=1", 400, step="apply", settings=given))
+    assert "ssl.keystore.password is a secret" in page
+    assert "num.io.threads=4" in caplog.text
+    assert "guessme" not in caplog.text
+    assert admin.changes() == []
+
+
+def test_folders_are_cordoned_by_boxes() -> None:
+    admin = FoldersAdmin()
+    browser = Browser(admin, may_change=True).enter()
+    address = "/brokers/cordon?id=1"
+    boxes = {"folder /data/a": "yes"}
+    preview = seen(browser.send(address, step="preview", **boxes))
+    assert "/data/a takes new replicas new replicas stay out" in preview
+    assert "/data/b" not in preview
+    assert "ottla config set broker 1 cordoned.log.dirs=/data/a" in preview
+    browser.send(address, 303, step="apply", **boxes)
+    assert admin.cordoned() == {"/data/a"}
+    assert "cordoned" in seen(browser.read("/brokers"))
+    assert browser.read(address).count(" checked") == 1
+    assert "nothing to change" in seen(browser.send(address, 400, step="preview", **boxes))
+    assert "ottla config unset broker 1 cordoned.log.dirs" in seen(browser.send(address, step="preview"))
+    assert "broker 3 is silent" in seen(browser.read("/brokers/cordon?id=3", 502))

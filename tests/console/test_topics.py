@@ -12,9 +12,9 @@ from ottla.client.admin.records import TO_THE_END
 from ottla.client.records import TopicPartition
 from ottla.console.area import BadQuestion
 from ottla.console.live.counters import Rates, TopicTraffic
-from ottla.console.pages.topics.changes import altered, setting_differences, settings_of, trim_plan
+from ottla.console.pages.topics.changes import trim_plan
 from ottla.console.pages.topics.listing import matching, replication_of, topic_row
-from ottla.console.pages.topics.topic import setting_rows
+from ottla.console.settings import altered, setting_differences, setting_rows, settings_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import HOSTILE, Browser, FakeAdmin, partition, seen, topic
 
@@ -189,7 +189,7 @@ def test_what_is_altered() -> None:
     }
     assert altered({}, {}) == {}
     assert settings_of("a = 1\n\n b=x=y \n") == {"a": "1", "b": "x=y"}
-    (unknown,) = setting_differences([], {"a": "1"})
+    (unknown,) = setting_differences([], {"a": "1"}, "topic")
     assert (unknown.before, unknown.after) == (None, "1 (topic)")
 
 

@@ -11,10 +11,20 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
 from ...formats import link
+from ...settings import (
+    FIELD,
+    HINT,
+    changes_asked,
+    own_settings,
+    setting_differences,
+    settings_field,
+    settings_of,
+)
 from .topic import known, topic_named
 
 PARTITIONS_MAX = 100_000
-SETTINGS_HINT = "one setting a line: retention.ms=86400000"
+SOURCE = "topic"
+"""Of a setting that the topic has of its own."""
 
 
 # ------------------------------------------------------------ create
@@ -30,7 +40,7 @@ async def creation_form(visit: Visit) -> Form:
                 name="partitions", label="partitions", kind="number", hint="empty: the cluster's default"
             ),
             FormField(name="replicas", label="replicas", kind="number", hint="empty: the cluster's default"),
-            FormField(name="settings", label="settings", kind="lines", hint=SETTINGS_HINT),
+            FormField(name=FIELD, label="settings", kind="lines", hint=HINT),
         ),
     )
 
@@ -42,7 +52,7 @@ def new_topic(visit: Visit) -> NewTopic:
     )
     replicas = visit.number("replicas", -1, least=1, most=1000) if visit.text("replicas") else -1
     return NewTopic(
-        visit.required("topic"), partitions, replicas, configs=settings_of(visit.form.get("settings", ""))
+        visit.required("topic"), partitions, replicas, configs=settings_of(visit.form.get(FIELD, ""))
     )
 
 
@@ -77,56 +87,14 @@ async def create(visit: Visit) -> Done:
 async def settings_form(visit: Visit) -> Form:
     """The settings that the topic has of its own, as text."""
     topic = await topic_named(visit, age_max_s=0)
-    own = own_settings(await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name))
-    return Form(
-        f"Settings of {topic.name}",
-        (
-            FormField(
-                name="settings",
-                label="settings of this topic",
-                kind="lines",
-                value="\n".join(f"{key}={value}" for key, value in own.items()),
-                hint=f"{SETTINGS_HINT}. A line that is taken out goes back to what applies without it",
-            ),
-        ),
-    )
-
-
-def own_settings(entries: Sequence[ConfigEntry]) -> dict[str, str]:
-    """What was set for the topic itself."""
-    return {
-        one.name: one.value or ""
-        for one in sorted(entries, key=lambda one: one.name)
-        if one.source == "topic" and not one.is_sensitive
-    }
-
-
-def altered(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """What has to be set, and with None what has to be taken back."""
-    changed: dict[str, str | None] = {key: value for key, value in after.items() if before.get(key) != value}
-    return changed | {key: None for key in before if key not in after}
-
-
-def settings_of(text: str) -> dict[str, str]:
-    """Lines `key=value`. Raises BadQuestion."""
-    settings: dict[str, str] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        key, equals, value = line.partition("=")
-        if not equals or not key.strip():
-            raise BadQuestion(f"a setting is key=value, not {line[:80]!r}")
-        if key.strip() in settings:
-            raise BadQuestion(f"{key.strip()} stands there twice")
-        settings[key.strip()] = value.strip()
-    return settings
+    own = own_settings(await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name), SOURCE)
+    return Form(f"Settings of {topic.name}", (settings_field("settings of this topic", own),))
 
 
 async def _altered(visit: Visit) -> tuple[str, Sequence[ConfigEntry], dict[str, str | None]]:
     topic = await topic_named(visit, age_max_s=0)
     entries = await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name)
-    changes = altered(own_settings(entries), settings_of(visit.form.get("settings", "")))
-    if not changes:
-        raise BadQuestion("the settings are as they were: there is nothing to change")
-    return topic.name, entries, changes
+    return topic.name, entries, changes_asked(entries, SOURCE, visit.form.get(FIELD, ""))
 
 
 async def plan_settings(visit: Visit) -> Change:
@@ -138,26 +106,9 @@ async def plan_settings(visit: Visit) -> Change:
         words += ["--unset", key] if value is None else ["--set", f"{key}={value}"]
     return Change(
         title=f"Change settings of {name}",
-        differences=setting_differences(entries, changes),
+        differences=setting_differences(entries, changes, SOURCE),
         command=shlex.join(words),
     )
-
-
-def setting_differences(
-    entries: Sequence[ConfigEntry], changes: Mapping[str, str | None]
-) -> list[Difference]:
-    """What applies now and what will, each with its source."""
-    by_name = {one.name: one for one in entries}
-    found = []
-    for key, value in changes.items():
-        entry = by_name.get(key)
-        now = None if entry is None else f"{entry.value or ''} ({entry.source})"
-        beneath = next((one for one in entry.synonyms if one[2] != "topic"), None) if entry else None
-        then = f"{value} (topic)" if value is not None else "what applies without it"
-        if value is None and beneath is not None:
-            then = f"{beneath[1] or ''} ({beneath[2]})"
-        found.append(Difference(key, now, then))
-    return found
 
 
 async def alter_settings(visit: Visit) -> Done:

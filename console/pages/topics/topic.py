@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....client.admin import TOPIC_RESOURCE, ConfigEntry
+from ....client.admin import TOPIC_RESOURCE
 from ....client.admin.records import EARLIEST, LATEST
 from ....client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from ....client.records import TopicPartition
@@ -15,6 +15,7 @@ from ...area import Paged, Rendered, Visit
 from ...formats import UNKNOWN, numbers
 from ...live.counters import TopicTraffic
 from ...live.sampler import WATCHED_S
+from ...settings import SettingRow, setting_rows
 from .listing import replication_of, state_of
 
 Offsets = Mapping[TopicPartition, int | KafkaError]
@@ -39,17 +40,6 @@ class PartitionRow:
     def records(self) -> int | None:
         """Offsets between start and end: at most so many records."""
         return None if self.start is None or self.end is None else self.end - self.start
-
-
-@dataclass(frozen=True, slots=True)
-class SettingRow:
-    """A setting. `hidden_values` are those that would apply without this one."""
-
-    name: str
-    value: str
-    source: str
-    is_default: bool
-    hidden_values: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +79,6 @@ def partition_row(
         known(ends.get(name)),
         sizes.get(name),
     )
-
-
-def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[SettingRow]:
-    """Settings in order; those that are no defaults alone unless `shows_all`. Secrets have no value here."""
-    return [
-        SettingRow(
-            one.name,
-            "(secret)" if one.is_sensitive else one.value or "",
-            one.source,
-            one.is_default,
-            "; ".join(f"{source}: {value or ''}" for _, value, source in one.synonyms[1:])
-            if not one.is_sensitive
-            else "",
-        )
-        for one in sorted(entries, key=lambda one: one.name)
-        if shows_all or not one.is_default
-    ]
 
 
 def known(offset: int | KafkaError | None) -> int | None:

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ...client.admin import BROKER_RESOURCE, UserLogin
-from ...client.admin.quotas import Entity
-from ...protocol.acls import (
+from ....client.admin import BROKER_RESOURCE, UserLogin
+from ....client.admin.quotas import Entity
+from ....protocol.acls import (
     CLUSTER_NAME,
     Acl,
     AclFilter,
@@ -18,11 +18,12 @@ from ...protocol.acls import (
     PatternType,
     name_of,
 )
-from ...protocol.authorizer_settings import AuthorizerSettings
-from ...protocol.errors import KafkaError
-from ..area import Area, BadQuestion, Paged, Rendered, View, Visit
-from ..live.node_readings import NodeReading
-from ..searching import has_words
+from ....protocol.authorizer_settings import AuthorizerSettings
+from ....protocol.errors import KafkaError
+from ...area import BadQuestion, Paged, Rendered, Visit
+from ...live.node_readings import NodeReading
+from ...searching import has_words
+from .quotas import QuotaRow, quota_rows
 
 T = TypeVar("T")
 EXPIRES_SOON_S: Final = 30 * 86_400.0
@@ -49,14 +50,6 @@ class AclRow:
     resource: str
     pattern: str
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaRow:
-    """The quotas of one entity."""
-
-    entity: str
-    quotas: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +110,6 @@ def matching(acls: Sequence[Acl], search: str) -> list[Acl]:
     return [one for one in acls if has_words(str(one), search)]
 
 
-def quota_rows(found: Sequence[tuple[Mapping[str, str | None], Mapping[str, float]]]) -> list[QuotaRow]:
-    """Quotas as the table shows them."""
-    rows = [
-        QuotaRow(
-            ", ".join(f"{kind} {name or '(any other)'}" for kind, name in sorted(entity.items())),
-            ", ".join(f"{key} {value:,.10g}" for key, value in sorted(quotas.items())),
-        )
-        for entity, quotas in found
-    ]
-    return sorted(rows, key=lambda one: one.entity)
-
-
 def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[CertificateRow]:
     """Those that end first come first."""
     rows = []
@@ -165,7 +146,7 @@ async def _decide(
     visit: Visit, principal: str, host: str, kind: AclResourceType, name: str, operation: AclOperation
 ) -> AccessVerdict:
     # Loaded late: what decides in brokers, and nothing else of them.
-    from ...dataplane.security.authorization.authorizer import Authorizer, requester_at
+    from ....dataplane.security.authorization.authorizer import Authorizer, requester_at
 
     snapshot = await visit.sampler.snapshot()
     broker_id = str(snapshot.cluster.brokers[0].id)
@@ -216,6 +197,3 @@ async def show(visit: Visit) -> Rendered:
         verdict=await why(visit),
     )
     return Rendered("Security", "access.html", model)
-
-
-AREA = Area(name="access", title="Security", place=70, parts=(View(path="/access", show=show),))

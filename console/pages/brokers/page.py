@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...client.admin import BROKER_RESOURCE, ConfigEntry, LogDirDescription
-from ...protocol.errors import KafkaError
-from ..area import Area, NotThere, Paged, Rendered, View, Visit
-from ..live.snapshots import ClusterSnapshot
-from .topics.topic import SettingRow, setting_rows
+from ....client.admin import BROKER_RESOURCE, ConfigEntry, LogDirDescription
+from ....protocol.errors import KafkaError
+from ...area import NotThere, Paged, Rendered, Visit
+from ...live.snapshots import ClusterSnapshot
+from ...settings import SettingRow, setting_rows
 
 FULL: Final = 0.9
 """From here on a folder is marked: retention may not make room in time."""
@@ -28,6 +28,7 @@ class FolderRow:
     size: int
     total: int | None
     free: int | None
+    is_cordoned: bool
 
     @property
     def used(self) -> float | None:
@@ -89,6 +90,7 @@ def folder_rows(broker: int, folders: Sequence[LogDirDescription]) -> list[Folde
             sum(one.replicas.values()),
             one.total_bytes if one.total_bytes >= 0 else None,
             one.usable_bytes if one.usable_bytes >= 0 else None,
+            one.is_cordoned,
         )
         for one in folders
     ]
@@ -131,12 +133,18 @@ async def show(visit: Visit) -> Rendered:
     return Rendered("Brokers", "brokers.html", brokers_page(snapshot, told))
 
 
-async def show_one(visit: Visit) -> Rendered:
-    """The page of one broker. Raises NotThere."""
+async def broker_named(visit: Visit) -> tuple[int, str]:
+    """Id and address of the broker that the address names. Raises BadQuestion and NotThere."""
     number = visit.number("id", least=0, most=2**31 - 1)
     addresses = addresses_of(await visit.sampler.snapshot())
     if number not in addresses:
         raise NotThere(f"there is no broker {number}")
+    return number, addresses[number]
+
+
+async def show_one(visit: Visit) -> Rendered:
+    """The page of one broker. Raises NotThere."""
+    number, address = await broker_named(visit)
     told, settings = await asyncio.gather(
         visit.admin.describe_log_dirs([number]),
         _or_refusal(visit, number),
@@ -146,7 +154,7 @@ async def show_one(visit: Visit) -> Rendered:
     shows_all = visit.text("all") == "yes"
     model = BrokerPage(
         number,
-        addresses[number],
+        address,
         folder_rows(number, folders),
         answer.message if isinstance(answer, KafkaError) else "",
         visit.paged(replica_rows(folders)),
@@ -163,14 +171,3 @@ async def _or_refusal(visit: Visit, broker: int) -> list[ConfigEntry] | KafkaErr
         return await visit.admin.describe_configs(BROKER_RESOURCE, str(broker))
     except KafkaError as error:
         return error
-
-
-AREA = Area(
-    name="brokers",
-    title="Brokers",
-    place=15,
-    parts=(
-        View(path="/brokers", show=show, refresh_s=10.0),
-        View(path="/brokers/broker", show=show_one),
-    ),
-)

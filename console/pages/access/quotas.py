@@ -1,0 +1,216 @@
+"""Quotas: the limits of clients by user, client id and address, and what may be changed of them."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ....client.admin.quotas import Entity
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
+from ...formats import link
+
+KINDS: Final = ("user", "client-id", "ip")
+KEYS: Final = (
+    "producer_byte_rate, consumer_byte_rate, request_percentage and controller_mutation_rate of users and client ids, "
+    "connection_creation_rate of addresses"
+)
+FIELD: Final = "quotas"
+_DEFAULT: Final = "default "
+"""In front of a kind: the field, and the part of an address, that means all who have no quota of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """The quotas of one entity. `address` leads to the form that changes them."""
+
+    entity: str
+    quotas: str
+    address: str
+
+
+def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[QuotaRow]:
+    """Quotas as the table shows them."""
+    rows = [
+        QuotaRow(
+            entity_text(entity),
+            ", ".join(f"{key} {value:,.10g}" for key, value in sorted(quotas.items())),
+            link("/access/quotas/alter", **_parts(entity)),
+        )
+        for entity, quotas in found
+    ]
+    return sorted(rows, key=lambda one: one.entity)
+
+
+def entity_text(entity: Entity) -> str:
+    """`client-id (any other), user ann`."""
+    return ", ".join(f"{kind} {name or '(any other)'}" for kind, name in sorted(entity.items()))
+
+
+def _parts(entity: Entity) -> dict[str, str]:
+    return {(kind if name else _DEFAULT + kind): name or "yes" for kind, name in entity.items()}
+
+
+def entity_of(given: Mapping[str, str]) -> Entity:
+    """Whose quotas the fields of a form or an address mean. Raises BadQuestion."""
+    entity: dict[str, str | None] = {}
+    for kind in KINDS:
+        name, is_default = given.get(kind, "").strip(), given.get(_DEFAULT + kind) == "yes"
+        if name and is_default:
+            raise BadQuestion(f"{kind} is either {name[:80]!r} or any other, and not both")
+        if name or is_default:
+            entity[kind] = name or None
+    if not entity:
+        raise BadQuestion(f"whose quotas? Name one or more of {', '.join(KINDS)}")
+    if "ip" in entity and len(entity) > 1:
+        raise BadQuestion("quotas of an address go with no user and no client id")
+    return entity
+
+
+def quotas_of(text: str) -> dict[str, float]:
+    """Lines `key=number`. Raises BadQuestion."""
+    quotas: dict[str, float] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, equals, value = (part.strip() for part in line.partition("="))
+        try:
+            number = float(value.replace("_", "").replace(",", ""))
+        except ValueError:
+            number = math.nan
+        if not key or not equals or not math.isfinite(number):
+            raise BadQuestion(f"a quota is key=number, not {line[:80]!r}")
+        if key in quotas:
+            raise BadQuestion(f"{key} stands there twice")
+        quotas[key] = number
+    return quotas
+
+
+def quota_changes(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float | None]:
+    """What has to be set, and with None what has to be removed. Raises BadQuestion if nothing has."""
+    changes: dict[str, float | None] = {
+        key: value for key, value in after.items() if before.get(key) != value
+    }
+    changes |= {key: None for key in before if key not in after}
+    if not changes:
+        raise BadQuestion("the quotas are as they were: there is nothing to change")
+    return changes
+
+
+def quota_command(entity: Entity, changes: Mapping[str, float | None]) -> str:
+    """The command, or two, that does the same."""
+    whose = [word for kind, name in entity.items() for word in _flag(kind, name)]
+    given = [f"{key}={_number(value)}" for key, value in changes.items() if value is not None]
+    gone = [key for key, value in changes.items() if value is None]
+    return "\n".join(
+        shlex.join(["ottla", "quota", verb, *whose, *words])
+        for verb, words in (("set", given), ("unset", gone))
+        if words
+    )
+
+
+def _flag(kind: str, name: str | None) -> list[str]:
+    return [f"--default-{kind}"] if name is None else [f"--{kind}", name]
+
+
+def _number(value: float) -> str:
+    return f"{value:.15g}" if value % 1 else str(int(value))
+
+
+# ------------------------------------------------------------ new
+
+
+async def new_form(visit: Visit) -> Form:
+    """Whose quotas, and which."""
+    fields = []
+    for kind in KINDS:
+        label = {"ip": "address"}.get(kind, kind)
+        fields.append(FormField(name=kind, label=label, hint="empty: whichever"))
+        fields.append(
+            FormField(name=_DEFAULT + kind, label=f"any {label} without a quota of its own", kind="check")
+        )
+    return Form("Set quotas", [*fields, _quotas_field({})])
+
+
+def _quotas_field(quotas: Mapping[str, float]) -> FormField:
+    lines = "\n".join(f"{key}={_number(value)}" for key, value in sorted(quotas.items()))
+    hint = f"one a line: consumer_byte_rate=1048576. There are {KEYS}"
+    return FormField(name=FIELD, label="quotas", kind="lines", value=lines, hint=hint)
+
+
+async def _new(visit: Visit) -> tuple[Entity, Mapping[str, float], dict[str, float | None]]:
+    """Whose, what there is, and what is set: other quotas stay."""
+    entity = entity_of(visit.form)
+    before = await _there(visit, entity)
+    wanted = quotas_of(visit.form.get(FIELD, ""))
+    return entity, before, quota_changes(before, {**before, **wanted})
+
+
+async def _there(visit: Visit, entity: Entity) -> Mapping[str, float]:
+    """The quotas of exactly this entity."""
+    found = await visit.admin.describe_quotas(entity)
+    return next((quotas for whose, quotas in found if dict(whose) == dict(entity)), {})
+
+
+async def plan_new(visit: Visit) -> Change:
+    """The cluster checks them."""
+    return await _plan(visit, *await _new(visit))
+
+
+async def set_new(visit: Visit) -> Done:
+    """Set them."""
+    entity, _, changes = await _new(visit)
+    return await _changed(visit, entity, changes)
+
+
+# ------------------------------------------------------------ alter
+
+
+async def altering_form(visit: Visit) -> Form:
+    """The quotas that an entity has, as text."""
+    entity = entity_of(visit.query)
+    return Form(
+        f"Quotas of {entity_text(entity)}",
+        [_quotas_field(await _there(visit, entity))],
+        "A line that is taken out removes that quota.",
+    )
+
+
+async def _altered(visit: Visit) -> tuple[Entity, Mapping[str, float], dict[str, float | None]]:
+    entity = entity_of(visit.query)
+    before = await _there(visit, entity)
+    return entity, before, quota_changes(before, quotas_of(visit.form.get(FIELD, "")))
+
+
+async def plan_altering(visit: Visit) -> Change:
+    """The cluster checks them."""
+    return await _plan(visit, *await _altered(visit))
+
+
+async def alter(visit: Visit) -> Done:
+    """Change them."""
+    entity, _, changes = await _altered(visit)
+    return await _changed(visit, entity, changes)
+
+
+async def _plan(
+    visit: Visit, entity: Entity, before: Mapping[str, float], changes: Mapping[str, float | None]
+) -> Change:
+    await visit.admin.alter_quotas(entity, changes, validate_only=True)
+    return Change(
+        title=f"Change quotas of {entity_text(entity)}",
+        differences=[
+            Difference(
+                key,
+                f"{before[key]:,.10g}" if key in before else None,
+                None if value is None else f"{value:,.10g}",
+            )
+            for key, value in changes.items()
+        ],
+        command=quota_command(entity, changes),
+    )
+
+
+async def _changed(visit: Visit, entity: Entity, changes: Mapping[str, float | None]) -> Done:
+    await visit.admin.alter_quotas(entity, changes)
+    return Done(f"changed for {entity_text(entity)}: {', '.join(changes)}", "/access")

@@ -1,0 +1,28 @@
+"""Brokers: their folders, replicas and settings, and what may be changed of them."""
+
+from __future__ import annotations
+
+from ...area import Action, Area, View
+from . import changes, page
+
+AREA = Area(
+    name="brokers",
+    title="Brokers",
+    place=15,
+    parts=(
+        View(path="/brokers", show=page.show, refresh_s=10.0),
+        View(path="/brokers/broker", show=page.show_one),
+        Action(
+            path="/brokers/alter",
+            form=changes.settings_form,
+            plan=changes.plan_settings,
+            carry_out=changes.alter_settings,
+        ),
+        Action(
+            path="/brokers/cordon",
+            form=changes.folders_form,
+            plan=changes.plan_cordon,
+            carry_out=changes.cordon,
+        ),
+    ),
+)

@@ -1,0 +1,129 @@
+"""Settings of topics and brokers: as tables show them, as forms take them, and what a change does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..client.admin import ConfigEntry
+from ..client.foreign_names import is_secret
+from .area import BadQuestion, Difference, FormField
+
+HINT: Final = "one setting a line: retention.ms=86400000"
+FIELD: Final = "settings"
+"""The field of forms that has settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting. `hidden_values` are those that would apply without this one."""
+
+    name: str
+    value: str
+    source: str
+    is_default: bool
+    hidden_values: str
+
+
+def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[SettingRow]:
+    """Settings in order; those that are no defaults alone unless `shows_all`. Secrets have no value here."""
+    return [
+        SettingRow(
+            one.name,
+            "(secret)" if one.is_sensitive else one.value or "",
+            one.source,
+            one.is_default,
+            "; ".join(f"{source}: {value or ''}" for _, value, source in one.synonyms[1:])
+            if not one.is_sensitive
+            else "",
+        )
+        for one in sorted(entries, key=lambda one: one.name)
+        if shows_all or not one.is_default
+    ]
+
+
+def settings_field(label: str, own: Mapping[str, str], hint: str = HINT) -> FormField:
+    """A field with the settings that there are."""
+    return FormField(
+        name=FIELD,
+        label=label,
+        kind="lines",
+        value="\n".join(f"{key}={value}" for key, value in own.items()),
+        hint=f"{hint}. A line that is taken out goes back to what applies without it",
+    )
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """Lines `key=value`. Raises BadQuestion, also for secrets: forms are shown again, and logged."""
+    settings: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise BadQuestion(f"a setting is key=value, not {line[:80]!r}")
+        if key.strip() in settings:
+            raise BadQuestion(f"{key.strip()} stands there twice")
+        if is_secret(key):
+            raise BadQuestion(f"{key.strip()} is a secret, which forms do not take")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def without_secrets(text: str) -> str:
+    """Lines of a form as a log may have them."""
+    return "\n".join(
+        f"{line.partition('=')[0]}=[hidden]" if is_secret(line.partition("=")[0]) else line
+        for line in text.splitlines()
+    )
+
+
+def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
+    """What was set for the resource itself, which `source` names. Secrets are left out."""
+    return {
+        one.name: one.value or ""
+        for one in sorted(entries, key=lambda one: one.name)
+        if one.source == source and not one.is_sensitive
+    }
+
+
+def altered(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """What has to be set, and with None what has to be taken back."""
+    changed: dict[str, str | None] = {key: value for key, value in after.items() if before.get(key) != value}
+    return changed | {key: None for key in before if key not in after}
+
+
+def changes_asked(entries: Sequence[ConfigEntry], source: str, text: str) -> dict[str, str | None]:
+    """What the form changes. Raises BadQuestion."""
+    changes = altered(own_settings(entries, source), settings_of(text))
+    if not changes:
+        raise BadQuestion("the settings are as they were: there is nothing to change")
+    return changes
+
+
+def setting_differences(
+    entries: Sequence[ConfigEntry], changes: Mapping[str, str | None], source: str
+) -> list[Difference]:
+    """What applies now and what will, each with its source."""
+    by_name = {one.name: one for one in entries}
+    found = []
+    for key, value in changes.items():
+        entry = by_name.get(key)
+        now = None if entry is None else f"{entry.value or ''} ({entry.source})"
+        beneath = next((one for one in entry.synonyms if one[2] != source), None) if entry else None
+        then = f"{value} ({source})" if value is not None else "what applies without it"
+        if value is None and beneath is not None:
+            then = f"{beneath[1] or ''} ({beneath[2]})"
+        found.append(Difference(key, now, then))
+    return found
+
+
+def config_command(kind: str, name: str, changes: Mapping[str, str | None]) -> str:
+    """The command, or two, that does the same: `ottla config set` and `unset`."""
+    given = [f"{key}={value}" for key, value in changes.items() if value is not None]
+    gone = [key for key, value in changes.items() if value is None]
+    return "\n".join(
+        shlex.join(["ottla", "config", verb, kind, name, *words])
+        for verb, words in (("set", given), ("unset", gone))
+        if words
+    )
