@@ -41,7 +41,6 @@ _RESOURCES = {
     "delegation-token": AclResourceType.DELEGATION_TOKEN,
     "user": AclResourceType.USER,
 }
-_EVERYTHING_OPEN = "NoAuthorizer"
 _CodeT = TypeVar("_CodeT", bound=IntEnum)
 
 
@@ -220,6 +219,7 @@ def delete_acls(arguments: argparse.Namespace) -> None:
 
 def check_acl(arguments: argparse.Namespace) -> int:
     """Print who decides; 1 if the operation is denied."""
+    from ...console.access_rules import decide as decide_by_rules
     from ..asking import run_client
 
     resource = resource_of(arguments)
@@ -230,7 +230,9 @@ def check_acl(arguments: argparse.Namespace) -> int:
 
     async def decide() -> Decision:
         async with _admin(arguments) as admin:
-            return await _decide(admin, arguments, resource, operation)
+            return await decide_by_rules(
+                admin, *resource, operation, principal=arguments.principal, host=arguments.host
+            )
 
     decision = run_client(decide())
     verdict = "allowed" if decision.allowed else "denied"
@@ -239,31 +241,6 @@ def check_acl(arguments: argparse.Namespace) -> int:
     else:
         print_table(("RESULT", "RULE"), [(verdict, decision.rule)])
     return 0 if decision.allowed else 1
-
-
-async def _decide(
-    admin: Admin,
-    arguments: argparse.Namespace,
-    resource: tuple[AclResourceType, str],
-    operation: AclOperation,
-) -> Decision:
-    """By the ACLs and the settings of the brokers, as they decide it."""
-    from ...client.admin import BROKER_RESOURCE
-    from ...dataplane.security.authorization.authorizer import Authorizer, requester_at
-    from ...dataplane.security.authorization.decision import Decision
-    from ...protocol.authorizer_settings import AuthorizerSettings
-
-    broker_id = str((await admin.describe_cluster()).brokers[0].id)
-    entries = await admin.describe_configs(BROKER_RESOURCE, broker_id)
-    values = {entry.name: entry.value for entry in entries if entry.value is not None}
-    settings = AuthorizerSettings.from_properties(values)
-    if settings is None:
-        return Decision(True, _EVERYTHING_OPEN)
-    kind, name = resource
-    acls = await admin.describe_acls(AclFilter(kind, name, PatternType.MATCH))
-    authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
-    authorizer.change((acl, True) for acl in acls)
-    return authorizer.decide(kind, name, operation, requester_at(arguments.principal, arguments.host))
 
 
 def _admin(arguments: argparse.Namespace) -> Admin:

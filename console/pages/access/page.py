@@ -6,20 +6,19 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ....client.admin import BROKER_RESOURCE, UserLogin
+from ....client.admin import UserLogin
 from ....client.admin.quotas import Entity
 from ....protocol.acls import (
     CLUSTER_NAME,
     Acl,
-    AclFilter,
     AclOperation,
     AclPermission,
     AclResourceType,
     PatternType,
     name_of,
 )
-from ....protocol.authorizer_settings import AuthorizerSettings
 from ....protocol.errors import KafkaError
+from ...access_rules import EVERYTHING_OPEN, decide
 from ...area import BadQuestion, Paged, Rendered, Visit
 from ...live.node_readings import NodeReading
 from ...searching import has_words
@@ -137,29 +136,16 @@ async def why(visit: Visit) -> AccessVerdict | None:
     if (wanted := visit.text("operation", "READ")) not in OPERATIONS:
         raise BadQuestion(f"'operation' is one of {', '.join(OPERATIONS)}, not {wanted[:40]!r}")
     name = CLUSTER_NAME if kind is AclResourceType.CLUSTER else visit.required("of")
-    return await _decide(
-        visit, principal, visit.text("host") or "127.0.0.1", kind, name, AclOperation[wanted]
+    decision = await decide(
+        visit.admin,
+        kind,
+        name,
+        AclOperation[wanted],
+        principal=principal,
+        host=visit.text("host") or "127.0.0.1",
     )
-
-
-async def _decide(
-    visit: Visit, principal: str, host: str, kind: AclResourceType, name: str, operation: AclOperation
-) -> AccessVerdict:
-    # Loaded late: what decides in brokers, and nothing else of them.
-    from ....dataplane.security.authorization.authorizer import Authorizer, requester_at
-
-    snapshot = await visit.sampler.snapshot()
-    broker_id = str(snapshot.cluster.brokers[0].id)
-    entries = await visit.admin.describe_configs(BROKER_RESOURCE, broker_id)
-    settings = AuthorizerSettings.from_properties(
-        {one.name: one.value for one in entries if one.value is not None}
-    )
-    if settings is None:
+    if decision.rule == EVERYTHING_OPEN:
         return AccessVerdict(True, "there is no authorizer: everybody may do everything")
-    acls = await visit.admin.describe_acls(AclFilter(kind, name, PatternType.MATCH))
-    authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
-    authorizer.change((acl, True) for acl in acls)
-    decision = authorizer.decide(kind, name, operation, requester_at(principal, host))
     return AccessVerdict(decision.allowed, decision.rule)
 
 
