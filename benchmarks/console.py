@@ -1,0 +1,210 @@
+"""The console beside a cluster of many topics: how soon pages are seen, its memory and CPU, and what it costs brokers.
+
+    python -m benchmarks.console [--topics 1000] [--partitions 20000] [--record benchmarks/results/console.jsonl]
+
+Three brokers, one replica of each partition. Nobody looks at first. Then pages are opened in Chromium, each when the
+console's last look at the cluster is so old that it asks anew; "seen" is the browser's first paint with content. At last
+twenty pages are kept up to date over plain connections, of which four are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from ottla.client.admin import Admin, NewTopic
+
+from .clusters import Cluster, ottla_cluster
+from .cpu import cpu_s
+from .scaling import memory_mb
+
+RESULTS: Final = Path(__file__).parent / "results" / "console.jsonl"
+CHROMIUM: Final = "/usr/bin/chromium"
+TOPICS_AT_ONCE: Final = 50
+QUIET_S, WATCHED_S, FORGOTTEN_S = 40.0, 40.0, 35.0
+"""How long is measured while nobody looks, and while pages are open; and after what time nobody counts as looking."""
+LOOKS: Final = 5
+STALE_S: Final = 2.5
+"""After so long the console asks the cluster anew for a page."""
+DEADLINE_S: Final = 300
+
+
+async def create(bootstrap: str, topics: int, partitions: int) -> None:
+    """All topics, and wait until each partition is led."""
+    names = [f"flights-{number:04}" for number in range(topics)]
+    async with Admin(bootstrap_servers=bootstrap, request_timeout_ms=120_000) as admin:
+        for first in range(0, topics, TOPICS_AT_ONCE):
+            some = names[first : first + TOPICS_AT_ONCE]
+            await admin.create_topics([NewTopic(name, partitions // topics, 1) for name in some])
+        async with asyncio.timeout(DEADLINE_S):
+            while not await is_led(admin, topics):
+                await asyncio.sleep(0.5)
+
+
+async def is_led(admin: Admin, topics: int) -> bool:
+    found = await admin.describe_topics()
+    led = [one.leader >= 0 for topic in found for one in topic.partitions.values()]
+    return len(found) >= topics and all(led)
+
+
+@contextmanager
+def console(bootstrap: str, log: Path) -> Iterator[tuple[int, str]]:
+    """Its process, and the address that lets a browser in."""
+    words = [sys.executable, "-m", "ottla", "console", "-b", bootstrap, "--listen", "127.0.0.1:0"]
+    with log.open("w") as errors:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert process.stdout is not None
+            if not (address := process.stdout.readline().strip()):
+                raise RuntimeError(f"the console did not start:\n{log.read_text()}")
+            yield process.pid, address
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def used_percent(pids: Sequence[int], window_s: float) -> list[float]:
+    """CPU of each process in such a time, in percent of a core."""
+    before = [cpu_s(pid) for pid in pids]
+    time.sleep(window_s)
+    return [round(100 * (cpu_s(pid) - used) / window_s, 2) for pid, used in zip(pids, before, strict=True)]
+
+
+def seen_after_ms(address: str, paths: Sequence[str]) -> dict[str, list[float]]:
+    """First paint with content of each page, several times."""
+    from playwright.sync_api import sync_playwright
+
+    found: dict[str, list[float]] = {path: [] for path in paths}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(java_script_enabled=True)
+        page.goto(address)
+        origin = address.partition("/?")[0]
+        for _ in range(LOOKS):
+            for path in paths:
+                page.goto("about:blank")
+                time.sleep(STALE_S)
+                page.goto(origin + path)
+                paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+                page.wait_for_function(f"{paint} > 0")
+                found[path].append(round(page.evaluate(paint), 1))
+        browser.close()
+    return found
+
+
+def cookie_of(address: str) -> str:
+    """What a browser shows that has entered."""
+    jar = CookieJar()
+    urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar)).open(address).close()
+    return "; ".join(f"{one.name}={one.value}" for one in jar)
+
+
+@asynccontextmanager
+async def open_pages(address: str, paths: Sequence[str]) -> AsyncIterator[list[int]]:
+    """Pages that are kept up to date; the bytes that each has got."""
+    origin, cookie = address.partition("/?")[0], await asyncio.to_thread(cookie_of, address)
+    host = origin.partition("//")[2]
+    got = [0] * len(paths)
+
+    async def read(number: int, path: str) -> None:
+        reader, writer = await asyncio.open_connection(*host.rsplit(":", 1))
+        try:
+            writer.write(f"GET /events{path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n".encode())
+            while piece := await reader.read(2**16):
+                got[number] += len(piece)
+        finally:
+            writer.close()
+
+    tasks = [asyncio.create_task(read(number, path)) for number, path in enumerate(paths)]
+    try:
+        yield got
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def watched(address: str, pids: Sequence[int], paths: Sequence[str]) -> tuple[list[float], int]:
+    """CPU of these processes while such pages are open, and how many of the pages have got anything."""
+    async with open_pages(address, paths) as got:
+        await asyncio.sleep(5)
+        used = await asyncio.to_thread(used_percent, pids, WATCHED_S)
+        return used, sum(number > 0 for number in got)
+
+
+def measured(cluster: Cluster, folder: Path, topics: int, partitions: int) -> dict[str, Any]:
+    """All figures."""
+    began = time.monotonic()
+    uvloop.run(create(cluster.bootstrap, topics, partitions))
+    created_s = time.monotonic() - began
+    brokers = [node.pid for node in cluster.brokers]
+    time.sleep(10)
+    without = used_percent(brokers, QUIET_S)
+    with console(cluster.bootstrap, folder / "console.log") as (pid, address):
+        time.sleep(FORGOTTEN_S)
+        started_mb = memory_mb(pid)
+        console_quiet, *brokers_quiet = used_percent([pid, *brokers], QUIET_S)
+        seen = seen_after_ms(address, ("/overview", "/topics"))
+        paths = ["/overview"] * 4 + [f"/topics?page={number}" for number in range(1, 9)]
+        paths += [f"/topics/topic?name=flights-{number:04}" for number in range(8)]
+        (console_watched, *brokers_watched), alive = uvloop.run(watched(address, [pid, *brokers], paths))
+        watched_mb = memory_mb(pid)
+    return {
+        "topics": topics,
+        "partitions": partitions,
+        "created_s": round(created_s, 1),
+        "seen_after_ms": {path: {"median": statistics.median(all_), "most": max(all_)} for path, all_ in seen.items()},
+        "memory_mb": {"started": round(started_mb, 1), f"{len(paths)} pages open": round(watched_mb, 1)},
+        "pages_that_got_news": alive,
+        "console_cpu_percent": {"nobody looks": console_quiet, f"{len(paths)} pages open": console_watched},
+        "brokers_cpu_percent": {
+            "without a console": without,
+            "nobody looks": brokers_quiet,
+            f"{len(paths)} pages open": brokers_watched,
+        },
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Run, print and record."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--topics", type=int, default=1_000, help="how many (1000)")
+    parser.add_argument("--partitions", type=int, default=20_000, help="of all topics together (20000)")
+    parser.add_argument("--record", type=Path, default=RESULTS, help=f"where the figures go ({RESULTS.name})")
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-console-") as folder,
+        ottla_cluster(Path(folder)) as cluster,
+    ):
+        figures = measured(cluster, Path(folder), arguments.topics, arguments.partitions)
+    figures |= {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+    print(json.dumps(figures, indent=2))
+    with arguments.record.open("a") as record:
+        record.write(json.dumps(figures) + "\n")
+
+
+if __name__ == "__main__":
+    main()
