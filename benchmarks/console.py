@@ -3,8 +3,8 @@
     python -m benchmarks.console [--topics 1000] [--partitions 20000] [--record benchmarks/results/console.jsonl]
 
 Three brokers, one replica of each partition. Nobody looks at first. Then pages are opened in Chromium, each when the
-console's last look at the cluster is so old that it asks anew; "seen" is the browser's first paint with content. At last
-twenty pages are kept up to date over plain connections, of which four are the same.
+console's last look at the cluster is so old that it asks anew; "seen" is the browser's first paint with content. In the
+end twenty pages are kept up to date over plain connections, of which four are the same.
 """
 
 from __future__ import annotations

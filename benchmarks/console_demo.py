@@ -128,7 +128,8 @@ def console(cluster: Cluster, folder: Path, *, opens: bool) -> Iterator[None]:
     """It prints its address itself."""
     told = json.loads((folder / "cluster.json").read_text())
     words = [sys.executable, "-m", "ottla", "console", "-b", cluster.bootstrap, "--allow-changes"]
-    words += [word for one in told["brokers"] for word in ("--metrics", one["metrics"])]
+    for one in (*told["brokers"], *told["quorum"]):
+        words += ["--metrics", one["metrics"]]
     process = subprocess.Popen([*words, "--listen", "127.0.0.1:0", *(["--open"] if opens else [])])
     try:
         yield

@@ -61,6 +61,16 @@
     restoreFocus(fresh, was);
   }
 
+  // A stream does not tell its browser why it was refused.
+  async function sayIfOut() {
+    try {
+      const answer = await fetch(address, { method: "HEAD" });
+      if (answer.status === 401) say("not up to date: this browser is let in no longer; load the page anew");
+    } catch {
+      // The console does not answer, which is said already.
+    }
+  }
+
   function open() {
     if (source || document.hidden) return;
     source = new EventSource(address);
@@ -78,6 +88,7 @@
       if (source && source.readyState === EventSource.CLOSED) {
         close();
         retry = window.setTimeout(open, RETRY_MS);
+        sayIfOut();
       }
     });
   }

@@ -55,6 +55,12 @@ class ServedConsole:
             self._thread.join(PATIENCE_S)
             assert not self._thread.is_alive()
 
+    def end_news(self) -> None:
+        """End the event streams that are open."""
+        assert self._loop is not None
+        assert self._stopping is not None
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
     def _end(self) -> None:
         assert self._server is not None
         assert self._stopping is not None

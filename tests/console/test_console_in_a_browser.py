@@ -297,6 +297,14 @@ def test_a_console_that_ends_is_told(console: ServedConsole, tab: Tab) -> None:
     tab.until("not up to date")
 
 
+def test_a_browser_that_is_let_in_no_longer_is_told(console: ServedConsole, tab: Tab) -> None:
+    tab.open("/overview")
+    tab.until("live")
+    tab.page.context.clear_cookies()
+    console.end_news()
+    tab.until("let in no longer")
+
+
 def test_without_javascript_everything_can_be_read(chromium: Browser, console: ServedConsole) -> None:
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
