@@ -17,7 +17,7 @@ from ..client.failures import AuthenticationFailed, TlsFailed
 from ..client.foreign_names import Secret
 from ..protocol.errors import KafkaError
 from .area import BadQuestion
-from .attempts import Attempts
+from .attempts import Attempt, Attempts
 from .bounds import LOGINS_AT_A_TIME, QUESTION_S
 from .change_log import tell_login
 from .failing import failure_of
@@ -114,26 +114,25 @@ class ByLogin:
             tell_login(request, user, "refused: too many attempts")
             reason = f"Too many attempts have failed. The next may be in {attempt} seconds."
             return self._asked(wanted, reason, user=user, status=429, retry_s=attempt)
+        return await self._tried(request, wanted, user, password, attempt)
+
+    async def _tried(
+        self, request: Request, wanted: str, user: str, password: Secret, attempt: Attempt
+    ) -> Response:
+        """The cluster decides. What it could not judge is no failed attempt."""
         try:
             async with asyncio.timeout(QUESTION_S), self._turns:
                 session = await self._open(user, password)
-        except AuthenticationFailed as error:
-            if isinstance(error, TlsFailed):
-                self._attempts.take_back(attempt)
-            tell_login(request, user, f"{type(error).__name__}: {error.message}")
-            reason = (
-                error.message
-                if isinstance(error, TlsFailed)
-                else "The cluster knows no such user with this password."
-            )
-            return self._asked(wanted, reason, user=user, status=401)
         except (KafkaError, TimeoutError, ValueError) as error:
-            self._attempts.take_back(attempt)
             tell_login(request, user, f"{type(error).__name__}: {error}")
+            if isinstance(error, AuthenticationFailed) and not isinstance(error, TlsFailed):
+                return self._asked(
+                    wanted, "The cluster knows no such user with this password.", user=user, status=401
+                )
+            self._attempts.take_back(attempt)
             failure = failure_of(BadQuestion(str(error)) if isinstance(error, ValueError) else error)
-            return self._asked(
-                wanted, f"{failure.heading}: {failure.reason}", user=user, status=failure.status
-            )
+            reason = f"{failure.heading}: {failure.reason}"
+            return self._asked(wanted, reason, user=user, status=failure.status)
         self._attempts.take_back(attempt)
         return await self._begun(request, session, wanted)
 

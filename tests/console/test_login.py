@@ -163,7 +163,7 @@ def test_a_wrong_password_opens_nothing(console: Console, browser: LoginBrowser)
     ("trouble", "status", "said"),
     [
         (NoBrokerReachable("nobody answers"), 503, "nobody answers"),
-        (TlsFailed("the certificate has expired"), 401, "the certificate has expired"),
+        (TlsFailed("the certificate has expired"), 503, "the certificate has expired"),
         (ValueError("sasl_plain_username has a zero character"), 400, "zero character"),
     ],
 )
