@@ -1,7 +1,7 @@
 """Asks the cluster again and again, once for all pages, and remembers a bounded history.
 
-While somebody looks it samples each WATCHED_S. Otherwise it only keeps the history going, each IDLE_S, without end
-offsets.
+While somebody looks it samples each WATCHED_S. Otherwise it only keeps the history going, each IDLE_S or less often, so
+that it takes at most IDLE_CPU of a core, and without end offsets.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 WATCHED_S: Final = 2.0
 IDLE_S: Final = 15.0
+IDLE_CPU: Final = 0.005
 LOOKS_FOR_S: Final = 30.0
 """How long after the last question somebody counts as looking."""
 UNDER_REPLICATED: Final = "under-replicated"
@@ -143,20 +144,27 @@ class Sampler:
         if idle_s is None:
             await self._wake.wait()
         while True:
+            began_s = time.process_time()
             try:
                 await self.sample()
             except Exception:
                 logger.exception("a sample failed; the next one is tried all the same")
+            used_s = time.process_time() - began_s
             is_watched = self._now() - self._looked_s < LOOKS_FOR_S
             self._wake.clear()
             if is_watched:
                 await asyncio.sleep(WATCHED_S)
                 continue
             try:
-                async with asyncio.timeout(idle_s):
+                async with asyncio.timeout(None if idle_s is None else pause_s(idle_s, used_s)):
                     await self._wake.wait()
             except TimeoutError:
                 continue
+
+
+def pause_s(idle_s: float, used_s: float) -> float:
+    """How long to wait, while nobody looks, after a sample that took so much CPU."""
+    return max(idle_s, used_s / IDLE_CPU)
 
 
 def _retrieve(task: asyncio.Task[ClusterSnapshot]) -> None:

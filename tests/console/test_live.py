@@ -18,7 +18,7 @@ from ottla.console.bounds import SAMPLES_MAX, STREAMS_MAX
 from ottla.console.live.counters import Key, TopicTraffic
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
 from ottla.console.live.node_readings import CommitReading, NodeReading, commits_between, node_reading
-from ottla.console.live.sampler import COMMIT_MS, LEADERLESS, Sampler
+from ottla.console.live.sampler import COMMIT_MS, IDLE_S, LEADERLESS, Sampler, pause_s
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.live.streams import EventStream
 from ottla.console.rendering import HERE
@@ -99,6 +99,11 @@ async def test_counters_are_read_only_while_somebody_looks() -> None:
         cluster.now_s += 15
     assert sampler.series(TopicTraffic.RECORDS_IN).last is None
     assert sampler.series(LEADERLESS).last == 0
+
+
+def test_large_clusters_are_asked_less_often_while_nobody_looks() -> None:
+    assert pause_s(IDLE_S, 0.01) == IDLE_S
+    assert pause_s(IDLE_S, 0.3) == 60
 
 
 async def test_what_the_quorum_commits_is_counted_while_somebody_looks() -> None:
