@@ -77,7 +77,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[ConsumerRecord]:
     given: list[ConsumerRecord] = []
 
     async def read(
-        sampler: object, connection: object, begin: object, ends: object, tests: Sequence[Any], **_: object
+        connection: object, begin: object, ends: object, tests: Sequence[Any], **_: object
     ) -> MessagesRead:
         assert (begin, ends) == ({TopicPartition("audit", 0): 0}, {TopicPartition("audit", 0): 3})
         reading = MessagesRead(trouble="" if given else "stopped after 8 s")
