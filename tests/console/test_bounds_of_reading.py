@@ -106,7 +106,7 @@ async def test_few_pages_read_at_a_time() -> None:
 
 @pytest.mark.parametrize("failure", [KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "gone"), None])
 async def test_outcomes_that_cannot_be_had_in_time_are_not_waited_for(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, failure: KafkaError | None
+    monkeypatch: pytest.MonkeyPatch, failure: KafkaError | None
 ) -> None:
     asked: list[object] = []
 
@@ -120,6 +120,6 @@ async def test_outcomes_that_cannot_be_had_in_time_are_not_waited_for(
     monkeypatch.setattr(reading, "OUTCOMES_S", 0.05)
     records = [ConsumerRecord("t", 0, offset, 0, None, b"") for offset in (7, 5, 6)]
     async with asyncio.timeout(60):
-        assert await reading.outcomes_of(sampler, {}, records) == {}
-        assert await reading.outcomes_of(sampler, {}, []) == {}
+        assert await reading.outcomes_of({}, records) == {}
+        assert await reading.outcomes_of({}, []) == {}
     assert asked == [({PLACE: (5, 8)}, reading.OUTCOMES_BYTES_MAX)]
