@@ -14,7 +14,7 @@ from .assembly.foundation import StorageUnusable, lay_foundation
 from .assembly.parts import BrokerParts
 from .configuration.config import BrokerConfig
 from .mirroring.source import Sources
-from .quorum.session import SessionLost
+from .quorum.registration import SessionLost
 from .runtime.allocator import keep_freed_memory
 
 __all__ = ["Broker", "StorageUnusable"]

@@ -64,7 +64,8 @@ from ..mirroring.source import Sources
 from ..mirroring.source_trial import SourceTrial
 from ..quorum.config import QuorumSessionConfig
 from ..quorum.image_gate import ImageGate
-from ..quorum.session import QuorumSession, SessionLost
+from ..quorum.registration import SessionLost
+from ..quorum.session import QuorumSession
 from ..replication.follower.fetcher import LinkSettings
 from ..replication.follower.fetching import FetchLimits
 from ..replication.leader.isr_submission import submit_to

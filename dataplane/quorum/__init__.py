@@ -8,6 +8,7 @@ per turn.
 """
 
 from .config import QuorumSessionConfig
-from .session import QuorumSession, SessionLost
+from .registration import SessionLost
+from .session import QuorumSession
 
 __all__ = ["QuorumSession", "QuorumSessionConfig", "SessionLost"]

@@ -5,15 +5,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from ...protocol.cluster_image import BrokerState, ClusterImage
+from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode
-from ...protocol.features import FEATURES
 from ...protocol.image_delta import ImageDelta
 from ...protocol.liveness_datagrams import DatagramSeal
 from ...protocol.messages.app_version_questions import AppVersionsTold, AskAppVersions
 from ...protocol.messages.broker_commands import RegisterBroker
-from ...protocol.messages.metadata_records import BrokerFeature
-from ...protocol.messages.quorum_commands import decode_result, encode_command
+from ...protocol.messages.quorum_commands import decode_result
 from ...protocol.messages.quorum_session import (
     CommandReply,
     CommandStatus,
@@ -49,6 +47,7 @@ from .link import QuorumLink
 from .offset_reports import Echo
 from .progress import Progress, ToldProgress
 from .questions import PendingQuestions
+from .registration import Registration, SessionLost
 from .transaction_questions import TransactionQuestions
 
 logger = logging.getLogger(__name__)
@@ -61,10 +60,6 @@ _RESTORED = (
     'its folders were put back from old copies. Put the newer folders back, or see "Restore the quorum from a '
     'backup" in docs/OPERATIONS.md'
 )
-
-
-class SessionLost(Exception):
-    """This process is no longer the broker it registered as; it has to stop."""
 
 
 class QuorumSession:
@@ -109,15 +104,15 @@ class QuorumSession:
             config.heartbeat_interval_ms,
         )
         self._told = ToldProgress(progress)
-        self._registered_at: int | None = None
-        self._registered = asyncio.Event()
-        self._unfenced = asyncio.Event()
+        self._registration = Registration(config)
+        #: each waits until the image shows this broker as such, and raises SessionLost
+        self.registered = self._registration.registered
+        self.unfenced = self._registration.unfenced
         self._shutdown_allowed = asyncio.Event()
         self._wants_unfence = False
         self._wants_shutdown = False
         self._echo = Echo(self._tell_offset)
         self._ticker: asyncio.Task[None] | None = None
-        self._lost: SessionLost | None = None
         #: the leader is asked whether it has what this broker has followed; before it says so, it is not followed
         self._asked: LeaderChanged | None = None
         self._history_lost = ""
@@ -137,7 +132,7 @@ class QuorumSession:
     @property
     def fenced(self) -> bool:
         """Whether this broker may not lead, as its own image says."""
-        broker = self._self_in_image()
+        broker = self._registration.in_image(self.image)
         return broker is None or broker.fenced
 
     @property
@@ -181,16 +176,6 @@ class QuorumSession:
         for link in self._links.values():
             link.start()
 
-    async def registered(self) -> None:
-        """Waits until this broker is registered and its image shows it. Raises SessionLost."""
-        await self._registered.wait()
-        self._raise_if_lost()
-
-    async def unfenced(self) -> None:
-        """Waits until this broker is unfenced. Raises SessionLost."""
-        await self._unfenced.wait()
-        self._raise_if_lost()
-
     def ask_to_unfence(self) -> None:
         """The broker is ready to serve: from now on its heartbeats ask for it to be unfenced."""
         self._wants_unfence = True
@@ -207,7 +192,7 @@ class QuorumSession:
         False if it took longer than `timeout_s`, or the quorum is not followed: stopping now costs clients a failover.
         """
         self._wants_shutdown = True
-        if self._lost is not None:
+        if self._registration.lost is not None:
             return False
         deadline = time.monotonic() + timeout_s
         while not self._shutdown_allowed.is_set():
@@ -369,27 +354,7 @@ class QuorumSession:
     # ------------------------------------------------------------ registration and commands
 
     def _register(self) -> None:
-        config = self._config
-        command = RegisterBroker(
-            broker_id=config.broker_id,
-            incarnation=config.incarnation,
-            previous_broker_epoch=config.previous_broker_epoch,
-            listeners=list(config.listeners),
-            rack=config.rack,
-            log_dirs=list(config.log_dirs),
-            features=[BrokerFeature(name=feature.name, most=feature.most) for feature in FEATURES.values()],
-            host=config.host,
-        )
-        reached = config.reached or MetadataPosition(-1, 0)
-        self._send(
-            self._leader,
-            SubmitCommand(
-                sequence=0,
-                command=encode_command(None, command),
-                reached_offset=reached.offset,
-                reached_history=reached.history,
-            ),
-        )
+        self._send(self._leader, self._registration.request())
 
     def _send_command(self, submission: SubmitCommand) -> bool:
         return self._send(self._leader, submission)
@@ -406,7 +371,7 @@ class QuorumSession:
             asyncio.get_running_loop().call_later(_RESEND_AFTER_S, self._send_again)
 
     def _send_again(self) -> None:
-        if self._lost is None and self._leader is not None:
+        if self._registration.lost is None and self._leader is not None:
             if self.broker_epoch < 0:
                 self._register()
             self._commands.flush()
@@ -424,9 +389,9 @@ class QuorumSession:
             self._end(f"registration as broker {self._config.broker_id} was refused: {result.error_message}")
             return Answer.TAKEN
         self._commands.broker_epoch = self._heartbeats.broker_epoch = result.broker_epoch
-        self._registered_at = reply.metadata_offset
+        self._registration.taken(reply.metadata_offset)
         logger.info("registered as broker %d, epoch %d", self._config.broker_id, result.broker_epoch)
-        self._note_own_state()
+        self._look_at_registration()
         self._commands.flush()
         return Answer.TAKEN
 
@@ -444,47 +409,24 @@ class QuorumSession:
             return
         self._heartbeats.metadata_offset = self.image.offset
         self._on_delta(self.image, outcome)
-        self._note_own_state()
+        self._look_at_registration()
         self._commands.image_at(self.image.offset)
         self._echo.image_moved(outcome)
 
-    def _self_in_image(self) -> BrokerState | None:
-        """This registration in the image, if it is there."""
-        broker = self.image.brokers.get(self._config.broker_id)
-        return broker if broker is not None and broker.incarnation == self._config.incarnation else None
-
-    def _note_own_state(self) -> None:
-        if self._registered_at is None or self.image.offset < self._registered_at:
-            return
-        broker = self._self_in_image()
-        if broker is None:
+    def _look_at_registration(self) -> None:
+        if not self._registration.look(self.image):
             self._end(
                 f"broker id {self._config.broker_id} was taken over by another process, or was unregistered: "
                 "two brokers must not share one node.id"
             )
-            return
-        self._registered.set()
-        if broker.fenced:
-            if self._unfenced.is_set():
-                logger.warning("this broker was fenced")
-            self._unfenced.clear()
-        else:
-            self._unfenced.set()
 
     def _end(self, reason: str) -> None:
-        if self._lost is None:
-            self._lost = SessionLost(reason)
-            logger.error("%s", reason)
+        if self._registration.lost is None:
+            lost = self._registration.lose(reason)
             self._commands.close(ErrorCode.STALE_BROKER_EPOCH, reason)
             self._wants_unfence = False
-            self._registered.set()
-            self._unfenced.set()
             if self._on_lost is not None:
-                self._on_lost(self._lost)
-
-    def _raise_if_lost(self) -> None:
-        if self._lost is not None:
-            raise self._lost
+                self._on_lost(lost)
 
     # ------------------------------------------------------------ heartbeats
 
@@ -513,7 +455,7 @@ class QuorumSession:
             self._heartbeat_to(self._leader, question=question)
 
     def _heartbeat_to(self, link: QuorumLink, *, question: int = 0, number: int = 0) -> None:
-        if not link.is_open or self._lost is not None:
+        if not link.is_open or self._registration.lost is not None:
             return
         self._send(
             link,

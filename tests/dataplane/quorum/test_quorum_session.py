@@ -218,7 +218,7 @@ def test_a_new_incarnation_replaces_the_old_one(tmp_path: Any) -> None:
             new = await cluster.broker(1)
             await new.unfenced()
             assert new.broker_epoch > old.broker_epoch
-            await until(lambda: old._lost is not None)
+            await until(lambda: old._registration.lost is not None)
             with pytest.raises(SessionLost, match="broker id 1 was taken over"):
                 await old.unfenced()
             with pytest.raises(KafkaError) as refused:

@@ -1,0 +1,98 @@
+"""This broker's registration: how it asks the quorum for one, and what the cluster's image shows of it since."""
+
+import asyncio
+import logging
+
+from ...protocol.cluster_image import BrokerState, ClusterImage
+from ...protocol.features import FEATURES
+from ...protocol.messages.broker_commands import RegisterBroker
+from ...protocol.messages.metadata_records import BrokerFeature
+from ...protocol.messages.quorum_commands import encode_command
+from ...protocol.messages.quorum_session import SubmitCommand
+from .config import MetadataPosition, QuorumSessionConfig
+
+logger = logging.getLogger(__name__)
+
+
+class SessionLost(Exception):
+    """This process is no longer the broker it registered as; it has to stop."""
+
+
+class Registration:
+    """Of one process. It is registered once, fenced and unfenced many times, and perhaps lost."""
+
+    def __init__(self, config: QuorumSessionConfig) -> None:
+        self._config = config
+        self._taken_at: int | None = None
+        self._registered = asyncio.Event()
+        self._unfenced = asyncio.Event()
+        self.lost: SessionLost | None = None
+        """Why this process has to stop."""
+
+    def request(self) -> SubmitCommand:
+        """The command that asks for it."""
+        config = self._config
+        command = RegisterBroker(
+            broker_id=config.broker_id,
+            incarnation=config.incarnation,
+            previous_broker_epoch=config.previous_broker_epoch,
+            listeners=list(config.listeners),
+            rack=config.rack,
+            log_dirs=list(config.log_dirs),
+            features=[BrokerFeature(name=feature.name, most=feature.most) for feature in FEATURES.values()],
+            host=config.host,
+        )
+        reached = config.reached or MetadataPosition(-1, 0)
+        return SubmitCommand(
+            sequence=0,
+            command=encode_command(None, command),
+            reached_offset=reached.offset,
+            reached_history=reached.history,
+        )
+
+    def taken(self, metadata_offset: int) -> None:
+        """The quorum has registered this process. An image at that offset shows it."""
+        self._taken_at = metadata_offset
+
+    async def registered(self) -> None:
+        """Waits until this broker is registered and its image shows it. Raises SessionLost."""
+        await self._registered.wait()
+        self._raise_if_lost()
+
+    async def unfenced(self) -> None:
+        """Waits until this broker is unfenced. Raises SessionLost."""
+        await self._unfenced.wait()
+        self._raise_if_lost()
+
+    def in_image(self, image: ClusterImage) -> BrokerState | None:
+        """This registration in the image, if it is there."""
+        broker = image.brokers.get(self._config.broker_id)
+        return broker if broker is not None and broker.incarnation == self._config.incarnation else None
+
+    def look(self, image: ClusterImage) -> bool:
+        """Note what the image shows. False if it should show this registration, and does not."""
+        if self._taken_at is None or image.offset < self._taken_at:
+            return True
+        broker = self.in_image(image)
+        if broker is None:
+            return False
+        self._registered.set()
+        if broker.fenced:
+            if self._unfenced.is_set():
+                logger.warning("this broker was fenced")
+            self._unfenced.clear()
+        else:
+            self._unfenced.set()
+        return True
+
+    def lose(self, reason: str) -> SessionLost:
+        """It does not hold any more. Nobody waits for it in vain."""
+        logger.error("%s", reason)
+        self.lost = SessionLost(reason)
+        self._registered.set()
+        self._unfenced.set()
+        return self.lost
+
+    def _raise_if_lost(self) -> None:
+        if self.lost is not None:
+            raise self.lost
