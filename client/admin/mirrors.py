@@ -19,7 +19,7 @@ from ...protocol.messages.mirrors import (
     DescribeMirrorsRequest,
     MirrorAction,
 )
-from ...protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPhase
+from ...protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
 from ...protocol.nearest import nearest
 from ..connections.cluster import Backoff
 from ..connections.metadata import NO_LEADER
@@ -293,6 +293,11 @@ class MirrorAdmin(AdminTheme):
             ]
             if not waiting and not mirror.takes_offsets and mirror.phase is MirrorPhase.PROMOTED:
                 return mirror
+            if loop.time() > deadline and (lost := _lost_offsets(mirror)):
+                raise RequestTimedOut(
+                    f"mirror {name!r} is promoted, but no broker can tell the committed offsets in {lost[0]}: they are "
+                    "a gap that can be accepted"
+                )
             if not waiting and loop.time() > deadline:
                 raise RequestTimedOut(
                     f"mirror {name!r} is promoted, but groups have not got their committed offsets yet"
@@ -443,6 +448,16 @@ def _takes_offsets(told: list[tuple[int, DescribedMirror]]) -> bool:
     """Whoever does not know of the promotion yet knows of no offsets either."""
     promoted = [one for _, one in told if one.phase == MirrorPhase.PROMOTED]
     return bool(promoted) and all(one.takes_offsets for one in promoted)
+
+
+def _lost_offsets(mirror: MirrorDescription) -> list[str]:
+    """Partitions of the copy of committed offsets that stop a promotion at a cut."""
+    return [
+        f"{topic.name}-{index}"
+        for topic in mirror.topics
+        if is_offsets_copy(topic.name)
+        for index in topic.faults
+    ]
 
 
 def _newest_cut(told: Iterable[DescribedMirror]) -> MirrorCut | None:

@@ -16,10 +16,11 @@ from ottla.protocol.messages.mirror_records import MirrorOption, SourceEpoch
 from ottla.protocol.messages.mirrors import (
     AlterMirrorRequest,
     CreateMirrorRequest,
+    DescribedMirrorTopic,
     MirrorAction,
     SkippedTopic,
 )
-from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
+from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase, offsets_copy
 from tests.client.fake_mirrors import Described, Mirroring, described, partition
 
 ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED
@@ -377,6 +378,19 @@ async def test_a_promotion_is_over_when_every_partition_has_a_leader_that_knows_
         assert found == seen[-1]
         assert (seen[0].phase, found.phase) == (ACTIVE, PROMOTED)
         assert cluster.actions() == [(MirrorAction.PROMOTE, [])]
+
+
+async def test_a_promotion_tells_which_committed_offsets_nobody_has() -> None:
+    copy = DescribedMirrorTopic(name=offsets_copy("m"), topic_id=b"c" * 16)
+    copy.partitions = [partition(0, 0), partition(1, -1, fault=1, fault_first=0, fault_end=7)]
+    async with mirroring(1, request_timeout_ms=300) as (cluster, admin):
+        mirror = described(partition(0, 0), phase=PROMOTED, takes_offsets=True)
+        mirror.topics.append(copy)
+        cluster.describe = lambda broker: [mirror]
+        with pytest.raises(
+            RequestTimedOut, match=r"committed offsets in __mirrored_offsets\.m-1: .* accepted"
+        ):
+            await admin.promote_mirror("m", at_cut=True)
 
 
 async def test_a_promotion_without_a_leader_ends_at_a_deadline() -> None:
