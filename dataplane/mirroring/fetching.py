@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
@@ -23,7 +23,7 @@ from ...protocol.schema import ZERO_UUID
 from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy
-from .judgement import Begin, agrees_to, arrived, epoch_end, kept, out_of_range
+from .judgement import Begin, agrees_to, arrived, asked_next, epoch_end, kept, out_of_range
 from .source import SourceCluster
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,8 @@ _LOOK_AGAIN = frozenset(
 
 Report = Callable[[Sequence[MirrorPartitionReport]], Awaitable[None]]
 AskCuts = Callable[[int, Sequence[Copy]], Awaitable[None]]
+_Asked = dict[tuple[str, int], tuple[Copy, int, MirrorFault | None]]
+"""By partition: the epoch, and what has followed from the answer before."""
 
 
 class SourceFetcher:
@@ -203,7 +205,7 @@ class SourceFetcher:
     async def _check(self, copies: list[Copy]) -> None:
         """Ask where the epochs that were copied last end at the source (KIP-101, KIP-320)."""
         image = self._image()
-        asked: dict[tuple[str, int], tuple[Copy, int]] = {}
+        asked: _Asked = {}
         faults = []
         for copy in copies:
             state = copy.state(image)
@@ -214,20 +216,19 @@ class SourceFetcher:
             elif epoch == NO_EPOCH:
                 copy.checked_epoch = copy.source_epoch
             else:
-                asked[copy.source_key] = copy, epoch
+                asked[copy.source_key] = copy, epoch, None
         faults += await self._epoch_ends(asked)
         if faults:
             await self._report(faults)
 
-    async def _epoch_ends(
-        self, asked: Mapping[tuple[str, int], tuple[Copy, int]]
-    ) -> list[MirrorPartitionReport]:
+    async def _epoch_ends(self, asked: _Asked) -> list[MirrorPartitionReport]:
         """The faults that follow from where these epochs end at the source."""
         faults: list[MirrorPartitionReport] = []
+        again: _Asked = {}
         if not asked:
             return faults
         by_topic: dict[str, list[OffsetForLeaderPartition]] = defaultdict(list)
-        for (topic, index), (copy, epoch) in asked.items():
+        for (topic, index), (copy, epoch, _) in asked.items():
             by_topic[topic].append(
                 OffsetForLeaderPartition(
                     partition=index, current_leader_epoch=copy.source_epoch, leader_epoch=epoch
@@ -242,18 +243,22 @@ class SourceFetcher:
             for part in told.partitions:
                 if (told.topic, part.partition) not in asked:
                     continue
-                copy, epoch = asked[told.topic, part.partition]
+                copy, epoch, before = asked[told.topic, part.partition]
                 if part.error_code:
                     self._failed(copy, ErrorCode.of(part.error_code))
                     continue
                 state = copy.state(self._image())
-                fault = epoch_end(state, copy.log_end, epoch, part.leader_epoch, part.end_offset)
+                fault = epoch_end(state, copy.log_end, epoch, part.leader_epoch, part.end_offset) or before
+                older = asked_next(state, epoch, part.leader_epoch)
+                if fault is not None and older is not None:
+                    again[copy.source_key] = copy, older, fault
+                    continue
                 has_others = fault is not None and await self._has_others(copy, fault.first, fault.end)
                 if fault is not None and has_others:
                     faults.append(_report_of(copy, fault=fault))
                 elif has_others is not None:
                     copy.checked_epoch = copy.source_epoch
-        return faults
+        return [*faults, *await self._epoch_ends(again)]
 
     async def _has_others(self, copy: Copy, first: int, end: int) -> bool | None:
         """Whether the source has other records than the copy at these offsets, or ends within them. Its leader may know

@@ -70,6 +70,13 @@ def epoch_end(
     )
 
 
+def asked_next(copy: MirrorPartition, asked_epoch: int, epoch: int) -> int | None:
+    """The epoch to ask for before anything is concluded, where the source has told of an `epoch` that the copy does not
+    have: the copy's last one before that. Their logs part there, or earlier. None if it is known where."""
+    ours = next((known for known, _ in reversed(copy.lineage) if known <= epoch), epoch)
+    return ours if ours < epoch < asked_epoch else None
+
+
 def agrees_to(copy: MirrorPartition, first: int, end: int, batches: memoryview) -> int | None:
     """Up to where the source, from `first` on, has nothing but what was copied below `end`: whoever writes in a leader
     epoch has one log. `batches` are the next that it has. None if one of them is of another epoch than the copy there.

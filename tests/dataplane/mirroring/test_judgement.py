@@ -11,6 +11,7 @@ from ottla.dataplane.mirroring.judgement import (
     Begin,
     agrees_to,
     arrived,
+    asked_next,
     epoch_end,
     kept,
     out_of_range,
@@ -70,6 +71,29 @@ def test_where_histories_part_is_found(
     else:
         assert fault is not None
         assert (fault.kind, fault.first, fault.end) == (FaultKind.DIVERGED, parts, len(copy_of))
+
+
+@given(
+    shared=st.lists(st.integers(0, 2), max_size=4).map(sorted),
+    ours=st.lists(st.sampled_from([3, 5, 7]), min_size=1, max_size=5).map(sorted),
+    theirs=st.lists(st.sampled_from([4, 6, 8]), max_size=5).map(sorted),
+)
+def test_where_histories_part_is_found_behind_several_elections(
+    shared: list[int], ours: list[int], theirs: list[int]
+) -> None:
+    """Each of the two has had leaders since that the other has not."""
+    copied, source = shared + ours, shared + theirs
+    copy, fault, asked = MirrorPartition(lineage_of(copied)), None, copied[-1]
+    while True:
+        # Below its first epoch a leader tells that the epoch ends where its log begins.
+        epoch, end = end_of_epoch(source, asked) if source and source[0] <= asked else (asked, 0)
+        fault = epoch_end(copy, len(copied), asked, epoch, end) or fault
+        older = asked_next(copy, asked, epoch)
+        if older is None:
+            break
+        asked = older
+    assert fault is not None
+    assert (fault.first, fault.end) == (len(shared), len(copied))
 
 
 @pytest.mark.parametrize(
