@@ -154,6 +154,8 @@ class CopiesAreTheSource:
         self._walks: dict[Partition, _Walk] = {}
         self._ends: dict[Place, int] = {}
         """Up to where each copy has had everything, or what is missing is accepted."""
+        self._grown: dict[Partition, int] = {}
+        """Up to where each replica of a copy has had everything, as far as it was seen to grow."""
         self.compared = 0
         self.had: defaultdict[Place, dict[int, bytes | None]] = defaultdict(dict)
         """The keys of the records that copies of compacted topics have had, by offset."""
@@ -164,10 +166,24 @@ class CopiesAreTheSource:
         if image is None or node.name not in self._names:
             return
         for partition in node.moved():
-            if partition.leader is not None:
-                # While files are exchanged for what compaction has left of them, the next look has to do.
-                with suppress(KafkaError):
+            # While files are exchanged for what compaction has left of them, the next look has to do.
+            with suppress(KafkaError):
+                self._note_growth(partition)
+                if partition.leader is not None:
                     self.look(node, partition, image)
+
+    def _note_growth(self, partition: Partition) -> None:
+        """What a leader that was replaced has copied, its followers may have. It may be dropped at the source, and so
+        here, before one of them leads."""
+        log, place = partition.log, (partition.topic_id, partition.index)
+        known = self._grown.get(partition, self._ends.get(place))
+        if known is None or log.log_start_offset > known or partition.topic in self._ledger.compacted:
+            return
+        end = self._grown[partition] = min(known, log.log_end_offset)
+        for header, _ in batches_of(log, end, log.log_end_offset):
+            if header.base_offset > end:
+                break
+            end = self._grown[partition] = header.next_offset
 
     def look(self, node: Node, partition: Partition, image: ClusterImage) -> None:
         """A leader of the target, if it still leads."""
@@ -246,6 +262,7 @@ class CopiesAreTheSource:
             self._ends.pop(place, None)  # It begins anew.
         end = self._ends.get(place)
         if end is not None and copy.promoted_epoch == NO_EPOCH:
+            end = self._ends[place] = max(end, min(start, self._grown.get(partition, end)))
             where = f"{partition!r} begins at {start}"
             self._check_gap(partition, min(end, start), start, where)
 
