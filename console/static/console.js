@@ -8,6 +8,7 @@
   const RETRY_MS = 5000;
   let source = null;
   let retry = 0;
+  let isOut = false;
 
   function say(text) {
     if (status.textContent !== text) status.textContent = text;
@@ -65,7 +66,8 @@
   async function sayIfOut() {
     try {
       const answer = await fetch(address, { method: "HEAD" });
-      if (answer.status === 401) say("not up to date: this browser is let in no longer; load the page anew");
+      isOut = answer.status === 401;
+      if (isOut) say("not up to date: this browser is let in no longer; load the page anew");
     } catch {
       // The console does not answer, which is said already.
     }
@@ -74,7 +76,10 @@
   function open() {
     if (source || document.hidden) return;
     source = new EventSource(address);
-    source.addEventListener("open", () => say("live"));
+    source.addEventListener("open", () => {
+      isOut = false;
+      say("live");
+    });
     source.addEventListener("fragment", (event) => {
       const { id, html } = JSON.parse(event.data);
       replace(id, html);
@@ -84,7 +89,7 @@
       say(text ? `not up to date: ${text}` : "live");
     });
     source.addEventListener("error", () => {
-      say("not up to date: the console does not answer");
+      if (!isOut) say("not up to date: the console does not answer");
       if (source && source.readyState === EventSource.CLOSED) {
         close();
         retry = window.setTimeout(open, RETRY_MS);
