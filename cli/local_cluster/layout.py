@@ -155,13 +155,16 @@ class ClusterLayout:
         return self.directory / "run" / f"{member.name}.pid"
 
     def running(self, member: Member) -> int | None:
-        """The process that the node's pid file names, if it runs this very node."""
+        """The process that the node's pid file names, if it runs this very node: by its command, or as `ottla up` forks
+        it, with its output in the node's log."""
         try:
             pid = int(self.pid_file(member).read_text())
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if os.fsencode(self.settings_file(member)) in command:
+                return pid
+            return pid if os.path.samefile(f"/proc/{pid}/fd/1", self.log_file(member)) else None
         except (OSError, ValueError):
             return None
-        return pid if os.fsencode(self.settings_file(member)) in command else None
 
     def settings(self, member: Member, overrides: Mapping[str, str]) -> dict[str, str]:
         """The properties of a node; `overrides` win."""

@@ -8,16 +8,16 @@ import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 from ... import __file__ as _package_file
-from ..nodes.child_processes import die_with_parent
 from ..nodes.settings import variable_of
+from . import forked_node
 from .layout import OWN_KEYS, ClusterLayout, Member
 
 STOP_GRACE_S = 30.0
@@ -31,9 +31,21 @@ class Child:
     """One node's process as `up` started it."""
 
     member: Member
-    process: subprocess.Popen[bytes]
+    process: ForkProcess
+    pid: int
     pidfd: int
-    reported: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.exitcode is None
+
+    @property
+    def exit_code(self) -> int:
+        """Of one that has ended; negative if a signal did it."""
+        code = self.process.exitcode
+        assert code is not None
+        return code
 
 
 class Supervisor:
@@ -71,30 +83,26 @@ class Supervisor:
 
     def argv(self, member: Member) -> list[str]:
         """The command that runs one node alone, given `directory` and `environment`."""
-        files = [
-            "-c",
-            str(self._layout.settings_file(member)),
-            "--pid-file",
-            str(self._layout.pid_file(member)),
-        ]
-        return [sys.executable, "-m", "ottla", member.role, *files]
+        return [sys.executable, "-m", "ottla", *self._words(member)]
+
+    def _words(self, member: Member) -> list[str]:
+        layout = self._layout
+        files = ["-c", str(layout.settings_file(member)), "--pid-file", str(layout.pid_file(member))]
+        return [member.role, *files]
 
     def start(self, members: Iterable[Member]) -> None:
         """Start all `members` at once."""
-        before_exec = die_with_parent("ottla up")
         for member in members:
-            with self._layout.log_file(member).open("ab") as log:
-                process = subprocess.Popen(
-                    [*self.argv(member), *self._forming(member)],
-                    cwd=self.directory,
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    process_group=0,
-                    preexec_fn=before_exec,
-                )
-            child = Child(member, process, os.pidfd_open(process.pid))
+            forked_node.load(member.role)  # so the first ones, quorum nodes, do without what brokers load
+            process = forked_node.fork(
+                member.name,
+                [*self._words(member), *self._forming(member)],
+                directory=self.directory,
+                environment=self.environment,
+                log=self._layout.log_file(member),
+            )
+            assert process.pid is not None  # it was started
+            child = Child(member, process, process.pid, os.pidfd_open(process.pid))
             self._children.append(child)
             self._selector.register(child.pidfd, selectors.EVENT_READ, child)
 
@@ -105,7 +113,7 @@ class Supervisor:
 
     def process(self, member: Member) -> tuple[int, list[str]]:
         """Process id and command of a member that was started."""
-        pid = next(child.process.pid for child in self._children if child.member == member)
+        pid = next(child.pid for child in self._children if child.member == member)
         return pid, self.argv(member)
 
     def wait(self, timeout_s: float | None) -> list[Child]:
@@ -116,7 +124,7 @@ class Supervisor:
                 self._wake.recv(64)
             else:
                 self._selector.unregister(key.fd)
-                key.data.process.wait()
+                key.data.process.join()
                 dead.append(key.data)
         return dead
 
@@ -133,8 +141,8 @@ class Supervisor:
         grace.
         """
         for role in ("broker", "quorum"):
-            mine = {child.process.pid: child for child in self._children if child.member.role == role}
-            running = {pid for pid, child in mine.items() if child.process.poll() is None}
+            mine = {child.pid: child for child in self._children if child.member.role == role}
+            running = {pid for pid, child in mine.items() if child.running}
             strangers = {
                 pid
                 for member in self._layout.members
@@ -157,7 +165,7 @@ def _still_running(pids: Iterable[int], children: Mapping[int, Child]) -> set[in
     running = set()
     for pid in pids:
         if (child := children.get(pid)) is not None:
-            if child.process.poll() is None:
+            if child.running:
                 running.add(pid)
         elif _alive(pid):
             running.add(pid)

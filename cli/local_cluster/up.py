@@ -245,8 +245,8 @@ def _run_processes(layout: ClusterLayout, first_users: list[str], console: Local
         while not supervisor.stopping:
             for child in supervisor.wait(None):
                 if not supervisor.stopping:
-                    end = describe_exit(child.process.returncode)
-                    _say(f"{child.member.name} (pid {child.process.pid}) died: {end}")
+                    end = describe_exit(child.exit_code)
+                    _say(f"{child.member.name} (pid {child.pid}) died: {end}")
     finally:
         supervisor.stop()
     return 0
@@ -262,7 +262,7 @@ def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
     while waiting and not supervisor.stopping:
         for child in supervisor.wait(PROBE_INTERVAL_S):
             reason = supervisor.last_words(child.member) or "it left no message"
-            end = describe_exit(child.process.returncode)
+            end = describe_exit(child.exit_code)
             raise CommandFailed(f"{child.member.name} died while starting ({end}): {reason}")
         waiting = [member for member in waiting if not wanted <= brokers_seen_by(layout, member)]
         if waiting and time.monotonic() > deadline:

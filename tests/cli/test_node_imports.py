@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.local_cluster import forked_node
+
 NOT_NEEDED = {
     # Certificates and stores, which only listeners with TLS have, and the times of their ends.
     "cryptography.x509",
@@ -117,11 +119,25 @@ def loaded_by(role: str, folder: Path) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    return {role: loaded_by(role, tmp_path_factory.mktemp(role)) for role in NEEDED_BY}
+
+
 @pytest.mark.parametrize("role", NEEDED_BY)
-def test_a_node_without_tls_loads_nothing_that_it_does_not_use(role: str, tmp_path: Path) -> None:
-    loaded = loaded_by(role, tmp_path)
-    assert loaded >= NEEDED_BY[role]
-    assert loaded & NOT_NEEDED_BY[role] == set()
+def test_a_node_without_tls_loads_nothing_that_it_does_not_use(
+    loaded: dict[str, set[str]], role: str
+) -> None:
+    assert loaded[role] >= NEEDED_BY[role]
+    assert loaded[role] & NOT_NEEDED_BY[role] == set()
+
+
+@pytest.mark.parametrize("role", NEEDED_BY)
+def test_all_that_a_node_loads_is_loaded_before_it_is_forked(loaded: dict[str, set[str]], role: str) -> None:
+    program = f"from {forked_node.__name__} import load; load({role!r})\n"
+    program += "import json, sys; print(json.dumps([*sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert loaded[role] - set(json.loads(done.stdout)) == set()
 
 
 def test_garbage_of_the_start_is_collected_while_it_is_new() -> None:

@@ -1,0 +1,90 @@
+"""A node of a local cluster as a process that is forked from `ottla up`, with all modules loaded.
+
+Loading them is most of what a node's start takes. Nodes that are started together would all do so at the same time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Final
+
+from ..main import main
+from ..nodes.child_processes import die_with_parent
+from ..nodes.node import only_new_garbage_collected
+
+LOADED_BY: Final = {
+    "quorum": ("ottla.dataplane.security.node_tls", "ottla.metadata_quorum.node"),
+    "broker": (
+        "encodings.idna",
+        "ottla.cli.nodes.mirror_sources",
+        "ottla.dataplane.assembly.foundation",
+        "ottla.dataplane.assembly.parts",
+        "ottla.dataplane.broker",
+    ),
+}
+"""By role, with what these import. `tests/cli/test_node_imports.py` compares."""
+LOADED_BY_ALL: Final = ("ottla.cli.nodes.endpoint", "uvloop")
+_PR_SET_NAME: Final = 15
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def load(role: str) -> None:
+    """Load what nodes of this role load, once for all that are forked later."""
+    with only_new_garbage_collected():
+        for name in (*LOADED_BY_ALL, *LOADED_BY[role]):
+            import_module(name)
+
+
+def fork(
+    name: str, words: Sequence[str], *, directory: str, environment: Mapping[str, str], log: Path
+) -> ForkProcess:
+    """Start the command `ottla WORDS` as one that is executed would start: in `directory`, with `environment` alone,
+    its output in `log`, no other open file, and in a process group of its own. Its process is called `name`.
+
+    It ends should this process be killed outright. Raises CommandFailed where that cannot be had.
+    """
+    set_death_signal = die_with_parent("ottla up")
+
+    def run() -> None:
+        os.setpgid(0, 0)
+        set_death_signal()
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, os.fsencode(name))
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for output in (1, 2):
+            os.dup2(file.fileno(), output)
+        _close_files()
+        os.chdir(directory)
+        os.environ.clear()
+        os.environ.update(environment)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+        sys.exit(main(words))
+
+    with log.open("ab") as file:
+        process = multiprocessing.get_context("fork").Process(target=run, name=name)
+        # One that comes before the new process has its own handlers has to wait.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    return process
+
+
+def _close_files() -> None:
+    """All but the first three. Their objects are of frames below this one, which never go on: the process exits."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2:
+            with suppress(OSError):
+                os.close(number)
