@@ -12,24 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ottla.cli.connection.plain_quorum_link import NOBODY
 from ottla.cli.local_cluster.layout import known_layout
-from ottla.cli.local_cluster.quorum_status import ask_quorum
+from ottla.cli.local_cluster.quorum_status import ask_quorum, leader_of
 from ottla.client.admin import Admin
 from ottla.client.connections.metadata import PartitionInfo
 from ottla.protocol.errors import KafkaError
 from ottla.testing.launching import Launch
 from ottla.testing.nodes import Node
+from ottla.testing.processes import Process, Start, executed
+from tests.commands import forked
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 45.0
@@ -43,16 +45,18 @@ class RunningCluster:
     """A cluster that is up."""
 
     directory: Path
-    launcher: subprocess.Popen[bytes] | None
+    launcher: Process | None
     description: dict[str, Any]
     brokers: list[Node] = field(default_factory=list)
     quorum: list[Node] = field(default_factory=list)
     reached_by: dict[str, Any] = field(default_factory=dict)
     """What a client of ours needs besides addresses, where listeners ask for it."""
+    start_node: Start = forked
+    """How its nodes are started again."""
 
     def __post_init__(self) -> None:
-        self.brokers = [Node("broker", entry) for entry in self.description["brokers"]]
-        self.quorum = [Node("quorum", entry) for entry in self.description["quorum"]]
+        self.brokers = [Node("broker", entry, start=self.start_node) for entry in self.description["brokers"]]
+        self.quorum = [Node("quorum", entry, start=self.start_node) for entry in self.description["quorum"]]
 
     @property
     def bootstrap(self) -> str:
@@ -68,12 +72,12 @@ class RunningCluster:
         return next(node for node in self.quorum if node.id == node_id)
 
     def quorum_leader(self) -> Node:
-        """The quorum's leader, by the hook of cluster.json; waits for one."""
+        """The quorum's leader; waits for one."""
+        layout = known_layout(self.directory)
 
         def ask() -> Node | None:
-            command = self.description["hooks"]["quorum_leader"]
-            done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
-            return self.quorum_node(int(done.stdout)) if done.returncode == 0 else None
+            leader = leader_of(ask_quorum(layout))
+            return None if leader is None else self.quorum_node(leader)
 
         return wait_for(ask, "a quorum leader")
 
@@ -152,8 +156,9 @@ def running_cluster(
     brokers: int = 3,
     settings: Mapping[str, str] | None = None,
     arguments: tuple[str, ...] = (),
+    start: Start = forked,
 ) -> Iterator[RunningCluster]:
-    """A cluster whose data stands in `directory`, until the block ends."""
+    """A cluster whose data stands in `directory`, until the block ends. `start`: how processes are started."""
     launch = Launch(
         directory,
         directory / "up.log",
@@ -161,17 +166,22 @@ def running_cluster(
         brokers=brokers,
         settings=settings or {},
         arguments=arguments,
+        start=start,
     )
     cluster: RunningCluster | None = None
     try:
         description = wait_for(launch.description, "cluster.json", START_TIMEOUT_S)
-        cluster = RunningCluster(directory, launch.process, description)
+        cluster = RunningCluster(directory, launch.process, description, start_node=start)
         yield cluster
     finally:
         if cluster is not None and launch.process.poll() is None:
             cluster.stop()
         else:
             launch.stop(STOP_TIMEOUT_S)
+
+
+executed_cluster = partial(running_cluster, start=executed)
+"""The same as users start it."""
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
@@ -203,14 +213,14 @@ def leader_by_metrics(address: str) -> int | None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Every process whose command names something in `folder`."""
+    """Every process whose command names something in `folder`, or that writes its output there."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
-                command = (entry / "cmdline").read_bytes()
+                told = (entry / "cmdline").read_bytes(), os.fsencode(os.readlink(entry / "fd" / "1"))
             except OSError:
                 continue
-            if os.fsencode(folder) in command:
+            if any(os.fsencode(folder) in one for one in told):
                 found.append(int(entry.name))
     return found

@@ -1,21 +1,26 @@
 """`ottla` commands as tests run them: each is a process with an exit code and output of its own.
 
-They are forked from a process that has loaded the whole command line. Loading it anew takes a third of a second of
-processor time, which was most of what a command took. `tests/cli/test_main.py` starts commands without this.
+They are forked from a process that has loaded the whole command line, and what nodes load. Loading it anew takes a
+third of a second of processor time, which was most of what a command took. `tests/cli/test_main.py` starts commands
+without this, and so do `ottla.testing` and clusters of nodes that run other code.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Thread
 
 from ottla.cli.main import main
+from ottla.testing.processes import Process
 
 TIMEOUT_S = 60.0
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -49,6 +54,46 @@ def run_ottla(
         return subprocess.CompletedProcess(words, process.exitcode, out.read(), err.read())
 
 
+class ForkedProcess:
+    """A command that runs, as `ottla.testing` sees processes."""
+
+    def __init__(self, process: ForkServerProcess, argv: Sequence[str]) -> None:
+        assert process.pid is not None  # it was started
+        self.pid = process.pid
+        self._process = process
+        self._argv = argv
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired(self._argv, timeout or 0.0)
+        return code
+
+    def send_signal(self, sig: int | signal.Signals, /) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def forked(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int) -> Process:
+    """Start `python -m ottla ...`, and return at once; see `ottla.testing.processes`."""
+    python, *module, name = argv[:4]
+    assert (python, module) == (sys.executable, ["-m", "ottla"]), argv
+    end = _end(output)
+    process = _CONTEXT.Process(target=_stay, args=([name, *argv[4:]], str(cwd), dict(env), end))
+    process.start()
+    end.close()
+    return ForkedProcess(process, argv)
+
+
 def _end(number: int) -> Connection:
     """An open file as `multiprocessing` passes it on."""
     return Connection(os.dup(number), readable=False)
@@ -71,11 +116,24 @@ def _run(
     stdout: Connection,
     stderr: Connection,
 ) -> None:
-    """In the process of the command."""
+    """In the process of a command that is waited for."""
     for number, end in enumerate((stdin, stdout, stderr)):
         os.dup2(end.fileno(), number)
         end.close()
     sys.stdin = open(0)  # noqa: SIM115 - `multiprocessing` had put another file there
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.exit(main(words))
+
+
+def _stay(words: Sequence[str], directory: str, environ: Mapping[str, str], output: Connection) -> None:
+    """In the process of a command that goes on."""
+    os.setsid()
+    os.chdir(directory)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number in (1, 2):
+        os.dup2(output.fileno(), number)
+    output.close()
     os.environ.clear()
     os.environ.update(environ)
     sys.exit(main(words))

@@ -13,6 +13,7 @@ from typing import Any
 from .. import __file__ as _package_file
 from .failures import LocalClusterError
 from .nodes import read_log
+from .processes import Start, executed
 
 SETTINGS_PREFIX = "KAFKA_"
 """Variables that nodes take for settings: those that are set where tests run are meant for something else."""
@@ -31,6 +32,7 @@ class Launch:
         brokers: int,
         settings: Mapping[str, str],
         arguments: Sequence[str] = (),
+        start: Start = executed,
     ) -> None:
         self._directory = directory
         self._description = directory / "cluster.json"
@@ -44,14 +46,11 @@ class Launch:
             command += ["--set", f"{key}={value}"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(SETTINGS_PREFIX)} | hidden
         with output.open("ab") as file:
-            self.process = subprocess.Popen(
+            self.process = start(
                 command,
                 cwd=Path(_package_file).resolve().parents[1],  # where -m finds this very package first
                 env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,  # Control-C is for the tests, which then stop it
+                output=file.fileno(),
             )
 
     def description(self) -> dict[str, Any] | None:

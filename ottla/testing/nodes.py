@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .failures import LocalClusterError
+from .processes import Process, Start, executed
 
 END_TIMEOUT_S = 45.0
 """How long a process may take to end: one that stops in good order kills what does not after 30 s."""
@@ -26,9 +26,11 @@ class Node:
 
     role: str
     entry: dict[str, Any]
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     """The process when it was started here."""
     paused: bool = False
+    start: Start = executed
+    """How it is started again."""
 
     @property
     def id(self) -> int:
@@ -80,7 +82,10 @@ class Node:
         if self.alive:
             raise LocalClusterError(f"{self.role} {self.id} still runs (pid {self.pid})")
         with Path(self.entry["log"]).open("ab") as log:
-            self.process = self._spawn(log.fileno())
+            entry = self.entry
+            self.process = self.start(
+                entry["argv"], cwd=Path(entry["cwd"]), env=entry["env"], output=log.fileno()
+            )
         if pid_file := self.entry.get("pid_file"):
             # The node does so itself when it has come that far; should this process be killed before that,
             # `ottla up` has to know whom to stop.
@@ -89,17 +94,6 @@ class Node:
     def log(self) -> str:
         """What the node has written so far."""
         return read_log(Path(self.entry["log"]))
-
-    def _spawn(self, log: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self.entry["argv"],
-            cwd=self.entry["cwd"],
-            env=self.entry["env"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # one that is stopped would get SIGHUP when this process ends
-        )
 
     def _end(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):

@@ -16,7 +16,7 @@ import pytest
 from ottla.cli.local_cluster.layout import known_layout
 from ottla.cli.local_cluster.ports import first_in_use
 from ottla.cli.local_cluster.readiness import brokers_seen_by
-from tests.cluster import RunningCluster, processes_of, running_cluster, wait_until
+from tests.cluster import RunningCluster, executed_cluster, processes_of, wait_for, wait_until
 from tests.commands import run_ottla
 
 pytestmark = pytest.mark.cluster
@@ -31,7 +31,7 @@ def ottla(*words: str, given: str = "", check: bool = True) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with running_cluster(tmp_path_factory.mktemp("up"), quorum=3, brokers=3) as running:
+    with executed_cluster(tmp_path_factory.mktemp("up"), quorum=3, brokers=3) as running:
         yield running
 
 
@@ -46,7 +46,13 @@ def test_cluster_json_says_what_scripts_need(cluster: RunningCluster) -> None:
 
 
 def test_the_hook_names_the_quorum_leader(cluster: RunningCluster) -> None:
-    assert cluster.quorum_leader().id in {node.id for node in cluster.quorum}
+    hook = cluster.description["hooks"]["quorum_leader"]
+
+    def told() -> int | None:
+        done = subprocess.run(["/bin/sh", "-c", hook], capture_output=True, text=True, check=False)
+        return int(done.stdout) if done.returncode == 0 else None
+
+    assert wait_for(told, "a leader") in {node.id for node in cluster.quorum}
 
 
 def test_topics_from_creation_to_deletion(cluster: RunningCluster) -> None:
@@ -115,7 +121,7 @@ def test_a_folder_in_use_is_refused(cluster: RunningCluster) -> None:
 
 
 def test_a_death_is_reported_and_the_entry_starts_the_node_again(tmp_path: Path) -> None:
-    with running_cluster(tmp_path, quorum=1, brokers=2) as cluster:
+    with executed_cluster(tmp_path, quorum=1, brokers=2) as cluster:
         where = ("-b", cluster.bootstrap)
         ottla("topic", "create", "t", "-p", "2", "-r", "2", *where)
         ottla("produce", "t", *where, given="before\n")
@@ -134,26 +140,26 @@ def test_a_death_is_reported_and_the_entry_starts_the_node_again(tmp_path: Path)
 
 
 def test_the_same_folder_brings_back_the_same_cluster(tmp_path: Path) -> None:
-    with running_cluster(tmp_path, quorum=1, brokers=1) as first:
+    with executed_cluster(tmp_path, quorum=1, brokers=1) as first:
         ottla("topic", "create", "t", "-p", "1", "-r", "1", "-b", first.bootstrap)
         ottla("produce", "t", "-b", first.bootstrap, given="kept\n")
         assert first.stop() == 0
     assert processes_of(tmp_path) == []
-    with running_cluster(tmp_path, quorum=1, brokers=1) as second:
+    with executed_cluster(tmp_path, quorum=1, brokers=1) as second:
         assert second.bootstrap == first.bootstrap
         assert [node.id for node in second.quorum] == [node.id for node in first.quorum]
         assert ottla("consume", "t", "-e", "-b", second.bootstrap) == "kept\n"
 
 
 def test_control_c_stops_everything(tmp_path: Path) -> None:
-    with running_cluster(tmp_path, quorum=1, brokers=1) as cluster:
+    with executed_cluster(tmp_path, quorum=1, brokers=1) as cluster:
         cluster.launcher.send_signal(signal.SIGINT)
         assert cluster.launcher.wait(30) == 0
     assert processes_of(tmp_path) == []
 
 
 def test_one_process_is_enough(tmp_path: Path) -> None:
-    with running_cluster(tmp_path, quorum=1, brokers=1, arguments=("--combined",)) as cluster:
+    with executed_cluster(tmp_path, quorum=1, brokers=1, arguments=("--combined",)) as cluster:
         assert {node.pid for node in (*cluster.quorum, *cluster.brokers)} == {cluster.launcher.pid}
         where = ("-b", cluster.bootstrap)
         ottla("produce", "t", *where, given="small\n")
@@ -197,13 +203,13 @@ def test_a_start_that_fails_leaves_a_new_folder_empty(tmp_path: Path) -> None:
 
 
 def test_a_stopped_cluster_moves_to_other_ports_with_its_data(tmp_path: Path) -> None:
-    with running_cluster(tmp_path, quorum=1, brokers=1) as cluster:
+    with executed_cluster(tmp_path, quorum=1, brokers=1) as cluster:
         ottla("produce", "t", "-b", cluster.bootstrap, given="moved\n")
     with taken_range() as base:
         error = ottla("up", "--data", str(tmp_path), "--base-port", str(base), check=False)
         assert f"port {base} on 127.0.0.1 is in use" in error
         assert known_layout(tmp_path).brokers[0].port == cluster.brokers[0].port, "as before the failure"
-    with running_cluster(tmp_path, quorum=1, brokers=1, arguments=("--base-port", str(base))) as moved:
+    with executed_cluster(tmp_path, quorum=1, brokers=1, arguments=("--base-port", str(base))) as moved:
         assert moved.bootstrap == f"127.0.0.1:{base}"
         assert ottla("consume", "t", "-e", "-b", moved.bootstrap) == "moved\n"
 

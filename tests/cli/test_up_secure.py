@@ -20,7 +20,7 @@ from kafka import KafkaAdminClient
 
 from ottla.cli.local_cluster.layout import known_layout
 from tests.cli.test_up import taken_range
-from tests.cluster import RunningCluster, processes_of, running_cluster, wait_until
+from tests.cluster import RunningCluster, executed_cluster, processes_of, wait_until
 from tests.commands import run_ottla
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("test_up_secure")]
@@ -45,7 +45,7 @@ def properties(file: Path) -> dict[str, str]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Three quorum nodes, so that the first user has to reach the one that forms the cluster."""
     folder = tmp_path_factory.mktemp("secure")
-    with running_cluster(folder, quorum=3, brokers=2, arguments=("--secure",)) as running:
+    with executed_cluster(folder, quorum=3, brokers=2, arguments=("--secure",)) as running:
         yield running
 
 
@@ -198,7 +198,7 @@ def ottla_or_nothing(*words: str, config: Path) -> str:
 def test_the_same_folder_stays_secured_and_moves(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
-    with running_cluster(folder, quorum=1, brokers=1, arguments=("--secure", "--combined")) as first:
+    with executed_cluster(folder, quorum=1, brokers=1, arguments=("--secure", "--combined")) as first:
         config = folder / "client"
         kept = {path: path.read_bytes() for path in (*folder.glob("tls/*"), config / "admin.password")}
         ottla("produce", "t", config=config, given="v\n")
@@ -212,13 +212,13 @@ def test_the_same_folder_stays_secured_and_moves(tmp_path: Path) -> None:
     assert "whose clients speak SASL_SSL, not SSL" in refused
     with taken_range() as base:
         pass
-    with running_cluster(
+    with executed_cluster(
         folder, quorum=1, brokers=1, arguments=("--combined", "--base-port", str(base))
     ) as again:
         assert again.bootstrap == f"127.0.0.1:{base}"
         assert {path: path.read_bytes() for path in kept} == kept
         assert ottla("consume", "t", "-o", "beginning", "-e", config=config) == "v\n"
-    with running_cluster(folder, quorum=1, brokers=2) as grown:
+    with executed_cluster(folder, quorum=1, brokers=2) as grown:
         assert ottla("consume", "t", "-o", "beginning", "-e", config=config) == "v\n"
         assert len(grown.brokers) == 2
 
@@ -226,7 +226,7 @@ def test_the_same_folder_stays_secured_and_moves(tmp_path: Path) -> None:
 def test_a_cluster_without_security_is_not_switched(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
-    with running_cluster(folder, quorum=1, brokers=1, arguments=("--combined",)):
+    with executed_cluster(folder, quorum=1, brokers=1, arguments=("--combined",)):
         pass
     before = sorted(path.name for path in folder.iterdir())
     refused = ottla("up", "--secure", "--data", str(folder), config=tmp_path, fails=True)
@@ -238,7 +238,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     folder, other = tmp_path / "c", tmp_path / "other"
     for each in (folder, other):
         each.mkdir()
-        with running_cluster(each, quorum=1, brokers=1, arguments=("--secure", "--combined")):
+        with executed_cluster(each, quorum=1, brokers=1, arguments=("--secure", "--combined")):
             pass
     up = ("up", "--combined", "--data", str(folder))
     own_ca = (folder / "tls/ca.pem").read_bytes()
@@ -274,7 +274,7 @@ def test_another_protocol_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
 def test_other_protocols(tmp_path: Path, protocol: str) -> None:
-    with running_cluster(tmp_path, quorum=1, brokers=2, arguments=("--secure", protocol)) as cluster:
+    with executed_cluster(tmp_path, quorum=1, brokers=2, arguments=("--secure", protocol)) as cluster:
         config = tmp_path / "client"
         ottla("topic", "create", "t", "-r", "2", config=config)
         ottla("produce", "t", config=config, given="v\n")

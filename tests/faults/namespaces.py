@@ -29,6 +29,7 @@ from pathlib import Path
 from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, Member
 from ottla.cli.nodes.java_properties import written
+from ottla.testing.processes import executed
 from tests.cluster import (
     START_TIMEOUT_S,
     WAIT_S,
@@ -304,7 +305,7 @@ def network_cluster(
         hosts = {key: net.address(name) for key, name in names.items()}
         layout.write({})
         description = _describe(layout, net, names, hosts, settings or {})
-        cluster = NetworkCluster(directory, None, description, net=net)
+        cluster = NetworkCluster(directory, None, description, net=net, start_node=executed)  # on their hosts
         stack.callback(cluster.stop)
         with net.inside(CLIENT):
             cluster.start()

@@ -18,6 +18,7 @@ from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, Member, open_layout
 from ottla.cli.nodes.java_properties import written
 from ottla.testing.nodes import Node
+from ottla.testing.processes import executed
 from tests.cluster import START_TIMEOUT_S, WAIT_S, RunningCluster, leader_by_metrics, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +119,8 @@ def node_cluster(
         "brokers": entries["broker"],
         "hooks": {},
     }
-    cluster = NodeCluster(directory, None, description, layout=layout)
+    # They may run other code than this.
+    cluster = NodeCluster(directory, None, description, layout=layout, start_node=executed)
     try:
         for node in cluster.nodes:
             member = cluster.member(node)

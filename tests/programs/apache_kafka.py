@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.clusters import Node
 from benchmarks.kafka import kafka_cluster
+from ottla.testing.processes import executed
 from tests.cluster import RunningCluster
 
 
@@ -22,7 +23,7 @@ def running_apache_kafka(directory: Path, settings: Mapping[str, str]) -> Iterat
             "brokers": [_entry(node, directory) for node in started.brokers],
             "quorum": [_entry(node, directory) for node in started.quorum],
         }
-        cluster = RunningCluster(directory, None, description)
+        cluster = RunningCluster(directory, None, description, start_node=executed)
         try:
             yield cluster
         finally:

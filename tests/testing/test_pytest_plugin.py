@@ -205,8 +205,8 @@ def test_it_costs_nothing_where_nobody_asks_for_it(tmp_path: Path) -> None:
         "import sys\n\ndef test_other():\n"
         "    loaded = {name for name in sys.modules if name.startswith('ottla.')}\n"
         "    assert loaded == {'ottla.testing', 'ottla.testing.failures', 'ottla.testing.launching',\n"
-        "        'ottla.testing.local_cluster', 'ottla.testing.nodes', 'ottla.testing.pytest_plugin',\n"
-        "        'ottla.version'}\n"
+        "        'ottla.testing.local_cluster', 'ottla.testing.nodes', 'ottla.testing.processes',\n"
+        "        'ottla.testing.pytest_plugin', 'ottla.version'}\n"
     )
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout
