@@ -11,7 +11,7 @@ from ottla import Admin, BegunTransaction, Consumer, KafkaError, Producer, Trans
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.xdist_group("begun transactions")
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("begun transactions")]
 
 
 @pytest.fixture(scope="module")
