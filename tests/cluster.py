@@ -142,10 +142,14 @@ class RunningCluster:
         try:
             code = self.launcher.wait(STOP_TIMEOUT_S)
         finally:
-            for node in (*self.brokers, *self.quorum):
-                if node.alive:
-                    node.kill9()
+            self.kill()
         return code
+
+    def kill(self) -> None:
+        """Kill the nodes that still run."""
+        for node in (*self.brokers, *self.quorum):
+            if node.alive:
+                node.kill9()
 
 
 @contextmanager
@@ -174,10 +178,10 @@ def running_cluster(
         cluster = RunningCluster(directory, launch.process, description, start_node=start)
         yield cluster
     finally:
-        if cluster is not None and launch.process.poll() is None:
-            cluster.stop()
-        else:
-            launch.stop(STOP_TIMEOUT_S)
+        # Nothing of the data is needed again, so nothing has to stop in good order.
+        if cluster is not None:
+            cluster.kill()
+        launch.stop(STOP_TIMEOUT_S)
 
 
 executed_cluster = partial(running_cluster, start=executed)

@@ -274,9 +274,7 @@ class NetworkCluster(RunningCluster):
 
     def stop(self) -> int:
         """Kill what still runs: nothing of it is used again."""
-        for node in (*self.brokers, *self.quorum):
-            if node.alive:
-                node.kill9()
+        self.kill()
         return 0
 
 

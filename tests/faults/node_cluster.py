@@ -79,9 +79,7 @@ class NodeCluster(RunningCluster):
 
     def stop(self) -> int:
         """Kill what still runs: nothing of it is used again."""
-        for node in self.nodes:
-            if node.alive:
-                node.kill9()
+        self.kill()
         return 0
 
 
