@@ -50,12 +50,16 @@ def test_a_broker_whose_disk_fails_leaves_and_one_that_was_away_cleans_up(tmp_pa
         broken = cluster.broker(leader)
         checkpoint = _folder(cluster, leader, CHECKPOINT)
         wait_until(checkpoint.exists, "the first checkpoint")
-        broken.pause()  # It writes the file ten times a second.
+        broken.pause()  # It may write the file ten times a second.
         checkpoint.unlink()
         (checkpoint / "in the way").mkdir(parents=True)
         broken.resume()
+        # It does when a high watermark has moved.
+        one_more = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        one_more.produce("kept", b"one more")
 
         wait_until(lambda: not broken.alive, "the broker to leave")
+        assert one_more.flush(60) == 0
         assert "the disk failed, this broker stops" in broken.log()
         _produce(cluster, "kept", 100)
         assert cluster.leader("kept", 0) not in (None, leader)
