@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --editable
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console cli
 
@@ -46,10 +47,9 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 	@[ -x $(BIN)/python ] && $(BIN)/python -c 'import pip' 2>/dev/null || { \
 	  rm -rf $(VENV) && echo "creating $(VENV) with $(PYTHON)" && "$(PYTHON)" -m venv $(VENV); }
 	@echo "installing ottla and what demo, test and lint need into $(VENV)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --editable '.[demo,test,lint]'
-	@! command -v krb5-config >/dev/null || \
-	  $(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[gssapi]' || \
-	  echo "gssapi cannot be built here: tests of Kerberos are skipped" >&2
+	@{ command -v krb5-config >/dev/null && { $(INSTALL) '.[demo,test,lint,gssapi]' || { \
+	  echo "gssapi cannot be built here: tests of Kerberos are skipped" >&2; false; }; }; } || \
+	  $(INSTALL) '.[demo,test,lint]'
 	@$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib >/dev/null || true # pip would do it on one processor
 	@touch $@
 
