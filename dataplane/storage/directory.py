@@ -246,6 +246,8 @@ class LogDirectory:
         """The folder for a log that is not here yet. What a former one left under that name, since it could not be
         renamed then, is set aside. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         folder = self.path / f"{key[0]}-{key[1]}"
+        if not os.path.lexists(folder):
+            return folder
         left_by = read_topic_id(folder)
         if left_by is not None and key not in self._logs:
             self._renamed(folder, left_by, STRAY_SUFFIX)

@@ -9,6 +9,7 @@ records had been flushed, so they may have been acknowledged, and another replic
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -76,6 +77,8 @@ def open_folder(request: OpenRequest) -> OpenedLog:
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read or is damaged below the recovery point.
     """
+    if request.recovery_point <= request.log_start_offset and _makes(request.directory):
+        return _new_log(request)
     segments = _find_segments(request)
     epochs = LeaderEpochs(read_leader_epochs(request.directory))
     if not segments:
@@ -100,6 +103,25 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     rebuild_transaction_indexes(request.directory, segments)
     producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
     return OpenedLog(segments, next_offset, epochs, producers, has_gaps(request.directory))
+
+
+def _makes(directory: Path) -> bool:
+    """Whether the folder was not there, and is now. Nothing can be in it: to look for that takes longer than to make
+    all of a log, and thousands of logs may be made at once."""
+    try:
+        os.mkdir(directory)
+    except (FileExistsError, FileNotFoundError):
+        return False
+    except OSError as error:
+        raise disk_error("create", directory, error) from error
+    return True
+
+
+def _new_log(request: OpenRequest) -> OpenedLog:
+    """What an empty folder holds."""
+    segment = _new_segment(request, request.log_start_offset)
+    segment.activate()
+    return OpenedLog([segment], segment.base_offset, LeaderEpochs(), ProducerStates(), has_gaps=False)
 
 
 def _new_segment(request: OpenRequest, base_offset: int) -> Segment:

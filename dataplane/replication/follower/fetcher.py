@@ -279,6 +279,8 @@ class LeaderLink:
         if fetch is None:
             return
         self._write(write_fetch(fetch, self._settings.fetch_wait_max_ms, self._next_correlation_id()))
+        if self.session.has_more_to_say:
+            self._send_soon()
 
     def _next_correlation_id(self) -> int:
         """Of a request that is being sent."""

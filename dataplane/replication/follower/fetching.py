@@ -32,10 +32,12 @@ from ..replica.partition import Partition
 logger = logging.getLogger(__name__)
 
 _OUTSTANDING_MAX = 8
+POSITIONS_MAX = 1000
+"""Of one request: each takes microseconds to say and to hear, and a leader that comes back is told of thousands."""
 RETRY_FIRST_S = 0.001
 RETRY_MAX_S = 0.2
 RETRY_SPACING_S = 0.001
-"""Where thousands of partitions wait, say while a leader makes their logs, each waits so much longer for each of them:
+"""Where thousands of partitions wait, say for a leader whose disk is full, each waits so much longer for each of them:
 to be asked and to refuse would take both brokers all their time."""
 
 EXPECTED_ERRORS = frozenset(
@@ -137,6 +139,11 @@ class LeaderSession:
         """Requests without an answer yet."""
         return len(self._outstanding)
 
+    @property
+    def has_more_to_say(self) -> bool:
+        """Whether the last request could not name all that changed."""
+        return bool(self._changed)
+
     # What to follow
 
     def follow(self, partition: Partition) -> None:
@@ -196,7 +203,8 @@ class LeaderSession:
         if not (self._partitions or self._forgotten):
             return None
         positions = []
-        for key in self._changed:
+        changed, self._changed = iter(self._changed), {}
+        for key in changed:
             partition = self._partitions[key]
             follower = partition.follower
             # While records wait to be flushed the position would fetch them again; `again` follows the flush.
@@ -219,7 +227,9 @@ class LeaderSession:
                     else min(limit, self._limits.partition_max_bytes),
                 )
             )
-        self._changed.clear()
+            if len(positions) == POSITIONS_MAX:
+                self._changed |= dict.fromkeys(changed)
+                break
         if outstanding and not (positions or self._forgotten):
             return None
         fetch = FollowerFetch(

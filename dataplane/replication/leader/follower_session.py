@@ -11,7 +11,7 @@ partition more need not wait for the long poll of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -61,6 +61,9 @@ class Followed(Protocol):
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
         """KafkaError if this broker has no such replica."""
+
+    def is_to_be_made(self, key: PartitionKey) -> bool:
+        """Whether the replica will be here soon: its log is made in a later turn of the loop."""
 
     def broker_epoch_of(self, broker_id: int) -> int:
         """As the cluster image has it; -1 if the broker is unknown."""
@@ -147,6 +150,9 @@ class FollowerSession:
         self._ready: dict[_Watch, None] = {}
         self._watermarks: dict[_Watch, None] = {}
         self._failed: list[PartitionAnswer] = []
+        # Of replicas whose logs are still to be made. Were they refused, the follower would ask for thousands of them
+        # again and again.
+        self._early: dict[PartitionKey, FetchPosition] = {}
         self._parked: Reply | None = None
         self._parked_max_bytes = 0
         # One timer for all requests that are parked one after the other: where none of them waits to its end, as
@@ -174,6 +180,7 @@ class FollowerSession:
         now_s = self._scheduler.time()
         self._last_fetch_ms = int(now_s * 1000)
         for key in fetch.forgotten:
+            self._early.pop(key, None)
             watch = self._watches.pop(key, None)
             if watch is not None:
                 self._detach(watch)
@@ -215,6 +222,9 @@ class FollowerSession:
         """Note where the follower is; that is an acknowledgement if its log agrees with ours up to there."""
         key = position.key
         watch = self._watches.get(key)
+        if watch is None and self._followed.is_to_be_made(key):
+            self._early[key] = position
+            return
         try:
             partition = watch.partition if watch is not None else self._followed.get_by_id(*key)
             leader = partition.leader
@@ -291,6 +301,19 @@ class FollowerSession:
             self._outside.pop(watch, None)
         elif not watch.awaiting:
             self._followed.follower_advanced(watch.partition, self.broker_id)
+
+    def replicas_made(self, keys: Iterable[PartitionKey]) -> None:
+        """The turn of these has come: what the follower said of them counts now, or is refused."""
+        if not self._early:
+            return
+        for key in keys:
+            position = self._early.pop(key, None)
+            if position is not None:
+                self._place(position)
+        if self._ready or self._failed:
+            self._answer_soon()
+        elif self._watermarks and self._parked is not None:
+            self._arm_watermark_timer()
 
     def offer(self, key: PartitionKey) -> None:
         """Something else kept the follower out of the ISR until now. It joins while its fetch is parked here,
@@ -474,6 +497,7 @@ class FollowerSession:
         for watch in list(self._watches.values()):
             self._detach(watch)
         self._watches.clear()
+        self._early.clear()
         self._disarm_watermark_timer()
         for timer in (self._deadline, self._held_timer):
             if timer is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 from ....protocol.errors import ErrorCode
 from ..fetch_values import FIRST_EPOCH, FollowerFetch, PartitionKey, SessionAnswer, next_epoch
@@ -56,6 +57,11 @@ class FollowerSessions:
         else:
             session.expected_epoch = next_epoch(session.expected_epoch)
         session.fetch(fetch, max_wait_s, reply)
+
+    def replicas_made(self, keys: Collection[PartitionKey]) -> None:
+        """These replicas are here now, or it is known that they cannot be made."""
+        for session in self._sessions.values():
+            session.replicas_made(keys)
 
     def offer(self, broker_id: int, key: PartitionKey) -> None:
         """Let a follower join the ISR of a partition if it is here right now and may."""

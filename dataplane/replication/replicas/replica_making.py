@@ -69,8 +69,12 @@ class ReplicaMaking:
         self._without_log: set[PartitionKey] = set()
         self.removals = LogRemovals(logs, self._loop)
 
+    def is_to_be_made(self, key: PartitionKey) -> bool:
+        """Whether a turn of the loop is still to come in which the replica is made."""
+        return key in self._to_make
+
     def postponed(self, new: Collection[PartitionKey]) -> Collection[PartitionKey]:
-        """Which of the replicas that are to be made get turns of the loop of their own: a log takes about a
+        """Which of the replicas that are to be made, in order, get turns of the loop of their own: a log takes about a
         millisecond to make, and thousands may be created at once. Until a replica is there, clients are told to
         ask again."""
         later = list(islice(new, _PER_TURN, None))

@@ -91,7 +91,7 @@ class Replicas:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self.offline = OfflineReplicas(report_offline)
         self.damage = Damage(self, logs, renew)
-        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._look_at)
+        self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._make)
         self._copies = MirrorCopies(self._look_at, self.take_offline)
         self._listeners: list[RoleListener] = []
         self._timers: list[asyncio.TimerHandle] = []
@@ -209,6 +209,9 @@ class Replicas:
         if not self._closed and self.holds(partition):
             partition.flush_time_over()
 
+    def is_to_be_made(self, key: PartitionKey) -> bool:
+        return self.making.is_to_be_made(key)
+
     def broker_epoch_of(self, broker_id: int) -> int:
         broker = self.image.brokers.get(broker_id)
         return -1 if broker is None else broker.broker_epoch
@@ -317,8 +320,9 @@ class Replicas:
             partition.tighten(self._settings_of(partition.topic).replication.min_in_sync)
 
     def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
-        """Partitions to look at in this turn: all but new replicas beyond the first few."""
-        new = [key for key in partitions if key not in self._by_key and self._is_assigned(key)]
+        """Partitions to look at in this turn: all but new replicas beyond the first few. All brokers make theirs in
+        the same order, so that a partition can be used long before all are there."""
+        new = sorted(key for key in partitions if key not in self._by_key and self._is_assigned(key))
         return partitions.difference(self.making.postponed(new))
 
     def _is_assigned(self, key: PartitionKey) -> bool:
@@ -328,6 +332,11 @@ class Replicas:
 
     def _look_at(self, partitions: set[PartitionKey]) -> None:
         self.apply(self.image, ImageDelta(partitions=partitions))
+
+    def _make(self, partitions: set[PartitionKey]) -> None:
+        """The turn of these replicas has come."""
+        self._look_at(partitions)
+        self.sessions.replicas_made(partitions)
 
     def _lead(self, topic: TopicState, index: int, state: PartitionState) -> None:
         partition = self._replica(topic, index)

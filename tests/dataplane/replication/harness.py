@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.dataplane.replication.fetch_values import FollowerFetch, PartitionAnswer, SessionAnswer
+from ottla.dataplane.replication.fetch_values import (
+    FollowerFetch,
+    PartitionAnswer,
+    PartitionKey,
+    SessionAnswer,
+)
 from ottla.dataplane.replication.follower.fetching import FetchLimits, LeaderSession
 from ottla.dataplane.replication.leader.follower_sessions import FollowerSessions
 from ottla.dataplane.replication.leader.isr_updates import IsrCommitted, Outcome, settle
@@ -150,6 +155,9 @@ class Node:
 
     def broker_epoch_of(self, broker_id: int) -> int:
         return self.brokers[broker_id].broker_epoch
+
+    def is_to_be_made(self, key: PartitionKey) -> bool:
+        return False
 
     def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
         return

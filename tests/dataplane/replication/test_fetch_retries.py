@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.dataplane.replication.fetch_values import PartitionAnswer, PartitionKey, SessionAnswer
 from ottla.dataplane.replication.follower.fetching import (
+    POSITIONS_MAX,
     RETRY_FIRST_S,
     RETRY_MAX_S,
     RETRY_SPACING_S,
@@ -34,10 +35,15 @@ def delays(partitions: int, rounds: int) -> list[set[float]]:
         session.follow(replica(index))
     found = []
     for _ in range(rounds):
-        fetch = session.next_fetch(7)
-        assert fetch is not None
-        refused = [PartitionAnswer(one.key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in fetch.positions]
-        assert session.answered(SessionAnswer(1, refused))
+        for _ in range(-(-partitions // POSITIONS_MAX)):
+            fetch = session.next_fetch(7)
+            assert fetch is not None
+            assert 0 < len(fetch.positions) <= POSITIONS_MAX
+            refused = [
+                PartitionAnswer(one.key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in fetch.positions
+            ]
+            assert session.answered(SessionAnswer(1, refused))
+        assert not session.has_more_to_say
         found.append(set(told.values()))
         for key in told:
             session.again(key)

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from ottla.dataplane.replication.fetch_values import PartitionKey
+from ottla.dataplane.replication.follower.fetching import LeaderSession
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord, TopicRemovedRecord
 
 from .brokers_over_sockets import Broker, Quorum
 
 TOPIC = bytes(range(16))
+LATER_TOPIC = b"\xff" * 16
 COUNT = 200
 A_FEW = 50
 
@@ -42,6 +45,40 @@ async def test_new_replicas_are_made_in_slices_and_all_come_to_be(tmp_path: Path
         broker.replicas.check()
     finally:
         await broker.stop()
+
+
+async def test_a_follower_waits_for_a_log_that_its_leader_still_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum = Quorum()
+    leader = Broker(quorum, 1, 1, tmp_path / "b1", durable=False, lag_ms=60_000)
+    follower = Broker(quorum, 2, 1, tmp_path / "b2", durable=False, lag_ms=60_000)
+    refused: list[PartitionKey] = []
+    monkeypatch.setattr(LeaderSession, "_later", lambda session, key: refused.append(key))
+    try:
+        # The leader has as many others to make first.
+        others = [
+            PartitionRecord(topic_id=TOPIC, partition=n, replicas=[1], isr=[1], leader=1)
+            for n in range(COUNT)
+        ]
+        followed = [
+            PartitionRecord(topic_id=LATER_TOPIC, partition=n, replicas=[1, 2], isr=[1, 2], leader=1)
+            for n in range(COUNT)
+        ]
+        topics = TopicRecord(topic_id=TOPIC, name="others"), TopicRecord(topic_id=LATER_TOPIC, name="many")
+        quorum.tell(*topics, *others, *followed)
+        async with asyncio.timeout(60):
+            while len(leader.replicas) < 2 * COUNT or not all(
+                leader.replicas.get("many", n).leading().followers[2].log_end_offset == 0
+                for n in range(COUNT)
+            ):
+                assert refused == []
+                await asyncio.sleep(0.01)
+        leader.replicas.check()
+        follower.replicas.check()
+    finally:
+        await leader.stop()
+        await follower.stop()
 
 
 async def test_a_topic_deleted_while_its_replicas_are_made_leaves_none(tmp_path: Path) -> None:
