@@ -8,13 +8,14 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-com
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console cli
 
+MINUTES ?= 120
 LINTS := lint-types lint-style lint-public lint-imports
 TESTED := protocol metadata_quorum dataplane client spark_integration console cli testing
 
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak mutants
+.PHONY: help venv demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
 .PHONY: lint-types lint-style lint-public lint-imports quick-tests compiled-tests suite lint-beside
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
@@ -28,6 +29,7 @@ help:
 	@echo "make fuzz-c  nearly valid produce requests, for the readers in C built with the AddressSanitizer; needs gcc"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
+	@echo "make soak-real  load, churn and faults on real processes for MINUTES=120; tells what rises over time, and draws it"
 	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
 	@echo "make lint    ruff, mypy --strict, pyright on the public API, and the import contracts"
@@ -108,6 +110,9 @@ spark-4.2: venv .spark-4.2/pyspark
 
 soak: venv
 	$(BIN)/python -m tests.simulation.cluster.run --soak soak
+
+soak-real: venv
+	$(BIN)/python -m benchmarks.soak_real --minutes $(MINUTES) --plot soak-real.svg
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300

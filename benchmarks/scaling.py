@@ -3,9 +3,11 @@
     python -m benchmarks.scaling [--record benchmarks/results/scaling.json] [--plots docs/images]
 
 One quorum node and one broker. Each series adds partitions (one replica each), idle connections, consumer
-groups with one member that heartbeats, or members of one group, and reads the broker's process after each step:
-resident memory, open descriptors, and CPU over a quiet window. A step of members is a new group of so many, timed
-from the first join to the last assignment; the time includes the three seconds that a new group waits for members.
+groups with one member that heartbeats, members of one group, or transactional producers. Each of these commits a
+record every ten seconds. The broker's process is read after each step: resident memory, open descriptors, and CPU over
+a quiet window. Then a bystander, in a process of its own, writes one record after the other with acks=all for some
+seconds: the slowest of them is told. A step of members is a new group of so many, timed from the first join to the last
+assignment; the time includes the three seconds that a new group waits for members.
 `--plots` draws the series (needs matplotlib).
 """
 
@@ -14,11 +16,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import platform
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +31,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from ottla import Producer
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.connections.connection import Connection
 from ottla.client.connections.metadata import BrokerAddress
@@ -48,8 +53,13 @@ PARTITIONS = (0, 500, 1000, 2000, 10_000)
 CONNECTIONS = (0, 500, 1000, 2000, 10_000)
 GROUPS = (0, 1000, 2500, 5000)
 MEMBERS = (0, 100, 500, 1000)
+PRODUCERS = (0, 100, 500, 1000)
 QUIET_S = 5.0
 HEARTBEAT_S = 3.0
+COMMIT_EVERY_S = 10.0
+BYSTANDER_S = 5.0
+BYSTANDER_PAUSE_S = 0.01
+BYSTANDER, MOVES = "bystander", "moves"
 SESSION_TIMEOUT_MS = 45_000
 MEMBER_LINKS = 200
 """Members of one group have connections of their own in life: an answer to a join may wait for others."""
@@ -66,6 +76,8 @@ class Reading:
     idle_cpu_percent: float
     step_s: float
     """How long the step to this count took."""
+    bystander_ms: float
+    """The slowest of some hundred records that somebody else writes meanwhile."""
 
 
 def memory_mb(pid: int) -> float:
@@ -80,14 +92,42 @@ async def read(cluster: Cluster, series: str, count: int, began: float) -> Readi
     await asyncio.sleep(1)
     before = cpu_s(pid)
     await asyncio.sleep(QUIET_S)
+    idle_cpu_percent = round((cpu_s(pid) - before) / QUIET_S * 100, 2)
+    descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+    slowest_s = await slowest_of_a_bystander(cluster.bootstrap)
     return Reading(
         series,
         count,
         round(memory_mb(pid), 1),
-        len(os.listdir(f"/proc/{pid}/fd")),
-        round((cpu_s(pid) - before) / QUIET_S * 100, 2),
+        descriptors,
+        idle_cpu_percent,
         round(took, 2),
+        round(1000 * slowest_s, 1),
     )
+
+
+async def slowest_of_a_bystander(bootstrap: str) -> float:
+    """Seconds. In a process of its own: this one is busy with what the series adds."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return await asyncio.get_running_loop().run_in_executor(pool, stand_by, bootstrap)
+
+
+def stand_by(bootstrap: str) -> float:
+    """The slowest record of one producer."""
+    return asyncio.run(write_one_by_one(bootstrap))
+
+
+async def write_one_by_one(bootstrap: str) -> float:
+    slowest_s = 0.0
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(BYSTANDER, b"first")
+        end = time.monotonic() + BYSTANDER_S
+        while time.monotonic() < end:
+            began = time.monotonic()
+            await producer.send_and_wait(BYSTANDER, b"x")
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            await asyncio.sleep(BYSTANDER_PAUSE_S)
+    return slowest_s
 
 
 # ---------------------------------------------------------------- the series
@@ -238,6 +278,39 @@ async def members(cluster: Cluster) -> AsyncIterator[Reading]:
             link.close()
 
 
+async def producers(cluster: Cluster) -> AsyncIterator[Reading]:
+    """Transactional producers, each of which commits one record every ten seconds, spread evenly."""
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(Admin(bootstrap_servers=cluster.bootstrap))
+        await admin.create_topics([NewTopic(MOVES, 12, 1)])
+        committing: list[asyncio.Task[None]] = []
+        try:
+            for count in PRODUCERS:
+                began = time.monotonic()
+                for number in range(len(committing), count):
+                    name = f"mover-{number}"
+                    producer = Producer(bootstrap_servers=cluster.bootstrap, transactional_id=name)
+                    await stack.enter_async_context(producer)
+                    committing.append(asyncio.create_task(commit_on(producer, number)))
+                yield await read(cluster, "producers", count, began)
+                for task in committing:
+                    if task.done():
+                        task.result()
+        finally:
+            for task in committing:
+                task.cancel()
+
+
+async def commit_on(producer: Producer, number: int) -> None:
+    """One transaction of one record after the other."""
+    await asyncio.sleep(COMMIT_EVERY_S * number / PRODUCERS[-1])
+    while True:
+        began = time.monotonic()
+        async with producer.transaction():
+            await producer.send(MOVES, b"x", partition=number % 12)
+        await asyncio.sleep(max(0.0, began + COMMIT_EVERY_S - time.monotonic()))
+
+
 async def coordinator_is_ready(connection: Connection) -> None:
     """The first question makes __consumer_offsets."""
     asked = FindCoordinatorRequest(coordinator_keys=["group-0"])
@@ -261,6 +334,7 @@ SERIES: dict[str, Callable[[Cluster], AsyncIterator[Reading]]] = {
     "connections": connections,
     "groups": groups,
     "members": members,
+    "producers": producers,
 }
 
 
@@ -268,7 +342,9 @@ SERIES: dict[str, Callable[[Cluster], AsyncIterator[Reading]]] = {
 
 
 def table(readings: list[Reading]) -> Table:
-    found = Table("series", "count", "memory MB", "descriptors", "idle CPU %", "step s")
+    found = Table(
+        "series", "count", "memory MB", "descriptors", "idle CPU %", "step s", "slowest bystander ms"
+    )
     for column in found.columns[1:]:
         column.justify = "right"
     for one in readings:
@@ -325,6 +401,8 @@ async def measure(chosen: list[str], console: Console) -> list[Reading]:
                     "group.initial.rebalance.delay.ms": "3000" if series == "members" else "0",
                 }
                 with ottla_cluster(Path(folder), brokers=1, quorum=1, settings=settings) as cluster:
+                    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+                        await admin.create_topics([NewTopic(BYSTANDER, 1, 1)])
                     async for reading in SERIES[series](cluster):
                         readings.append(reading)
                         progress.update(bar, description=f"{series}: {reading.count}")
