@@ -6,8 +6,8 @@ One quorum node, and a host of N brokers. Topics of one replica, as no two repli
 client processes: records of 1 KB in batches (librdkafka), and 16 producers that have one record of 100 bytes in flight.
 
 The model knows only the CPU that brokers and clients took for a record, and how many cores there are. N brokers
-have at most N cores, and all share the cores of the machine. Where the clients run elsewhere, as in life, only the first
-bound is left. A model that predicts 2 processes from the CPU of 1 may be asked about 32.
+have at most N cores, and all share the cores of the machine. Where the clients run elsewhere, as in life, only the
+first bound is left. A model that predicts 2 processes from the CPU of 1 may be asked about 32.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ QUIET_S = 10.0
 PROBE_S = 0.025
 DEADLINE_S = 240.0
 LOOKING_SHARE = 10
-"""It waits for so many times as long as it looked."""
+"""It waits for so many times as long as it looked, up to a second."""
 SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "262144"}
 
 
@@ -137,7 +137,7 @@ class WideCluster:
                 if await done():
                     break
                 # To look through thousands takes long, and the nodes have the same cores.
-                await asyncio.sleep(max(0.05, LOOKING_SHARE * (time.monotonic() - looked)))
+                await asyncio.sleep(min(1.0, max(0.05, LOOKING_SHARE * (time.monotonic() - looked))))
         ended = time.monotonic()
         cpu = sum(cpu_s(node.pid) - used.get(node.id, 0) for node in self.nodes if is_alive(node.pid))
         step = {

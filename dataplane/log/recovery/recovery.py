@@ -9,7 +9,6 @@ records had been flushed, so they may have been acknowledged, and another replic
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -109,7 +108,7 @@ def _makes(directory: Path) -> bool:
     """Whether the folder was not there, and is now. Nothing can be in it: to look for that takes longer than to make
     all of a log, and thousands of logs may be made at once."""
     try:
-        os.mkdir(directory)
+        directory.mkdir()
     except (FileExistsError, FileNotFoundError):
         return False
     except OSError as error:

@@ -296,7 +296,7 @@ class Replicas:
         for topic, index, state in follow:
             self._follow(topic, index, state)
         for broker_id in delta.brokers:
-            self._broker_changed(broker_id)
+            self._broker_changed(broker_id, delta.partitions)
         if delta.mirrors:
             for partition in self._by_key.values():
                 self._copies.look_at(partition, image.mirrors)
@@ -445,17 +445,19 @@ class Replicas:
         self._copies.forget(partition)
         self._retire(partition, error)
 
-    def _broker_changed(self, broker_id: int) -> None:
+    def _broker_changed(self, broker_id: int, looked_at: set[PartitionKey]) -> None:
+        """Where a broker dies that led thousands, all that it had a replica of change with it."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             self.sessions.drop(broker_id)
             self._fetchers.disconnect(broker_id)
         elif broker_id != self.broker_id and not broker.fenced:
             self._fetchers.connect(broker_id)
-        for partition in self._by_key.values():
+        for key, partition in self._by_key.items():
             leader = partition.leader
             if (
                 leader is not None
+                and key not in looked_at
                 and broker_id in leader.followers
                 and broker_id not in leader.in_sync.maximal
             ):

@@ -56,6 +56,34 @@ def _refused(log: PartitionLog, batch: bytearray) -> ErrorCode:
     return caught.value.code
 
 
+# New logs
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_in_a_new_folder_is_like_one_in_an_empty_folder(tmp_path: Path, *, clean: bool) -> None:
+    (tmp_path / "empty").mkdir()
+    empty, new = (_open(tmp_path / name, clean=clean) for name in ("empty", "new"))
+    for log in (empty, new):
+        log.check()
+        assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
+        assert [segment.base_offset for segment in log.segments] == [0]
+        assert log.segments[0].is_active
+        assert log.leader_epochs.entries == ()
+        assert log.is_contiguous
+        assert _append(log) == 0
+    assert _content(empty) == _content(new)
+    for log in (empty, new):
+        log.close(clean=True)
+    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == sorted(
+        path.name for path in (tmp_path / "new").iterdir()
+    )
+
+
+def test_a_new_folder_where_records_had_been_flushed_is_a_loss(tmp_path: Path) -> None:
+    with pytest.raises(KafkaError, match="no segment is left"):
+        _open(tmp_path / "new", recovery_point=1)
+
+
 # Damage
 
 
