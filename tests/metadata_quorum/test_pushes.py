@@ -1,0 +1,88 @@
+"""What brokers are pushed of thousands of records: pieces that take a moment to fold, each encoded once for all."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.metadata_quorum.broker_sessions import PUSH_RECORDS_MAX, BrokerSessions
+from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed
+from ottla.protocol.messages.quorum_session import (
+    FeedRecords,
+    Subscribe,
+    decode_session_message,
+    encode_session_message,
+)
+
+COUNT = PUSH_RECORDS_MAX * 2 + 500
+
+
+class Peer:
+    """A link to a broker that takes everything at once."""
+
+    writable = True
+    remote_host = "127.0.0.1"
+
+    def __init__(self, broker_id: int) -> None:
+        self.peer = SimpleNamespace(node_id=broker_id, directory_id=os.urandom(16))
+        self.sent: list[bytes] = []
+
+    def set_tcp_timeout(self, unacknowledged_ms_max: int) -> None:
+        pass
+
+    def send(self, payload: bytes) -> None:
+        self.sent.append(payload)
+
+    @property
+    def pushes(self) -> list[FeedRecords]:
+        told = (decode_session_message(payload) for payload in self.sent)
+        return [message for message in told if isinstance(message, FeedRecords)]
+
+
+def subscribed(sessions: BrokerSessions, broker_id: int) -> Peer:
+    peer = Peer(broker_id)
+    session = sessions.accept(cast(Any, peer))
+    assert session is not None
+    peer.sent.clear()
+    session.payload_received(cast(Any, peer), encode_session_message(Subscribe(metadata_offset=0)))
+    return peer
+
+
+def told(peer: Peer) -> list[bytes]:
+    """All records, if they were pushed without a gap."""
+    offset, records = 0, []
+    for push in peer.pushes:
+        assert push.first_offset == offset
+        assert len(push.records) <= PUSH_RECORDS_MAX
+        offset = push.end_offset
+        records += push.records
+    return records
+
+
+def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> None:
+    feed = MetadataFeed()
+    records = [b"record %d" % number for number in range(COUNT)]
+    feed.append(FeedEntry(None, record) for record in records)
+    events = SimpleNamespace(subscribed=lambda session, message: None)
+    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    peers = [subscribed(sessions, broker_id) for broker_id in (1, 2, 3)]
+    for peer in peers:
+        assert told(peer) == records
+        assert all(one is other for one, other in zip(peer.sent, peers[0].sent, strict=True))
+
+    more = [b"another %d" % number for number in range(10)]
+    feed.append(FeedEntry(None, record) for record in more)
+    sessions.push()
+    late = subscribed(sessions, 4)
+    for peer in (*peers, late):
+        assert told(peer) == records + more
+
+
+def test_what_is_for_some_brokers_is_told_to_these_alone() -> None:
+    feed = MetadataFeed()
+    feed.append([FeedEntry(frozenset({1}), b"for 1"), FeedEntry(None, b"for all")])
+    events = SimpleNamespace(subscribed=lambda session, message: None)
+    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    assert told(subscribed(sessions, 1)) == [b"for 1", b"for all"]
+    assert told(subscribed(sessions, 2)) == [b"for all"]
