@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +30,6 @@ class SegmentList:
         "_aborting",
         "_bases",
         "_boundaries",
-        "_boundary_order",
         "_directory",
         "_files",
         "_segments",
@@ -59,7 +57,6 @@ class SegmentList:
         self._aborting: list[Segment] | None = None
         # Those with an aborted transaction; None where that is to be found out anew.
         self._boundaries: dict[int, int] = {}
-        self._boundary_order: deque[int] = deque()
         self._stops: dict[int, tuple[Segment, int]] = {}
         self.active = self._segments[-1]
         self.fd = self.active.activate().fd
@@ -117,11 +114,10 @@ class SegmentList:
 
     def note_boundary(self, offset: int, position: int) -> None:
         """A batch ended at `position` of the active segment; the next one will start with `offset`."""
-        order = self._boundary_order
-        if len(order) >= _RECENT_BOUNDARIES:
-            self._boundaries.pop(order.popleft(), None)
-        self._boundaries[offset] = position
-        order.append(offset)
+        boundaries = self._boundaries
+        if len(boundaries) >= _RECENT_BOUNDARIES:
+            del boundaries[next(iter(boundaries))]
+        boundaries[offset] = position
 
     def start_segment(self, base_offset: int, now_ms: int) -> None:
         """Continue in a new, empty segment. Raises KafkaError: KAFKA_STORAGE_ERROR; the active segment stays."""
@@ -160,7 +156,6 @@ class SegmentList:
 
     def _restart_boundaries(self, offset: int) -> None:
         self._boundaries.clear()
-        self._boundary_order.clear()
         self._stops.clear()
         self.note_boundary(offset, self.active.size)
 

@@ -26,15 +26,20 @@ _TAIL_BYTES_MAX = 32 * 1024
 class SparseIndex:
     """Entries of two numbers, sorted by both."""
 
-    __slots__ = ("_entry", "_files", "_tail", "_write_from_bytes", "_written", "path")
+    __slots__ = ("_entry", "_file", "_files", "_tail", "_write_from_bytes", "_written")
 
     def __init__(self, path: Path, entry: struct.Struct, files: FileCache, *, written_bytes: int = 0) -> None:
-        self.path = path
+        self._file = os.fspath(path)  # As a Path it would take three times the memory, for thousands of logs.
         self._entry = entry
         self._files = files
         self._tail = bytearray()
         self._write_from_bytes = _TAIL_BYTES_MAX
         self._written = written_bytes // entry.size
+
+    @property
+    def path(self) -> Path:
+        """Where it is, or would be."""
+        return Path(self._file)
 
     def __len__(self) -> int:
         return self._written + len(self._tail) // self._entry.size
