@@ -212,6 +212,14 @@ class WideCluster:
             if one.leader == broker_id
         ]
 
+    async def preferred(self, admin: Admin, broker_id: int) -> int:
+        """How many partitions it is the first replica of."""
+        return sum(
+            one.replicas[0] == broker_id
+            for topic in await admin.describe_topics(self.topics)
+            for one in topic.partitions.values()
+        )
+
     async def kill(self, admin: Admin, node: Node) -> None:
         """A client writes a record to each partition that the node led, from its death on."""
         led = await self.led_by(admin, node.id)
@@ -271,10 +279,10 @@ class WideCluster:
                 await self.kill(admin, last)
                 await self.start(last)
 
+                wanted = await self.preferred(admin, last.id)
+
                 async def led_again() -> bool:
-                    return len(await self.led_by(admin, last.id)) >= self.partitions // len(
-                        self.cluster.brokers
-                    )
+                    return len(await self.led_by(admin, last.id)) == wanted
 
                 await self.timed("preferred leaders", admin.elect_leaders, led_again)
             for node in self.cluster.brokers:

@@ -32,8 +32,9 @@ from ..replica.partition import Partition
 logger = logging.getLogger(__name__)
 
 _OUTSTANDING_MAX = 8
-POSITIONS_MAX = 1000
-"""Of one request: each takes microseconds to say and to hear, and a leader that comes back is told of thousands."""
+POSITIONS_MAX = 500
+"""Of one request: each takes microseconds to say and to hear, and a leader that comes back is told of thousands. It
+reads as many in one turn."""
 RETRY_FIRST_S = 0.001
 RETRY_MAX_S = 0.2
 RETRY_SPACING_S = 0.001
