@@ -230,13 +230,17 @@ class WideCluster:
             for name in self.topics:
                 await producer.send_and_wait(name, b"x", partition=0)
 
+            async def written(delivery: Awaitable[object], began: float) -> None:
+                await delivery
+                took.append(time.monotonic() - began)
+
             async def write() -> None:
                 began = time.monotonic()
                 self.cluster.kill(node)
-                deliveries = [await producer.send(name, b"x", partition=index) for name, index in led]
-                for delivery in deliveries:
-                    await delivery
-                    took.append(time.monotonic() - began)
+                async with asyncio.TaskGroup() as group:
+                    for name, index in led:
+                        delivery = await producer.send(name, b"x", partition=index)
+                        group.create_task(written(delivery, began))
 
             async def nothing_more() -> bool:
                 return True
