@@ -9,6 +9,7 @@ there any more whether a producer of which only markers are left has written any
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -185,12 +186,13 @@ def read_snapshot(path: Path) -> ProducerStates:
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
-    """Offsets of the snapshots in `directory`, rising."""
-    return sorted(
-        int(path.name.removesuffix(SUFFIX))
-        for path in directory.glob("*" + SUFFIX)
-        if path.name.removesuffix(SUFFIX).isdigit()
-    )
+    """Offsets of the snapshots in `directory`, rising; none if it is gone."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def drop_snapshots_above(directory: Path, offset: int) -> None:

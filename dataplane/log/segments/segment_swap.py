@@ -99,6 +99,8 @@ def finish_swaps(directory: Path) -> None:
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     try:
+        if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in os.listdir(directory)):
+            return
         undecided = min(_bases(directory, _CLEANED_LOG), default=None)
         swaps = _bases(directory, _SWAP_LOG)
         decided = [base for base in swaps if undecided is None or base < undecided]
