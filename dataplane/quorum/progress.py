@@ -22,14 +22,13 @@ class ToldProgress:
         self._told.clear()
 
     def news(self) -> list[PartitionProgress]:
-        """The logs that moved since."""
+        """The logs that moved since. They are looked at one by one: for a list of thousands, twice a second, the
+        garbage collector would look through all that the broker has, again and again."""
         told = self._told
         news: list[PartitionProgress] = []
-        present = list(self._progress())
-        if len(told) > len(present):
-            kept = {key for key, _, _ in present}
-            self._told = told = {key: end for key, end in told.items() if key in kept}
-        for key, leader_epoch, log_end_offset in present:
+        present = 0
+        for key, leader_epoch, log_end_offset in self._progress():
+            present += 1
             if told.get(key) != (leader_epoch, log_end_offset):
                 told[key] = (leader_epoch, log_end_offset)
                 topic_id, partition = key
@@ -41,4 +40,7 @@ class ToldProgress:
                         log_end_offset=log_end_offset,
                     )
                 )
+        if len(told) > present:
+            kept = {key for key, _, _ in self._progress()}
+            self._told = {key: end for key, end in told.items() if key in kept}
         return news

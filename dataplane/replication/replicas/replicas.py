@@ -238,15 +238,13 @@ class Replicas:
 
     # What the quorum hears
 
-    def progress(self) -> list[tuple[PartitionKey, int, int]]:
+    def progress(self) -> Iterator[tuple[PartitionKey, int, int]]:
         """How far every replica's log reaches, with the leader epoch of its last record: what an election of the member
         furthest along goes by. The quorum's session tells what is new of it, and asks twice a second."""
-        ends: list[tuple[PartitionKey, int, int]] = []
         for key, partition in self._by_key.items():
             log = partition.log
             end = log.log_end_offset
-            ends.append((key, log.leader_epochs.last_written(end), end))
-        return ends
+            yield key, log.leader_epochs.last_written(end), end
 
     # The cluster image
 
