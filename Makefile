@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-com
 EXTENSIONS := $(wildcard protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console cli
 
-MINUTES ?= 120
+MINUTES ?= 180
 LINTS := lint-types lint-style lint-public lint-imports
 TESTED := protocol metadata_quorum dataplane client spark_integration console cli testing
 
@@ -29,7 +29,7 @@ help:
 	@echo "make fuzz-c  nearly valid produce requests, for the readers in C built with the AddressSanitizer; needs gcc"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
-	@echo "make soak-real  load, churn and faults on real processes for MINUTES=120; tells what rises over time, and draws it"
+	@echo "make soak-real  load, churn and faults on real processes for MINUTES=180; tells what rises over time, and draws it"
 	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
 	@echo "make lint    ruff, mypy --strict, pyright on the public API, and the import contracts"

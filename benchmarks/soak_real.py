@@ -1,6 +1,6 @@
 """Hours of mixed load, churn and faults on real processes: what rises over time is a bug, and this tells what does.
 
-    python -m benchmarks.soak_real [--minutes 120] [--plot soak-real.svg] [--record FILE]     (make soak-real)
+    python -m benchmarks.soak_real [--minutes 180] [--plot soak-real.svg] [--record FILE]     (make soak-real)
 
 Three brokers and three quorum nodes. `benchmarks.soak_load` has the load. Once a minute something breaks, in an order
 that `--seed` decides: the last broker or the last quorum node is killed or stopped, and started again; or any node
@@ -10,6 +10,10 @@ Every ten seconds memory, descriptors, disk and CPU of each process are read, an
 fitted to each of them, the first third of the time left out. Where it rises by more than is allowed and than chance
 explains, the run has found a slope, and exits with 1. So it does where an acknowledged record was not read, or where
 replicas did not come back in sync within two minutes of a fault. `--plot` draws it all (needs matplotlib).
+
+Two rises are told and do not count. Quorum nodes keep the last metadata records, and the Raft log since the last
+snapshot: at this load it takes an hour until that is full, so their memory is judged in runs of three hours and more.
+And where the load of the machine rises too, times of clients tell of the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from .churn import resident_mb
 from .clusters import Cluster, Node, ottla_cluster
 from .cpu import cpu_s
 from .rounds import record
-from .slopes import Reading, line, without_warm_up
+from .slopes import Line, Reading, line, without_warm_up
 from .soak_load import SETTINGS, TOPICS, Load
 
 EVERY_S = 10.0
@@ -44,9 +48,11 @@ FAULT_EVERY_S = 60.0
 PAUSE_S = 2.0
 AWAY_S = 3.0
 IN_SYNC_S = 120.0
-ALLOWED = {"memory MB": 4.0, "descriptors": 10.0, "disk MB": 8.0, "CPU %": 5.0, "ms": 3.0}
-"""How far a line may rise over the time that is looked at, or by a quarter if that is more."""
-ALLOWED_SHARE = {"memory MB": 0.05, "descriptors": 0.1, "disk MB": 0.2, "CPU %": 0.25, "ms": 0.5}
+QUORUM_FULL_S = 3 * 3600.0
+ALLOWED = {"memory MB": 4.0, "descriptors": 10.0, "disk MB": 8.0, "CPU %": 5.0, "ms": 3.0, "load": 0.5}
+"""How far a line may rise over the time that is looked at, or by its share if that is more."""
+ALLOWED_SHARE = {"memory MB": 0.05, "descriptors": 0.1, "disk MB": 0.2, "CPU %": 0.25, "ms": 0.5, "load": 0.2}
+MACHINE = "machine"
 
 
 class Soak:
@@ -103,6 +109,7 @@ class Soak:
                 self._read_node(name, node)
         for name, milliseconds in load.take_times().items():
             self._note("ms", name, milliseconds)
+        self._note("load", MACHINE, os.getloadavg()[0])
         done = "  ".join(f"{what} {count}" for what, count in load.done.items())
         print(f"{self.elapsed_s:7.0f} s  {done}  errors {load.errors.total()}", flush=True)
 
@@ -178,14 +185,31 @@ class Soak:
                 fitted = line(without_warm_up(readings))
                 if fitted is None or (unit == "memory MB" and name in self._ended):
                     continue
-                is_slope = fitted.is_slope(max(ALLOWED[unit], ALLOWED_SHARE[unit] * fitted.first))
-                if is_slope:
-                    rising.append(f"{name}: {fitted.per_hour:+.1f} {unit} an hour")
+                said = ""
+                if rises(unit, fitted):
+                    said = self._excuse(unit, name) or "a slope"
+                    if said == "a slope":
+                        rising.append(f"{name}: {fitted.per_hour:+.1f} {unit} an hour")
                 numbers = fitted.first, fitted.last, fitted.per_hour, fitted.scatter
-                table.add_row(
-                    unit, name, *(f"{number:.1f}" for number in numbers), "a slope" if is_slope else ""
-                )
+                table.add_row(unit, name, *(f"{number:.1f}" for number in numbers), said)
         return table, rising
+
+    def _excuse(self, unit: str, name: str) -> str:
+        """Why a rise does not count; empty if it does."""
+        if name == MACHINE:
+            return "others work here, too"
+        if unit == "memory MB" and name.startswith("quorum") and self.elapsed_s < QUORUM_FULL_S:
+            return "fills up"
+        if unit == "ms":
+            machine = line(without_warm_up(self.readings["load"].get(MACHINE, [])))
+            if machine is not None and rises("load", machine):
+                return "so does the load"
+        return ""
+
+
+def rises(unit: str, fitted: Line) -> bool:
+    """By more than is allowed, and than chance explains."""
+    return fitted.is_slope(max(ALLOWED[unit], ALLOWED_SHARE[unit] * fitted.first))
 
 
 def disk_mb(folder: Path) -> float:
@@ -226,7 +250,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=120, help="how long (120)")
+    parser.add_argument("--minutes", type=float, default=180, help="how long (180)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the faults (any)")
     parser.add_argument("--rate", type=float, default=200, help="records of 1 KB in a second (200)")
     parser.add_argument("--pace", type=float, default=0.5, help="rounds of churn in a second (0.5)")
