@@ -114,12 +114,15 @@ class Soak:
         print(f"{self.elapsed_s:7.0f} s  {done}  errors {load.errors.total()}", flush=True)
 
     def _read_node(self, name: str, node: Node) -> None:
+        memory_mb = resident_mb(node.pid)
+        if not memory_mb:
+            return  # it has just ended
         now_s, used_s = time.monotonic(), cpu_s(node.pid)
         before = self._cpu.get((name, node.pid))
         self._cpu[name, node.pid] = now_s, used_s
         if before is not None:
             self._note("CPU %", name, 100 * (used_s - before[1]) / (now_s - before[0]))
-        self._note("memory MB", name, resident_mb(node.pid))
+        self._note("memory MB", name, memory_mb)
         self._note("descriptors", name, len(os.listdir(f"/proc/{node.pid}/fd")))
         self._note("disk MB", name, disk_mb(self._folder / name.replace(" ", "-")))
 
@@ -240,7 +243,7 @@ def draw(soak: Soak, path: Path) -> None:
             panel.set_yscale("log")
         else:
             panel.set_ylim(bottom=0)
-        panel.legend(fontsize=6, ncols=3, loc="upper left")
+        panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     axes[-1].set_xlabel("minutes; grey lines are faults")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
