@@ -1,13 +1,15 @@
 """The way of a command through this node: from the queue into the log, and from the log into the machine.
 
 The leader's queue becomes one entry when the library gets its turn. Every node applies an entry once it is committed.
-The leader then tells the callers what came of their commands.
+The leader does so at once, and tells the callers what came of their commands. Nobody waits for a follower's machine: it
+applies several entries in one go, when it has nothing else to do.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from ...protocol.exposition import Histogram
@@ -22,6 +24,14 @@ from .settings import Settings
 from .syncobj import Consensus
 
 COMMIT_BOUNDS_MS: Final = (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+APPLY_EVERY_S = 0.02
+"""A follower applies what is committed so long after it applied something the last time."""
+APPLY_WHILE_WRITING_EVERY_S = 0.05
+"""The same while it writes, for that comes first."""
+BACKLOG_MAX = 8
+"""More entries than this a follower does not leave for later: it may have to lead in a moment, and then applies them
+first."""
 
 
 class Commands:
@@ -45,6 +55,7 @@ class Commands:
         self._replicate = replicate
         self._wake = wake
         self._clock = clock
+        self._applied_at = clock()
         self._queue: deque[tuple[bytes | None, Done]] = deque()
         self._queued_bytes = 0
         #: by index of an appended entry: its term, who waits for which command of it, and since when
@@ -101,10 +112,12 @@ class Commands:
         self._replicate()
 
     def apply_committed(self, consensus: Consensus) -> None:
-        """Apply a slice of what is committed, in order."""
+        """Apply a slice of what is committed, in order, if it is time for that."""
+        if not self.is_due(consensus):
+            return
         budget = self._settings.apply_commands_per_turn
         entries = self._journal.entries
-        while self._may_apply(consensus) and budget > 0:
+        while self._backlog(consensus) > 0 and budget > 0:
             index = consensus.last_applied + 1
             payload, entry_index, term = entries[index - entries[0][1]]
             if entry_index != index:
@@ -117,10 +130,19 @@ class Commands:
             self._has_applied = True
             budget -= 1 + len(commands)
             self._answer(consensus, index, term, results)
+        self._applied_at = self._clock()
 
-    def has_more(self, consensus: Consensus) -> bool:
-        """Whether there is something to do in the next turn."""
-        return self._may_apply(consensus) or bool(self._queue)
+    def is_due(self, consensus: Consensus) -> bool:
+        """Whether something is to be applied now. The leader does not put it off."""
+        backlog = self._backlog(consensus)
+        if backlog <= 0 or consensus.leads or backlog > BACKLOG_MAX:
+            return backlog > 0
+        patience_s = APPLY_WHILE_WRITING_EVERY_S if self._journal.syncing else APPLY_EVERY_S
+        return self._clock() - self._applied_at >= patience_s
+
+    def hurry(self) -> None:
+        """Put nothing off: this node may have to lead in a moment."""
+        self._applied_at = -inf
 
     def take_applied(self) -> bool:
         """Whether anything has been applied since this was asked last."""
@@ -156,11 +178,10 @@ class Commands:
         if queued != self._queued_bytes:
             raise BrokenInvariant(f"{queued} bytes are queued, {self._queued_bytes} counted")
 
-    def _may_apply(self, consensus: Consensus) -> bool:
-        """A follower leaves the newest entry unapplied while it writes. The leader waits for the disk write; nobody
-        waits for the follower's machine."""
+    def _backlog(self, consensus: Consensus) -> int:
+        """How many entries may be applied. A follower leaves the newest one while it writes."""
         may_wait = self._journal.syncing and not consensus.leads
-        return consensus.commit_index - consensus.last_applied > may_wait
+        return consensus.commit_index - consensus.last_applied - may_wait
 
     def _answer(self, consensus: Consensus, index: int, term: int, results: list[object]) -> None:
         if index not in self._waiting:

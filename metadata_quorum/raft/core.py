@@ -11,6 +11,7 @@ already here is heard before the election timer is looked at. Rules that hold ev
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ from .election import Ask, Election, Stand
 from .follower import Follower
 from .formation import Formation
 from .installation import Installer
+from .journal import JournalTicket
 from .leader import Replicator
 from .machine import Machine
 from .membership import QuorumMembership
@@ -45,6 +47,9 @@ from .settings import Settings
 from .snapshots import Snapshot
 from .syncobj import Consensus
 from .vote import Vote
+
+TICK_S = 0.015
+"""The library looks at its clocks so often at most, if nothing else is to be done."""
 
 
 class Core:
@@ -76,6 +81,7 @@ class Core:
         self._durable_vote = self._handed_vote = self._vote = parts.vote
         self._held: list[tuple[int, Message]] = []
         self._told = RoleChange(False, -1, None)
+        self._ticked_at = -inf
         self._stopped = False
         self._compactor = Compactor(
             settings,
@@ -156,15 +162,32 @@ class Core:
         # Before anything is applied: whoever sent the entries waits until they are durable.
         self._sync()
         if self.formation.formed and not self._must_sync_first():
-            self.consensus.tick(stands=self._stands_now())
-            if self.commands.take_applied():
-                self._effects.applied()
-            self._compactor.consider(self.consensus.last_applied)
-            if self.commands.has_more(self.consensus):
-                self._effects.wake()
+            if self._is_tick_due():
+                self._tick()
+            else:
+                self.commands.append_queued(self.consensus)
         self._sync()
-        self.membership.save_promises()
         self._tell_role()
+
+    def _is_tick_due(self) -> bool:
+        """Whether the library would find anything to do: something to commit, to apply, or to stand for, or what comes
+        by the clock."""
+        now = self._clock()
+        return (
+            now - self._ticked_at >= TICK_S
+            or self._has_moved()
+            or not (self.consensus.leads or self.election.waits(now))
+        )
+
+    def _tick(self) -> None:
+        self._ticked_at = self._clock()
+        self.consensus.tick(stands=self._stands_now())
+        if self.commands.take_applied():
+            self._effects.applied()
+        self._compactor.consider(self.consensus.last_applied)
+        self.membership.save_promises()
+        if self.commands.is_due(self.consensus):
+            self._effects.wake()
 
     def check(self) -> None:
         """AssertionError if this node contradicts itself; between two of its events."""
@@ -183,7 +206,7 @@ class Core:
             raise BrokenInvariant(
                 f"term {consensus.term}, {self._vote}, {self._durable_vote} on disk, log of {journal.last_term}"
             )
-        if self._held and self._vote == self._durable_vote:
+        if self._held and self._vote is self._durable_vote:
             raise BrokenInvariant(f"{len(self._held)} messages wait for a vote that is durable")
         self.commands.check(consensus)
 
@@ -219,6 +242,7 @@ class Core:
         self._follower.forget(peer)
         self._installer.forget(peer)
         wait = self.election.leader_gone(peer, self._clock())
+        self.commands.hurry()
         self._effects.wake()
         return wait
 
@@ -229,7 +253,8 @@ class Core:
             self.membership.on_hello(peer, directory_id, message)
         elif self.formation.formed and not self._stopped:
             self._dispatch(peer, message)
-        self._effects.wake()
+        if not isinstance(message, Append | AppendReply) or self._is_tick_due() or self._has_news():
+            self._effects.wake()
 
     def _dispatch(self, peer: int, message: Message) -> None:
         if not isinstance(message, Hello | PreVote | Promised):
@@ -237,6 +262,7 @@ class Core:
         match message:
             case Append():
                 self._on_append(peer, message)
+                self._sync()  # The leader waits for it.
             case AppendReply():
                 if self._is_current(peer, message.term) and self.consensus.leads:
                     self.replicator.on_reply(peer, message)
@@ -356,7 +382,8 @@ class Core:
 
     def vote_changed(self, vote: Vote) -> None:
         """Hold everything back until this is durable."""
-        self._vote = vote
+        if vote != self._vote:  # Votes are compared by identity from here on: for each message that is sent.
+            self._vote = vote
         self._effects.wake()
 
     def role_changed(self, leads: bool) -> None:
@@ -371,7 +398,7 @@ class Core:
     def _must_sync_first(self) -> bool:
         """A node alone is its own majority: what it would commit in this tick has to be durable before."""
         return not self._peers and (
-            self.journal.dirty or self.journal.syncing or self._vote != self._durable_vote
+            self.journal.dirty or self.journal.syncing or self._vote is not self._durable_vote
         )
 
     def _sync(self) -> None:
@@ -380,24 +407,28 @@ class Core:
         No entry is on the disk before its term is: whoever starts with a log in a later term than its vote has
         forgotten whom it heard of.
         """
-        is_saving = self._handed_vote != self._durable_vote
-        if self._vote != self._handed_vote and not is_saving:
+        if self._vote is not self._durable_vote and self._handed_vote is self._durable_vote:
             saving = self._handed_vote = self._vote
             self._effects.in_order(lambda: vote.save(self._disk, saving), lambda: self._vote_saved(saving))
-        if self.journal.dirty and not self.journal.syncing and self._handed_vote == self._vote:
+        if self.journal.dirty and not self.journal.syncing and self._handed_vote is self._vote:
             ticket = self.journal.take_ticket()
+            self._effects.in_order(ticket.run, lambda: self._synced(ticket))
 
-            def synced() -> None:
-                self.journal.complete(ticket)
-                self._follower.synced()
-                self.replicator.synced()
-                self._effects.wake()
+    def _synced(self, ticket: JournalTicket) -> None:
+        self.journal.complete(ticket)
+        self._follower.synced()
+        self.replicator.synced()
+        if self.journal.dirty or self._has_moved():
+            self._effects.wake()
 
-            self._effects.in_order(ticket.run, synced)
+    def _has_moved(self) -> bool:
+        """Whether something is to be committed, or applied. If not, the library is asked again by the clock."""
+        consensus = self.consensus
+        return (consensus.leads and consensus.may_commit) or self.commands.is_due(consensus)
 
     def _vote_saved(self, saved: Vote) -> None:
         self._durable_vote = saved
-        if saved == self._vote:
+        if saved is self._vote:
             held, self._held = self._held, []
             for peer, message in held:
                 self._send(peer, message)
@@ -406,7 +437,7 @@ class Core:
     # Talking.
 
     def _send(self, peer: int, message: Message) -> None:
-        if self._vote != self._durable_vote and not isinstance(message, Hello | PreVote | Promised):
+        if self._vote is not self._durable_vote and not isinstance(message, Hello | PreVote | Promised):
             self._held.append((peer, message))
         else:
             self._effects.send(peer, messages.encode(message))
@@ -416,7 +447,11 @@ class Core:
             self._send(peer, message)
 
     def _tell_role(self) -> None:
-        change = RoleChange(self.consensus.active, self.consensus.term, self.leader_id)
-        if change != self._told:
-            self._told = change
-            self._effects.role_changed(change)
+        if self._has_news():
+            self._told = RoleChange(self.consensus.active, self.consensus.term, self.leader_id)
+            self._effects.role_changed(self._told)
+
+    def _has_news(self) -> bool:
+        told, consensus = self._told, self.consensus
+        known = told.leads, told.term, told.leader_id
+        return known != (consensus.active, consensus.term, consensus.leader_id)

@@ -67,7 +67,7 @@ class Election:
     def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
         """What this node has to do now; `term` is its current one. To be called whenever time has passed."""
         pause, self._looked_at = now - self._looked_at, now
-        if leads or (self._peers and now <= self._deadline):
+        if leads or self.waits(now):
             return Wait()
         self.postpone(now)
         if self._may_stand or not self._peers:
@@ -78,6 +78,10 @@ class Election:
             return Wait()
         self.ask(term + 1)
         return Ask(term + 1)
+
+    def waits(self, now: float) -> bool:
+        """Whether nothing is due yet."""
+        return bool(self._peers) and now <= self._deadline
 
     def postpone(self, now: float) -> None:
         """Wait for one more random timeout: a leader was heard, a vote was given, or this node has just begun."""

@@ -76,6 +76,8 @@ class Replicator:
         self._transfers: dict[int, _Transfer] = {}
         #: how far each has come in this leadership, whether it is still connected or not
         self._acknowledged: dict[int, int] = {}
+        #: up to where each counts for the library
+        self._told: dict[int, int] = {}
 
     @property
     def acknowledged(self) -> dict[int, int]:
@@ -116,6 +118,7 @@ class Replicator:
         self._followers.clear()
         self._sightings.clear()
         self._acknowledged.clear()
+        self._told.clear()
 
     def connected(self, peer: int) -> None:
         """What `peer` has must be asked anew: it may have restarted."""
@@ -128,6 +131,7 @@ class Replicator:
         """Nothing more is known about `peer`."""
         self._connected.discard(peer)
         self._followers.pop(peer, None)
+        self._told.pop(peer, None)
         self._end_transfer(peer)
 
     def replicate(self, *, heartbeat: bool = False) -> None:
@@ -174,12 +178,13 @@ class Replicator:
         self._feed(peer)
 
     def synced(self) -> None:
-        """This node's own durable index has moved."""
+        """This node's own durable index has moved: some follower may count for more than it did."""
         for peer, follower in self._followers.items():
-            self._tell_library(peer, follower)
+            if follower.durable_index > self._told.get(peer, 0):
+                self._tell_library(peer, follower)
 
     def _tell_library(self, peer: int, follower: ReplicationProgress) -> None:
-        durable = min(follower.durable_index, self._journal.durable_index)
+        durable = self._told[peer] = min(follower.durable_index, self._journal.durable_index)
         self._consensus.deliver(peer, syncobj.confirm(durable + 1))
 
     def _feed(self, peer: int, *, heartbeat: bool = False) -> None:

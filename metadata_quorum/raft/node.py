@@ -31,6 +31,7 @@ from .messages import MalformedRaftMessage
 from .settings import Settings
 from .sightings import Replication
 from .startup import journal_salt, open_parts, restore
+from .sync_thread import SyncThread
 from .transport import Listener, PeerLinks, TransportTimes
 
 logger = logging.getLogger(__name__)
@@ -268,19 +269,19 @@ class RaftNode:
 
     def _connected(self, peer: int) -> None:
         if self._core is not None:
-            with _Guard():
+            with _GUARD:
                 self._core.peer_connected(peer)
 
     def _disconnected(self, peer: int) -> None:
         if self._core is not None:
-            with _Guard():
+            with _GUARD:
                 wait_s = self._core.peer_disconnected(peer)
                 if wait_s is not None:
                     asyncio.get_running_loop().call_later(wait_s + _CLOCK_TICK_S, self._wake)
 
     def _received(self, peer: int, directory_id: bytes, payload: bytes) -> None:
         if self._core is not None:
-            with _Guard():
+            with _GUARD:
                 self._core.receive(peer, directory_id, payload)
 
     def _wake(self) -> None:
@@ -308,6 +309,9 @@ class _Guard:
             failstop.fail_stop(f"{type(error).__name__}: {error}")
 
 
+_GUARD = _Guard()
+
+
 class _Shell:
     """The core's effects on an event loop: one thread for syncing in order, one for long work, child processes."""
 
@@ -321,7 +325,7 @@ class _Shell:
         self._pump_is_due = False
         self._pumped_s = -inf
         self._timer: asyncio.TimerHandle | None = None
-        self._in_order = ThreadPoolExecutor(1, "raft-sync")
+        self._in_order = SyncThread(self._loop, self._finish_in_order)
         self._aside = ThreadPoolExecutor(1, "raft-snapshot")
         self._folding: asyncio.Task[None] | None = None
         self._stopping = False
@@ -340,8 +344,8 @@ class _Shell:
             self._folding.cancel()
             await asyncio.gather(self._folding, return_exceptions=True)
         # Long work may end in more work to be done in order.
-        for executor in (self._aside, self._in_order):
-            await self._loop.run_in_executor(None, executor.shutdown)
+        await self._loop.run_in_executor(None, self._aside.shutdown)
+        await self._in_order.stop()
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:
         """See `effects.Effects`."""
@@ -359,8 +363,7 @@ class _Shell:
 
     def in_order(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Run on the syncing thread."""
-        future = self._in_order.submit(work)
-        future.add_done_callback(lambda finished: self._back(lambda: self._finish_in_order(finished, done)))
+        self._in_order.give(work, done)
 
     def aside(self, work: Callable[[], object], done: Callable[[object, Exception | None], None]) -> None:
         """Run on the thread for long work."""
@@ -383,7 +386,7 @@ class _Shell:
         self._pump_is_due = False
         self._pumped_s = self._loop.time()
         if not self._stopping:
-            with _Guard():
+            with _GUARD:
                 self._pump()
 
     def _tick(self) -> None:
@@ -401,16 +404,17 @@ class _Shell:
         except RuntimeError:
             logger.debug("the event loop was closed before the node was stopped")
 
-    def _finish_in_order(self, finished: Future[None], done: Callable[[], None]) -> None:
-        with _Guard():
-            finished.result()
+    def _finish_in_order(self, done: Callable[[], None], error: Exception | None) -> None:
+        with _GUARD:
+            if error is not None:
+                raise error
             done()
 
     def _finish_aside(
         self, finished: Future[object], done: Callable[[object, Exception | None], None]
     ) -> None:
         error = finished.exception()
-        with _Guard():
+        with _GUARD:
             if error is None:
                 done(finished.result(), None)
             elif isinstance(error, Exception):
@@ -439,5 +443,5 @@ class _Shell:
             raise
         if status != 0:
             logger.error("the snapshot process for entry %d ended with status %d", request.index, status)
-        with _Guard():
+        with _GUARD:
             done(status == 0)

@@ -80,6 +80,14 @@ class Hooks(Protocol):
         """This node has become leader, or anything else."""
 
 
+class _Peer(Node):  # type: ignore[misc]
+    """Another node. There is one object for each, so that the library's many look-ups need not compare ids."""
+
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+
 class _Outlet(Transport):  # type: ignore[misc]
     """The library's way out."""
 
@@ -170,7 +178,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._commands = commands
         self._timing = timing
         self._clock = clock
-        self._nodes = {peer: Node(peer) for peer in peers}
+        self._nodes = {peer: _Peer(peer) for peer in peers}
         self._outlet = _Outlet(hooks)
         configuration = SyncObjConf(
             autoTick=False,
@@ -218,6 +226,13 @@ class Consensus(SyncObj):  # type: ignore[misc]
     def active(self) -> bool:
         """Whether this node leads and has applied the no-op of its own term."""
         return self.leads and self.last_applied >= self._SyncObj__noopIDx
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether a majority confirms more than is committed: the next tick commits it if it is of this term."""
+        others = self._SyncObj__raftMatchIndex.values()
+        confirming = sum(index > self._SyncObj__raftCommitIndex for index in others)
+        return bool(confirming >= (len(others) + 1) // 2)
 
     def tick(self, *, stands: bool) -> None:
         """The commit rule, applying, heartbeats, new commands; once. `stands`: first of all stand for election."""

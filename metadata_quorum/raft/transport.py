@@ -114,11 +114,12 @@ class PeerLinks:
 
     def payload_received(self, link: Link, payload: bytes) -> None:
         """A message or a ping arrived."""
-        if payload and self._links.get(link.peer.node_id) is link:
+        peer = link.peer
+        if payload and self._links.get(peer.node_id) is link:
             try:
-                self._listener.received(link.peer.node_id, link.peer.directory_id, payload)
+                self._listener.received(peer.node_id, peer.directory_id, payload)
             except MalformedRaftMessage as error:
-                link.close(f"node {link.peer.node_id} sent an unreadable message: {error}", abort=True)
+                link.close(f"node {peer.node_id} sent an unreadable message: {error}", abort=True)
 
     def link_writable(self, link: Link) -> None:
         """Back-pressure is over."""

@@ -11,6 +11,7 @@ import concurrent.futures.thread
 import functools
 import gc
 import os
+import queue
 import random
 import select
 import sys
@@ -33,6 +34,7 @@ from .threads import (
     ProcessKilled,
     VirtualLock,
     VirtualPool,
+    VirtualQueue,
     VirtualRLock,
     is_thread_alive,
     join_thread,
@@ -113,6 +115,7 @@ def _threads(machine: Machine) -> Iterator[Replacement]:
     yield Replacement(threading.Thread, "is_alive", is_thread_alive)
     yield Replacement(concurrent.futures, "ThreadPoolExecutor", pool)
     yield Replacement(concurrent.futures.thread, "ThreadPoolExecutor", pool)
+    yield Replacement(queue, "SimpleQueue", partial(VirtualQueue, machine))
     yield Replacement(select, "poll", partial(VirtualPoll, machine))
 
 

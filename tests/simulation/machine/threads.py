@@ -182,6 +182,30 @@ class VirtualRLock:
         self._owner, self._count = self._machine.running, count
 
 
+class VirtualQueue:
+    """`queue.SimpleQueue`, as far as one thread takes what others put in."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._items: deque[Any] = deque()
+        self._waiting: Thread | None = None
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        if self._waiting is not None:
+            self._waiting.wake()
+
+    def get(self) -> Any:
+        thread = self._machine.running
+        if thread is None:
+            raise ProcessKilled
+        while not self._items:
+            self._waiting = thread
+            thread.block()
+        self._waiting = None
+        return self._items.popleft()
+
+
 class VirtualPool(Executor):
     """`concurrent.futures.ThreadPoolExecutor`: threads are made when there is work."""
 

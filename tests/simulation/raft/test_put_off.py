@@ -1,0 +1,89 @@
+"""A follower puts off applying while nobody waits for it, and a node looks at the library only where there is cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.metadata_quorum.raft.commands import BACKLOG_MAX
+from tests.simulation.raft.led import append, led
+from tests.simulation.raft.world import SimulatedNode, World
+
+QUICK_S = 0.0002
+
+
+def _follower(world: World, leader: SimulatedNode) -> SimulatedNode:
+    return next(node for node in world.nodes.values() if node is not leader)
+
+
+def _backlog(node: SimulatedNode) -> int:
+    consensus = node.running.consensus
+    return consensus.commit_index - consensus.last_applied
+
+
+def _stream(world: World, leader: SimulatedNode, count: int) -> None:
+    """That many entries, each a millisecond behind the one before."""
+    proposals = []
+    for _ in range(count):
+        proposals.append(world.propose(leader))
+        world.run(world.now() + 0.001)
+    assert world.run(world.now() + 5, lambda: all(one.answered for one in proposals))
+    assert all(one.error is None for one in proposals)
+
+
+def test_a_follower_applies_several_entries_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    with led(5) as (world, leader):
+        monkeypatch.setattr(world, "disk_delay", lambda lane: QUICK_S)
+        follower = _follower(world, leader)
+        turns: list[int] = []
+        monkeypatch.setattr(follower, "applied", lambda: turns.append(_backlog(follower)))
+        _stream(world, leader, 100)
+        assert world.run(world.now() + 5, lambda: _backlog(follower) == 0)
+        assert 0 < len(turns) < 50, turns
+
+
+def test_a_follower_that_is_behind_does_not_put_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    with led(6) as (world, leader):
+        monkeypatch.setattr(world, "disk_delay", lambda lane: QUICK_S)
+        follower = _follower(world, leader)
+        left: list[int] = []
+        monkeypatch.setattr(follower, "applied", lambda: left.append(_backlog(follower)))
+        most = 0
+        for _ in range(100):
+            world.propose(leader)
+            world.run(world.now() + 0.001)
+            most = max(most, _backlog(follower))
+        # A message may bring several entries at once.
+        assert most <= 2 * BACKLOG_MAX
+        assert max(left) <= 1, "what it applies it applies to the end, but for one entry while it writes"
+
+
+def test_who_loses_its_leader_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with led(7) as (world, leader):
+        monkeypatch.setattr(world, "disk_delay", lambda lane: QUICK_S)
+        follower = _follower(world, leader)
+        for _ in range(50):
+            world.propose(leader)
+            if world.run(world.now() + 0.001, lambda: _backlog(follower) > 1):
+                break
+        assert _backlog(follower) > 1
+        follower.peer_disconnected(leader.node_id)
+        assert world.run(world.now() + 0.001, lambda: _backlog(follower) <= 1), "one waits while it writes"
+
+
+def test_a_leader_ticks_once_for_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second confirmation, its own write and the command itself give the library nothing to do."""
+    with led(8) as (world, leader):
+        monkeypatch.setattr(world, "disk_delay", lambda lane: QUICK_S)
+        ticks = 0
+        tick = leader.running.consensus.tick
+
+        def counting(*, stands: bool) -> None:
+            nonlocal ticks
+            ticks += 1
+            tick(stands=stands)
+
+        monkeypatch.setattr(leader.running.consensus, "tick", counting)
+        begun = world.now()
+        append(world, leader, 50)
+        by_the_clock = (world.now() - begun) / 0.015 + 1
+        assert ticks <= 50 + by_the_clock
