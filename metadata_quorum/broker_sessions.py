@@ -35,7 +35,7 @@ from ..protocol.messages.transaction_questions import (
     TransactionQuestion,
 )
 from ..protocol.transaction_table import TransactionMetadata
-from .feed import FeedSnapshot, MetadataFeed, SnapshotBuilder
+from .feed import FeedSlice, FeedSnapshot, MetadataFeed, SnapshotBuilder
 from .link import Link
 
 logger = logging.getLogger(__name__)
@@ -246,6 +246,8 @@ class BrokerSessions:
         self._leader = _leader(term=0, leader_id=-1)
         self._pushes: dict[int, _Push] = {}
         """The last ones, by the offset that they begin at: what all brokers are told is encoded once."""
+        self._encoded: tuple[FeedSlice, bytes] | None = None
+        """The newest slice of the feed that was encoded, and its bytes."""
 
     def accept(self, link: Link) -> BrokerSession | None:
         """A broker has proved itself on this link; None if it holds too many sessions already."""
@@ -293,12 +295,16 @@ class BrokerSessions:
         if (term, leader_id) != (self._leader.term, self._leader.leader_id):
             self._pushes.clear()  # They name the term.
             self._leader = _leader(term, leader_id)
+            self._encoded = None
             for session in list(self._sessions):
                 session.send(self._leader)
 
-    def push(self) -> None:
-        """Something was applied."""
-        for session in list(self._sessions):
+    def push(self, first: frozenset[int] = frozenset()) -> None:
+        """Something was applied. It goes to these brokers first, then to those that are told of an outcome with it:
+        somebody waits there, and who is sent something may get the processor for it at once."""
+        for session in sorted(
+            self._sessions, key=lambda one: (one.broker_id not in first, not one.link.holds_something)
+        ):
             session.push()
 
     def send_records(self, session: BrokerSession, offset: int) -> int:
@@ -310,16 +316,7 @@ class BrokerSessions:
         piece = self.feed.read(
             offset, session.broker_id, max_records=PUSH_RECORDS_MAX, max_bytes=PUSH_BYTES_MAX
         )
-        payload = encode_session_message(
-            FeedRecords(
-                first_offset=offset,
-                end_offset=piece.end_offset,
-                term=self._leader.term,
-                records=piece.records,
-                first_history=piece.first_history,
-                end_history=piece.end_history,
-            )
-        )
+        payload = self._encoding_of(piece)
         if not piece.scoped:
             self._pushes.pop(offset, None)
             while len(self._pushes) >= _PUSHES_KEPT:
@@ -327,6 +324,20 @@ class BrokerSessions:
             self._pushes[offset] = _Push(piece.end_offset, payload, piece.end_offset < self.feed.end_offset)
         session.link.send(payload)
         return piece.end_offset
+
+    def _encoding_of(self, piece: FeedSlice) -> bytes:
+        """Brokers that are told less than all are often told the same, one after the other."""
+        if self._encoded is None or self._encoded[0] != piece:
+            message = FeedRecords(
+                first_offset=piece.first_offset,
+                end_offset=piece.end_offset,
+                term=self._leader.term,
+                records=piece.records,
+                first_history=piece.first_history,
+                end_history=piece.end_history,
+            )
+            self._encoded = piece, encode_session_message(message)
+        return self._encoded[1]
 
     def close_all(self, reason: str) -> None:
         """This node stops."""

@@ -11,7 +11,7 @@ from ..protocol.messages.command import Command
 from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
 from ..protocol.messages.quorum_commands import Session, decode_command, encode_command
 from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
-from ..protocol.messages.transaction_commands import ReportMarkers
+from ..protocol.messages.transaction_commands import AddToTransaction, EndTransaction, ReportMarkers
 from ..protocol.transaction_table import TransactionMetadata
 from .broker_sessions import BrokerSession
 from .changes_by_people import ChangesByPeople
@@ -22,6 +22,9 @@ from .marker_reports import MarkerReports
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded
 from .raft.node import RaftNode
 from .state.controller import Applied
+
+_OF_EACH_TRANSACTION = (AddToTransaction, EndTransaction, ReportMarkers)
+"""These are nearly all commands, and nothing changes them on the way: they need not be decoded twice."""
 
 
 class CommandReplies:
@@ -71,8 +74,11 @@ class CommandIntake:
         history: HistoryCheck,
         people: ChangesByPeople,
         tell_settled: Callable[[Iterable[TransactionMetadata]], None],
+        foresee: Callable[[bytes, tuple[Session | None, Command[Any]]], None],
     ) -> None:
-        """`tell_settled` is given decided transactions that have all their markers."""
+        """`tell_settled` is given decided transactions that have all their markers. `foresee` is given commands that
+        go into the log as they came, and what they say."""
+        self._foresee = foresee
         self._raft = raft
         self._replies = replies
         self._feed = feed
@@ -114,6 +120,8 @@ class CommandIntake:
             else:
                 self._reports.propose_behind(encoded, done)
 
+        if isinstance(command, _OF_EACH_TRANSACTION):
+            self._foresee(encoded, told)
         if isinstance(command, ReportMarkers):
             self._tell_settled(self._reports.take(command, encoded, done))
         elif self._history.lacks(message.reached_offset, message.reached_history):

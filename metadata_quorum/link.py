@@ -135,6 +135,11 @@ class Link(asyncio.Protocol):
         return self._writable and self.ready
 
     @property
+    def holds_something(self) -> bool:
+        """Whether something waits to be sent along with what comes next."""
+        return bool(self._held)
+
+    @property
     def transport(self) -> asyncio.Transport | None:
         """The asyncio transport, for reading its socket's properties."""
         return self._transport

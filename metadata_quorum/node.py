@@ -216,6 +216,7 @@ class QuorumNode:
             history,
             ChangesByPeople(self.config.authorizer, self.image),
             lambda settled: self.sessions.tell_settled(settled, self.image()),
+            self.controller.foresee,
         )
         return BrokerSessions(
             self.feed,

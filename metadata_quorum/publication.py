@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from ..protocol.messages.metadata_records import Record, encode_record
-from ..protocol.messages.transaction_records import TransactionSettledRecord
+from ..protocol.messages.transaction_records import (
+    TransactionalRecord,
+    TransactionRecord,
+    TransactionSettledRecord,
+)
+from ..protocol.transaction_table import Phase
 from .broker_sessions import BrokerSessions
 from .feed import FeedEntry, MetadataFeed
 from .leader_duties import LeaderDuties
@@ -13,7 +19,11 @@ from .marker_reports import ToldMarkers
 from .quorum_status import OffsetMarks
 from .raft.node import RaftNode
 from .state.controller import Controller
+from .state.transaction_markers import leaders_of
 from .state.workspace import Scope
+
+_PLACES_LOOKED_AT_MAX = 100
+"""Partitions of one transaction whose leaders are told first."""
 
 
 class Publication:
@@ -42,18 +52,27 @@ class Publication:
         #: records on their way to the feed, which end at `_noted_end`
         self._noted: list[FeedEntry] = []
         self._noted_end = 0
+        #: whether there is more among them than transactions
+        self._is_of_more = True
+        #: brokers that have to write markers of what was decided
+        self._owing: set[int] = set()
 
     def note(self, records: Sequence[tuple[Scope, Record]], history: int) -> None:
         """A command has put these into the image."""
         end = self._controller.image.offset
         if end - len(records) != self._noted_end:
             self._noted.clear()
+            self._is_of_more = True
         self._noted += [FeedEntry(scope, encode_record(record), history) for scope, record in records]
         self._noted_end = end
+        if not self._is_of_more:
+            self._is_of_more = not all(isinstance(record, TransactionalRecord) for _, record in records)
         self._duties.noted((record for _, record in records), self._now())
         self._told_markers.changed(
             record.transactional_id for _, record in records if isinstance(record, TransactionSettledRecord)
         )
+        if self._duties.active:
+            self._note_markers(records)
 
     def publish(self) -> None:
         """The image moved on, or jumped: a snapshot of the Raft log was restored."""
@@ -62,6 +81,7 @@ class Publication:
         if self._noted_end != offset:
             self._noted.clear()
             self._noted_end = offset
+            self._is_of_more = True
         if offset == self._feed.end_offset:
             return
         start = offset - len(self._noted)
@@ -69,5 +89,16 @@ class Publication:
             self._feed.restart_at(start, 0 if self._noted else self._controller.history)
         self._feed.append(self._noted)
         self._noted.clear()
-        self._duties.image_changed(self._now())
-        self._sessions.push()
+        if self._is_of_more:
+            self._is_of_more = False
+            self._duties.image_changed(self._now())
+        owing, self._owing = self._owing, set()
+        self._sessions.push(frozenset(owing))
+
+    def _note_markers(self, records: Sequence[tuple[Scope, Record]]) -> None:
+        image = self._controller.image
+        for _, record in records:
+            if isinstance(record, TransactionRecord) and Phase(record.phase).is_decided:
+                transaction = image.transactions.by_id.get(record.transactional_id)
+                if transaction is not None:
+                    self._owing |= leaders_of(image, islice(transaction.lacking, _PLACES_LOOKED_AT_MAX))

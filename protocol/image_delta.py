@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from .acls import Acl
 from .cluster_image import ClusterImage, ScramKey
@@ -42,7 +42,7 @@ from .messages.mirror_records import (
     MirrorVersionsRecord,
     RetiredTopicIdRecord,
 )
-from .messages.transaction_records import CommitIndexRecord
+from .messages.transaction_records import CommitIndexRecord, TransactionalRecord
 
 _K = TypeVar("_K")
 
@@ -72,6 +72,10 @@ class ImageDelta:
 
     def note(self, record: Record) -> None:
         """Take a record into account that was just applied to the image."""
+        if isinstance(record, TransactionalRecord):  # Asked first: no other kind comes as often.
+            if not isinstance(record, CommitIndexRecord):
+                self.transactions.add(record.transactional_id)
+            return
         match record:
             case PartitionRecord():
                 self.partitions.add((record.topic_id, record.partition))
@@ -93,7 +97,7 @@ class ImageDelta:
                 self.scram_credentials.add((record.name, record.mechanism))
             case DelegationTokenRecord() | DelegationTokenRemovedRecord():
                 self.delegation_tokens.add(record.token_id)
-            case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord() | CommitIndexRecord():
+            case ClusterRecord() | ProducerIdsRecord() | FeatureLevelRecord():
                 return
             case MirrorRecord() | MirrorRemovedRecord() | MirrorTopicRecord() | MirrorPartitionRecord():
                 self.mirrors = True
@@ -116,7 +120,7 @@ class ImageDelta:
             ):
                 return
             case _:
-                self.transactions.add(record.transactional_id)
+                assert_never(record)
 
     @classmethod
     def between(cls, before: ClusterImage, after: ClusterImage) -> ImageDelta:

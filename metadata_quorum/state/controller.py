@@ -112,6 +112,8 @@ from .snapshot import cut, joined
 from .workspace import Scope, Workspace
 
 SNAPSHOT_VERSION = 1
+FORESEEN_MAX = 4096
+"""As many commands as a few brokers may have without an answer."""
 
 OnRecords = Callable[[Sequence[tuple[Scope, Record]], int], None]
 """Given the records of one command, and the mark of the history that ends with it."""
@@ -175,11 +177,21 @@ class Controller:
         self._sessions = SessionTable()
         #: of this process: it is in no snapshot, and no outcome depends on it
         self.app_versions = AppVersionHistory(self.image.transactions, self.image.offset)
+        #: of this process, too: commands that were decoded before they went into the log
+        self._foreseen: dict[bytes, tuple[Session | None, Command[Any]]] = {}
 
     @property
     def history(self) -> int:
         """The mark of the history that has made the image."""
         return self._history.mark
+
+    def foresee(self, encoded: bytes, decoded: tuple[Session | None, Command[Any]]) -> None:
+        """A command that is to be applied soon has been decoded already. Nobody may change it from now on."""
+        if (
+            len(self._foreseen) >= FORESEEN_MAX
+        ):  # They came to nothing: the leader of that time leads no more.
+            self._foreseen.clear()
+        self._foreseen[encoded] = decoded
 
     def apply(self, index: int, term: int, command: bytes) -> Applied:
         """Apply one committed command."""
@@ -195,7 +207,8 @@ class Controller:
 
     def _apply(self, encoded: bytes) -> Applied:
         try:
-            session, command = decode_command(encoded)
+            decoded = self._foreseen.pop(encoded, None)
+            session, command = decode_command(encoded) if decoded is None else decoded
         except MalformedMessage:
             return Applied(CommandStatus.INVALID, self.image.offset, b"")
         if session is None:

@@ -30,7 +30,6 @@ how to ask for the next epoch is fenced.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import PlainResult
@@ -51,7 +50,7 @@ from ...protocol.messages.transaction_commands import (
     JoinTransactionResult,
     VerifyTransaction,
 )
-from ...protocol.transaction_table import Phase, Place, Recovery, TransactionMetadata, places_of
+from ...protocol.transaction_table import Phase, Place, Recovery, TransactionMetadata, Writer, places_of
 from .brokers import current
 from .copies import check_is_no_copy
 from .producer_ids import next_producer_id
@@ -94,8 +93,8 @@ def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdRe
         raise _concurrent(transaction)
     changed = _next_epoch(work, transaction, expected)
     if changed is not transaction or transaction.phase is Phase.COMPLETE_ABORT:
-        changed = replace(changed, phase=Phase.EMPTY, commit_index=-1)
-    changed = replace(changed, timeout_ms=command.timeout_ms, recovery=_recovery(command))
+        changed = changed.but(phase=Phase.EMPTY, commit_index=-1)
+    changed = changed.but(timeout_ms=command.timeout_ms, recovery=_recovery(command))
     return _initialized(work, changed, command)
 
 
@@ -121,14 +120,13 @@ def _next_epoch(
         return transaction
     last = -1 if expected is None else current
     if current >= EPOCH_LAST:
-        return replace(
-            transaction,
+        return transaction.but(
             producer_id=next_producer_id(work),
             producer_epoch=0,
             last_producer_id=transaction.producer_id,
             last_producer_epoch=last,
         )
-    return replace(transaction, producer_epoch=current + 1, last_producer_epoch=last, last_producer_id=-1)
+    return transaction.but(producer_epoch=current + 1, last_producer_epoch=last, last_producer_id=-1)
 
 
 def _initialized(
@@ -174,8 +172,7 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
 
 def _begun(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     number = transaction.number + 1 if transaction.number < _NUMBER_LAST else 1
-    return replace(
-        transaction,
+    return transaction.but(
         number=number,
         phase=Phase.ONGOING,
         last_producer_epoch=-1,  # What was asked for under the former epoch is of earlier transactions.
@@ -287,7 +284,7 @@ def _decide_as_asked(
         changed = _begun(transaction, command.origin.now_ms)
     if commits:
         chosen.add(transaction.producer_id)
-        changed = replace(changed, app_version=max(changed.app_version, command.app_version))
+        changed = changed.but(app_version=max(changed.app_version, command.app_version))
     if command.bumps_epoch:
         changed = _next_epoch(work, changed, transaction.producer_epoch)
     _decide(work, changed, commits, chosen if commits else set(), command.origin)
@@ -323,12 +320,19 @@ def _decide(
     else:
         phase = Phase.COMPLETE_ABORT if settled else Phase.PREPARE_ABORT
     writers = {
-        number: replace(writer, committed=number in chosen) for number, writer in changed.writers.items()
+        number: Writer(
+            writer.producer_id,
+            writer.producer_epoch,
+            writer.places,
+            writer.outstanding,
+            number in chosen,
+        )
+        for number, writer in changed.writers.items()
     }
     index = work.image.transactions.next_commit_index
     with Telling(work, changed.transactional_id, origin) as telling:
         telling.state(
-            replace(changed, phase=phase, commit_index=index, writers={} if settled else writers),
+            changed.but(phase=phase, commit_index=index, writers={} if settled else writers),
             replaces=settled,
         )
 
@@ -355,8 +359,7 @@ def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
         raise _concurrent(transaction)
     begins = transaction.phase.is_over
     found = _begun(transaction, command.now_ms) if begins else transaction
-    found = replace(
-        found,
+    found = found.but(
         timeout_ms=command.timeout_ms,
         started_ms=max(command.now_ms, found.started_ms),
         updated_ms=max(command.now_ms, found.updated_ms),
@@ -450,14 +453,13 @@ def abort_by_itself(work: Workspace, transaction: TransactionMetadata) -> None:
         return
     assert transaction.phase is Phase.ONGOING, transaction
     changed = _next_epoch(work, transaction, transaction.producer_epoch)
-    _decide(work, replace(changed, recovery=Recovery.OFFERED), False, set())
+    _decide(work, changed.but(recovery=Recovery.OFFERED), False, set())
 
 
 def abort_and_fence(work: Workspace, transaction: TransactionMetadata) -> None:
     """Abort an open transaction for good: whoever has its epoch is refused from here on."""
     assert transaction.phase is Phase.ONGOING, transaction
-    fenced = replace(
-        transaction,
+    fenced = transaction.but(
         producer_epoch=transaction.producer_epoch + 1,
         last_producer_epoch=-1,
         last_producer_id=-1,

@@ -48,6 +48,12 @@ def leader_epoch(image: ClusterImage, place: Place) -> int:
     return -1 if state is None else state.leader_epoch
 
 
+def leaders_of(image: ClusterImage, places: Iterable[Place]) -> set[int]:
+    """Those of these partitions, as far as there are any."""
+    states = (_state(image, place) for place in places)
+    return {state.leader for state in states if state is not None and state.leader != NO_LEADER}
+
+
 def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None:
     """Its partitions are settled: nothing of them is left that could be read."""
     gone: dict[int, set[Place]] = {}

@@ -7,8 +7,6 @@ transaction.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ClientOrigin
 from ...protocol.transaction_table import Phase, TransactionMetadata
@@ -44,8 +42,7 @@ def with_session(
     transaction: TransactionMetadata, origin: ClientOrigin, metadata_offset: int
 ) -> TransactionMetadata:
     """As it is once its command counts; its first record takes the image to `metadata_offset`."""
-    return replace(
-        transaction,
+    return transaction.but(
         session=_session(origin),
         session_offset=metadata_offset,
         updated_ms=max(origin.now_ms, transaction.updated_ms),

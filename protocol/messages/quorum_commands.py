@@ -158,7 +158,8 @@ def encode_command(session: Session | tuple[int, int, int] | None, command: Comm
     envelope = _Envelope()
     if session is not None:
         whose = Session(*session)
-        envelope = _Envelope(**whose._asdict())
+        envelope.broker_id, envelope.broker_epoch = whose.broker_id, whose.broker_epoch
+        envelope.sequence, envelope.acknowledged = whose.sequence, whose.acknowledged
     out = bytearray((_NUMBERS[type(command)],))
     encode_into(envelope, 0, out)
     encode_into(command, 0, out)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.state.controller import Applied, Controller
+from ottla.metadata_quorum.state.controller import FORESEEN_MAX, Applied, Controller
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages import quorum_commands as q
@@ -54,6 +54,8 @@ from ottla.protocol.messages.topic_commands import (
     NewTopicConfig,
 )
 
+from .harness import ControllerWithBrokers
+
 BROKERS = (1, 2, 3, 4)
 KINDS = (
     *("start", "crash", "unfence", "unfence", "unfence", "fence", "stop", "unregister"),
@@ -65,6 +67,7 @@ STEPS = st.lists(
     st.tuples(st.sampled_from(KINDS), st.sampled_from(BROKERS), st.integers(1, 4), st.binary(max_size=12)),
     max_size=40,
 )
+
 Key = tuple[bytes, int]
 
 
@@ -411,3 +414,23 @@ def test_long_histories_of_crashes(seed: int) -> None:
             rng.choice(CRASHES), rng.choice(BROKERS[:3]), rng.randint(1, 4), rng.randbytes(rng.randrange(7))
         )
     assert history.compared > 0
+
+
+def test_a_command_that_was_foreseen_is_applied_as_it_was_decoded() -> None:
+    cluster = ControllerWithBrokers(1)
+    command = q.encode_command(None, FenceBroker(broker_id=1, broker_epoch=cluster.epoch(1)))
+    other = FenceBroker(broker_id=9, broker_epoch=0)
+    cluster.machine.foresee(command, (None, other))
+    cluster.machine.apply(1, 1, command)
+    assert not cluster.machine.image.brokers[1].fenced, "the one that was decoded is another"
+    cluster.machine.apply(2, 1, command)
+    assert cluster.machine.image.brokers[1].fenced, "it is taken once"
+
+
+def test_what_is_foreseen_and_never_comes_is_forgotten() -> None:
+    cluster = ControllerWithBrokers(1)
+    fence = FenceBroker(broker_id=1, broker_epoch=cluster.epoch(1))
+    for number in range(FORESEEN_MAX + 1):
+        cluster.machine.foresee(b"%d" % number, (None, fence))
+    assert cluster.machine.apply(1, 1, b"0").status is CommandStatus.INVALID
+    assert not cluster.machine.image.brokers[1].fenced

@@ -1,0 +1,91 @@
+"""Who is pushed the records of a turn first, and what sessions share of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ottla.metadata_quorum.broker_sessions import BrokerSession, BrokerSessions, SessionEvents, SnapshotSource
+from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, Scope
+from ottla.metadata_quorum.link import Link
+from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.handshake import Identity
+from ottla.protocol.messages.quorum_session import FeedRecords, Subscribe, decode_session_message
+from ottla.protocol.messages.quorum_session import encode_session_message as encode
+
+
+@dataclass
+class FakeLink:
+    """Keeps what it is to send, in one list for all."""
+
+    broker_id: int
+    sent: list[tuple[int, bytes]]
+    holds_something: bool = False
+    writable: bool = True
+    remote_host: str = ""
+    peer: Identity = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.peer = Identity(self.broker_id, bytes(16), "c")
+
+    def send(self, payload: bytes) -> bool:
+        self.sent.append((self.broker_id, payload))
+        return True
+
+    def set_tcp_timeout(self, unacknowledged_ms_max: int) -> None:
+        """There is no connection."""
+
+
+class Followed:
+    """Three brokers that follow one feed."""
+
+    def __init__(self) -> None:
+        self.feed = MetadataFeed()
+        ignored = cast(Any, lambda *_: None)
+        events = SessionEvents(ignored, ignored, ignored, ignored, ignored, ignored, ignored)
+        self.sessions = BrokerSessions(
+            self.feed, SnapshotSource(self.feed, ClusterImage), events, unacknowledged_ms_max=1000
+        )
+        self.sent: list[tuple[int, bytes]] = []
+        self.links = {broker_id: FakeLink(broker_id, self.sent) for broker_id in (1, 2, 3)}
+        for fake in self.links.values():
+            link = cast(Link, fake)
+            session = self.sessions.accept(link)
+            assert isinstance(session, BrokerSession)
+            session.payload_received(link, encode(Subscribe(metadata_offset=0)))
+        self.sent.clear()
+
+    def append(self, scope: Scope, record: bytes) -> None:
+        self.feed.append([FeedEntry(scope, record)])
+
+
+def test_those_come_first_where_somebody_waits() -> None:
+    followed = Followed()
+    followed.append(None, b"record")
+    followed.links[2].holds_something = True
+    followed.sessions.push(frozenset({3}))
+    assert [broker_id for broker_id, _ in followed.sent] == [3, 2, 1]
+
+
+def test_sessions_that_are_given_the_same_share_its_bytes() -> None:
+    followed = Followed()
+    followed.append(frozenset({1, 2}), b"record")
+    followed.sessions.push()
+    pushed = dict(followed.sent)
+    assert pushed[1] is pushed[2]
+    told = {broker_id: decode_session_message(payload) for broker_id, payload in pushed.items()}
+    assert [cast(FeedRecords, told[one]).records for one in (1, 2, 3)] == [[b"record"], [b"record"], []]
+
+
+def test_a_change_of_the_leader_is_in_the_next_push() -> None:
+    """A push of the same records in a later term is another one."""
+    followed = Followed()
+    followed.append(None, b"record")
+    followed.sessions.push()
+    followed.sessions.announce(7, 101)
+    followed.sent.clear()
+    for link in followed.links.values():
+        session = followed.sessions.of(link.broker_id, bytes(16))
+        assert session is not None
+        session.payload_received(cast(Link, link), encode(Subscribe(metadata_offset=0)))
+    assert {cast(FeedRecords, decode_session_message(payload)).term for _, payload in followed.sent} == {7}

@@ -1,0 +1,53 @@
+"""Transactions as values."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from ottla.protocol.transaction_table import Phase, Recovery, TransactionMetadata, Writer
+
+
+def _transaction() -> TransactionMetadata:
+    """One in which no two fields are alike."""
+    place = (bytes(16), 3)
+    return TransactionMetadata(
+        "id",
+        producer_id=1,
+        producer_epoch=2,
+        last_producer_epoch=4,
+        last_producer_id=5,
+        recovery=Recovery.OFFERED,
+        number=6,
+        phase=Phase.ONGOING,
+        timeout_ms=7,
+        commit_index=8,
+        app_version=9,
+        started_ms=10,
+        updated_ms=11,
+        session=(12, 13, 14),
+        session_offset=15,
+        writers={1: Writer(1, 2, {place}, {place})},
+        lacking={place: 16},
+        pool={17: 18},
+        aborted={place: 19},
+    )
+
+
+def test_another_one_but_for_some_fields_shares_the_rest() -> None:
+    one = _transaction()
+    other = one.but(number=20, phase=Phase.PREPARE_COMMIT)
+    assert other == replace(one, number=20, phase=Phase.PREPARE_COMMIT)
+    assert (one.number, one.phase) == (6, Phase.ONGOING)
+    changed = {"number", "phase"}
+    assert all(
+        getattr(other, one_of.name) is getattr(one, one_of.name)
+        for one_of in fields(one)
+        if one_of.name not in changed
+    )
+
+
+def test_a_field_that_there_is_none_of_is_refused() -> None:
+    with pytest.raises(AttributeError):
+        _transaction().but(nunber=1)
