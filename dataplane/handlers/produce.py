@@ -103,7 +103,9 @@ class ProduceHandlers:
         self._transactional = TransactionalBatches(gate)
         self._quotas = quotas or ClientQuotas()
         self._validation = validation or ValidationQueue()
-        self._plain = PlainRequests(self, replicas, purgatory, self._quotas, self._validation)
+        self._plain = PlainRequests(
+            self, replicas, purgatory, self._quotas, self._validation, self._transactional
+        )
 
     def close(self) -> None:
         """Validate nothing more in threads."""

@@ -2,7 +2,8 @@
 the way. They are read, appended and answered without a message, at half the cost.
 
 Whatever is not plain is left untouched to the handler of messages. So there is nothing here about quotas, rights,
-transactions, compression and acks=0. From the first append on the request is answered here, with the same answers.
+compression and acks=0. A transactional batch is plain where the gate admits it at once: it is appended in the same turn
+of the loop (rule T2). From the first append on the request is answered here, with the same answers.
 """
 
 from __future__ import annotations
@@ -31,15 +32,23 @@ from ..log import AppendResult
 from ..replication.replica.partition import Partition
 from ..server.handler import ClientRequest, as_kafka_error
 from .commit_wait import CommitWait
-from .deferred_batches import ALL, BATCH_START, Uncommitted, failure, in_version, unknown_outcome
+from .deferred_batches import (
+    ALL,
+    BATCH_START,
+    TransactionalBatches,
+    Uncommitted,
+    failure,
+    in_version,
+    unknown_outcome,
+)
 from .validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
 
 if TYPE_CHECKING:
+    from ...protocol.produce_frames_in_python import SentBatch
     from ..quotas import ClientQuotas
     from ..replication.replicas.replicas import Replicas
     from ..server.purgatory import Purgatory
 
-_NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL_FLAG
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _OF_INTERNAL: Final = "_"
 """The names of topics that brokers write themselves begin with it, those of few others do."""
@@ -79,7 +88,9 @@ class PlainRequests:
         purgatory: Purgatory,
         quotas: ClientQuotas,
         validation: ValidationQueue,
+        transactional: TransactionalBatches,
     ) -> None:
+        self._transactional = transactional
         self._appender = appender
         self._replicas = replicas
         self._purgatory = purgatory
@@ -94,16 +105,18 @@ class PlainRequests:
         read = read_produce(frame, offset, version)
         if read is None:
             return False
-        _, acks, timeout_ms, batches = read
+        transactional_id, acks, timeout_ms, batches = read
         if (acks != ALL and acks != 1) or self._validation.waiting or self._quotas.producer is not None:
             return False
         find = self._replicas.find_by_id if version >= _FIRST_WITH_TOPIC_IDS else self._replicas.find
         partitions = []
         for topic, index, records in batches:
             partition = find(topic, index)  # type: ignore[arg-type] # as the version says
-            if partition is None or not _is_plain(partition, records):
+            if partition is None or not _is_plain(partition, records, transactional_id):
                 return False
             partitions.append(partition)
+        if transactional_id is not None and not self._admits(transactional_id, acks, partitions, batches):
+            return False
         request.connection.expect(request)
         append = self._appender.append_records
         appended: list[Appended] = []
@@ -157,6 +170,26 @@ class PlainRequests:
         self._appender.add_leaders(request, response)
         request.reply(response)
 
+    def _admits(
+        self,
+        transactional_id: str,
+        acks: int,
+        partitions: Sequence[Partition],
+        batches: Sequence[SentBatch],
+    ) -> bool:
+        """Whether nothing stands in the way of those that are transactional. What does is found once more, and told,
+        by the handler of messages. Two batches for one partition are judged there, the second after the first."""
+        if not transactional_id or acks != ALL or len(set(partitions)) < len(partitions):
+            return False
+        try:
+            return all(
+                not partition.copy_of and self._transactional.admits(partition, records, transactional_id)
+                for partition, (_, _, records) in zip(partitions, batches, strict=True)
+                if _is_transactional(records)
+            )
+        except KafkaError:
+            return False
+
     def _refuse(
         self,
         request: ClientRequest,
@@ -180,8 +213,12 @@ class PlainRequests:
             request.reply(answer)
 
 
-def _is_plain(partition: Partition, records: memoryview) -> bool:
-    """Whether nothing stands in the way of the append but what the append itself looks at."""
+def _is_transactional(records: memoryview) -> bool:
+    return bool(BATCH_START.unpack_from(records)[2] & TRANSACTIONAL_FLAG)
+
+
+def _is_plain(partition: Partition, records: memoryview, transactional_id: str | None) -> bool:
+    """Whether nothing stands in the way of the append but what the append itself looks at, and the gate."""
     size = len(records)
     if not HEADER_SIZE <= size <= UNCOMPRESSED_ON_LOOP_MAX:
         return False
@@ -189,7 +226,8 @@ def _is_plain(partition: Partition, records: memoryview) -> bool:
     return (
         batch_length == size - LOG_OVERHEAD
         and magic == MAGIC
-        and not attributes & _NOT_PLAIN
+        and not attributes & COMPRESSION_MASK
+        and (transactional_id is not None or not attributes & TRANSACTIONAL_FLAG)
         and partition.leader is not None
         and partition.settings.stored is None
         and partition.topic[0] != _OF_INTERNAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.producing.plain_requests import PlainRequests
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server
+from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request
@@ -24,7 +25,9 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from ottla.protocol.messages.transaction_records import TransactionRecord, TransactionWriterRecord
 from ottla.protocol.record import encode_batch
+from ottla.protocol.transaction_table import TransactionTable, by_topic
 from tests.dataplane.fetching.consumers import OTHER_ID, OWN_ID, Shelf
 from tests.dataplane.transactions.closed_gate import closed_gate
 
@@ -91,8 +94,24 @@ class WithMessagesOnly(ProduceHandlers):
         return False
 
 
+def gate_of(*open_at: tuple[bytes, int]) -> TransactionGate:
+    """Producer 9 has a transaction open in these partitions; nobody knows of another."""
+    if not open_at:
+        return closed_gate()
+    table = TransactionTable()
+    table.apply(TransactionRecord(transactional_id="id", producer_id=9, producer_epoch=0, number=1, phase=1))
+    table.apply(
+        TransactionWriterRecord(
+            transactional_id="id", producer_id=9, producer_epoch=0, topics=by_topic(open_at)
+        )
+    )
+    return closed_gate(table)
+
+
 @contextlib.asynccontextmanager
-async def broker(directory: Path, *, takes_plain: bool = True) -> AsyncIterator[Broker]:
+async def broker(
+    directory: Path, *, takes_plain: bool = True, open_at: Sequence[tuple[bytes, int]] = ()
+) -> AsyncIterator[Broker]:
     shelf = Shelf(directory)
     shelf.create("t", TOPICS["t"], 2)
     members = [OWN_ID, OTHER_ID]
@@ -103,7 +122,7 @@ async def broker(directory: Path, *, takes_plain: bool = True) -> AsyncIterator[
     table = HandlerTable()
     server = Server(table)
     kind = ProduceHandlers if takes_plain else WithMessagesOnly
-    handlers = kind(shelf.replicas, server.purgatory, closed_gate())
+    handlers = kind(shelf.replicas, server.purgatory, gate_of(*open_at))
     table.add(handlers)
     port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
     server.start()
@@ -118,10 +137,13 @@ async def broker(directory: Path, *, takes_plain: bool = True) -> AsyncIterator[
 
 
 def produce(
-    *batches: tuple[str, int, bytes | None], acks: int = -1, timeout_ms: int = 60_000
+    *batches: tuple[str, int, bytes | None],
+    acks: int = -1,
+    timeout_ms: int = 60_000,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     """Those of one topic that stand side by side become one entry."""
-    message = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+    message = ProduceRequest(acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id)
     for topic, index, records in batches:
         if not message.topic_data or message.topic_data[-1].name != topic:
             message.topic_data.append(TopicProduceData(name=topic, topic_id=TOPICS[topic]))
@@ -210,6 +232,53 @@ async def test_answers_and_logs_are_the_same(tmp_path: Path, seed: int) -> None:
                 assert answers[0] == answers[1], (message, version)
             assert plain.stored() == by_messages.stored()
             assert 10 < taken < 60
+
+
+def _in_transaction(sequence: int = 0, *, producer_id: int = 9, transactional: bool = True) -> bytes:
+    return encode_batch(
+        [(b"k", b"v", NOW_MS)],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+
+
+@pytest.mark.parametrize("takes_plain", [True, False])
+async def test_a_transactional_batch_is_plain_where_the_gate_admits_it(
+    tmp_path: Path, takes_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request, the error that is told either way, and whether it is taken for a plain one."""
+    first, second = _in_transaction(), _in_transaction(1)
+    cases = [
+        (produce(("t", 0, first), transactional_id="id"), ErrorCode.NONE, True),
+        # A duplicate: the gate asks the quorum whether it is one of this transaction, and this one knows of none.
+        (produce(("t", 0, first), transactional_id="id"), ErrorCode.INVALID_TXN_STATE, False),
+        (produce(("t", 0, second), transactional_id="other"), ErrorCode.INVALID_PRODUCER_ID_MAPPING, False),
+        (
+            produce(("t", 0, second), transactional_id=None),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            False,
+        ),
+        (produce(("t", 0, second), transactional_id="id", acks=1), ErrorCode.INVALID_REQUIRED_ACKS, False),
+        (produce(("t", 1, first), transactional_id="id"), ErrorCode.INVALID_TXN_STATE, False),
+        (produce(("t", 0, second), transactional_id="id"), ErrorCode.NONE, True),
+    ]
+    plain: list[bool] = []
+    take = PlainRequests.take
+
+    def noting(self: PlainRequests, *arguments: object) -> bool:
+        plain.append(take(self, *arguments))  # type: ignore[arg-type]
+        return plain[-1]
+
+    monkeypatch.setattr(PlainRequests, "take", noting)
+    async with broker(tmp_path, takes_plain=takes_plain, open_at=[(TOPICS["t"], 0)]) as one:
+        for message, error, is_plain in cases:
+            one.send(message, 9)
+            (answer,) = await one.answers(9)
+            assert ErrorCode.of(answer.error_code) is error, message
+            assert plain == ([is_plain] if takes_plain else [])
+            plain.clear()
 
 
 @pytest.mark.parametrize("takes_plain", [True, False])

@@ -26,6 +26,7 @@ def no_transactional_ids() -> Quorum:
     return _Quorum(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def closed_gate() -> TransactionGate:
-    """Every batch is refused."""
-    return TransactionGate(1, TransactionTable, _Quorum(ErrorCode.INVALID_TXN_STATE), lambda: 0)
+def closed_gate(table: TransactionTable | None = None) -> TransactionGate:
+    """Every batch is refused that is of no transaction of the table; without one all are."""
+    known = table or TransactionTable()
+    return TransactionGate(1, lambda: known, _Quorum(ErrorCode.INVALID_TXN_STATE), lambda: 0)
