@@ -11,6 +11,7 @@ import pytest
 from ottla import Admin, Producer
 from ottla.console.pages import all_areas
 from ottla.console.security import ListenAddress, door_of
+from tests.compat.conftest import Topics
 from tests.console.fakes import ORIGIN, TOKEN, app_behind_token, seen, session_with
 
 
@@ -58,6 +59,23 @@ async def test_every_area_that_is_in_the_navigation_can_be_read(browser: AsyncBr
     for area in all_areas():
         if area.title in navigation:
             await browser.read(area.parts[0].path)
+
+
+async def test_records_of_transactions_are_marked(
+    browser: AsyncBrowser, bootstrap: str, topics: Topics
+) -> None:
+    name = await topics()
+    async with Producer(bootstrap_servers=bootstrap, transactional_id=name) as producer:
+        async with producer.transaction():
+            await producer.send(name, b"kept")
+        await producer.begin_transaction()
+        await producer.send(name, b"dropped")
+        await producer.flush()
+        await producer.abort_transaction()
+    page = await browser.read(f"/messages?topic={name}&from=start")
+    assert "2 shown of 2 looked at" in page
+    assert page.count("aborted") == 1
+    assert ("commit " in page) == ("Spark" in page)  # only Ottla has an order of commits, and that page
 
 
 async def test_a_topic_is_created_changed_and_trimmed(browser: AsyncBrowser, bootstrap: str) -> None:

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.cookiejar import CookieJar
@@ -167,6 +168,13 @@ def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: P
         with Producer(bootstrap_servers=cluster.bootstrap_servers, audit_topic="audit") as producer:
             hour_ago_ms = int(time.time() * 1000) - 3_600_000
             producer.send_and_wait("orders", b"counted", partition=0, timestamp_ms=hour_ago_ms)
+        query = f"spark-{uuid.uuid4()}"
+        with (
+            Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=query) as producer,
+            producer.transaction(app_version=41),
+        ):
+            producer.send("orders", b"counted")
+        browser.until("/spark", lambda page: f"{query[6:]} format('ottla') 41 CompleteCommit" in page)
         browser.until("/audits", lambda page: "orders: there is no tier to compare 'producer' with" in page)
         page = seen(browser.read("/messages?topic=orders"))
         assert "20 shown" in page
