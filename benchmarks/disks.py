@@ -45,8 +45,8 @@ COLD_PARTITIONS = 4
 RECORD_BYTES = 1_000
 HOT_PER_SECOND, SLOW_PER_SECOND = 200, 2_000
 SLOW_READ, SLOW_WRITE = 20_000_000, 256_000
-RESIDENT_BYTES = 60_000_000
-"""What a broker takes before it reads anything."""
+RESIDENT_BYTES = 30_000_000
+"""What a broker takes besides, once it is at work."""
 DISK_MB = 2_000
 NO_LIMIT = -1
 
@@ -61,10 +61,9 @@ class Limits:
         self._memory, self._blkio = CGROUPS / "memory" / name, CGROUPS / "blkio" / name
 
     def take(self, pid: int) -> None:
-        """From now on they hold for this process, and for what it has already."""
+        """From now on they hold for this process. What it has already is not counted."""
         for group in (self._memory, self._blkio):
             group.mkdir(exist_ok=True)
-        (self._memory / "memory.move_charge_at_immigrate").write_text("3")
         for group in (self._memory, self._blkio):
             (group / "cgroup.procs").write_text(str(pid))
 
