@@ -198,14 +198,15 @@ def main() -> None:
         ottla_cluster(Path(folder)) as cluster,
     ):
         figures = measured(cluster, Path(folder), arguments.topics, arguments.partitions)
-    figures |= {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "load_average": round(os.getloadavg()[0], 1),
-    }
-    print(json.dumps(figures, indent=2))
-    with arguments.record.open("a") as record:
-        record.write(json.dumps(figures) + "\n")
+        figures |= {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "load_average": round(os.getloadavg()[0], 1),
+        }
+        # Here, since the end of so many logs takes long.
+        print(json.dumps(figures, indent=2), flush=True)
+        with arguments.record.open("a") as record:
+            record.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":
