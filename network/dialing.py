@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 
-from .resolving import Found, addresses_of
+from .resolving import Found, addresses_of, not_to_encode
 
 NEXT_AFTER_S = 0.25
 """How long one address is tried alone before the next one is tried beside it (RFC 8305's connection attempt delay)."""
@@ -67,7 +67,8 @@ async def _connect(found: Found, prepare: Callable[[socket.socket], None]) -> so
     try:
         sock.setblocking(False)
         prepare(sock)
-        await asyncio.get_running_loop().sock_connect(sock, address)
+        host, *rest = address
+        await asyncio.get_running_loop().sock_connect(sock, (not_to_encode(host), *rest))
     except BaseException:
         sock.close()
         raise

@@ -19,11 +19,12 @@ def addresses_of(host: str | None, port: int, flags: int = 0) -> Sequence[Found]
     `socket.getaddrinfo` encodes every text by IDNA, whose tables take a megabyte of memory. Names in ASCII stay as they
     are by that, so they are given to it as bytes.
     """
-    known = host.encode("ascii") if host is not None and _is_plain(host) else host
+    known = None if host is None else not_to_encode(host)
     return socket.getaddrinfo(known, port, type=socket.SOCK_STREAM, flags=flags)
 
 
-def _is_plain(host: str) -> bool:
-    """Whether IDNA leaves it as it is. Of other hosts in ASCII it says what is wrong."""
+def not_to_encode(host: str) -> str | bytes:
+    """A host as bytes where IDNA leaves it as it is. Of other hosts in ASCII it says what is wrong."""
     labels = host.removesuffix(".").split(".")
-    return host.isascii() and all(0 < len(label) <= _LABEL_BYTES_MAX for label in labels)
+    is_plain = host.isascii() and all(0 < len(label) <= _LABEL_BYTES_MAX for label in labels)
+    return host.encode("ascii") if is_plain else host

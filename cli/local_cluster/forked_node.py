@@ -24,7 +24,6 @@ from ..nodes.node import only_new_garbage_collected
 LOADED_BY: Final = {
     "quorum": ("ottla.dataplane.security.node_tls", "ottla.metadata_quorum.node"),
     "broker": (
-        "encodings.idna",
         "ottla.cli.nodes.mirror_sources",
         "ottla.dataplane.assembly.foundation",
         "ottla.dataplane.assembly.parts",

@@ -21,8 +21,9 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from ...network.resolving import not_to_encode
 from ...protocol.exposition import CONTENT_TYPE, Family, Metric, MetricKind, exposition
 from ..failures import CommandFailed
 from .endpoint_security import EndpointSecurity
@@ -142,8 +143,10 @@ class MonitoringEndpoint:
             if self._path is not None:
                 server = await asyncio.start_unix_server(self._serve, self._path, **bounds)
             else:
+                known = not_to_encode(self._host)
+                host = cast(str, [known] if isinstance(known, bytes) else known)
                 server = await asyncio.start_server(
-                    self._serve, self._host, self._port, ssl=self._context, **bounds
+                    self._serve, host, self._port, ssl=self._context, **bounds
                 )
             self._servers = [server]
         except OSError as error:

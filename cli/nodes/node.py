@@ -83,13 +83,25 @@ class HasKeys(Protocol):
         """Read them anew."""
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Without a width argparse would load what archives are packed with, just to ask how wide the terminal is."""
+
+    def __init__(self, prog: str) -> None:
+        told = os.environ.get("COLUMNS", "")
+        try:
+            columns = int(told) if told.isdecimal() else os.get_terminal_size().columns
+        except OSError:
+            columns = 80
+        super().__init__(prog, width=max(columns, 20) - 2)
+
+
 def parser(name: str) -> argparse.ArgumentParser:
     """Arguments of `ottla quorum` and `ottla broker`."""
     options = argparse.ArgumentParser(
         prog=f"ottla {name}",
         description=DESCRIPTIONS[name],
         epilog=EXAMPLES.format(name=name) + (EXAMPLES_OF_HOSTS if name == "broker" else ""),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     options.set_defaults(role=name)
     options.add_argument(

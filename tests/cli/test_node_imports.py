@@ -19,7 +19,7 @@ NOT_NEEDED = {
     "ottla.network.tls.contexts",
     "ottla.dataplane.security.principal_mapping",
     "datetime",
-    # What names of hosts beyond ASCII are encoded with.
+    # What names of hosts beyond ASCII are encoded with, in listening and dialling.
     "encodings.idna",
     "stringprep",
     # Patterns of clients and compressed batches: the first of each loads its library.
@@ -57,9 +57,17 @@ import asyncio, json, sys
 import uvloop
 from ottla.cli.nodes import endpoint
 from ottla.cli.nodes.config_providers import ResolvedSettings
-from ottla.cli.nodes.node import build
+from ottla.cli.nodes.node import build, parser
+from ottla.network.dialing import connected_socket
 
 async def assemble(role, settings):
+    parser(role).parse_args(["-c", "node.properties"])
+    served = endpoint.endpoint_of({"metrics.listener": "127.0.0.1:0"}, endpoint.NodesHere([]))
+    await served.start()
+    try:
+        await connected_socket("127.0.0.1", 1)
+    except OSError:
+        pass  # Nobody listens there. It was dialled.
     node = build(role, ResolvedSettings(settings))
     if role == "broker":
         from ottla.dataplane.assembly.foundation import lay_foundation
@@ -67,7 +75,7 @@ async def assemble(role, settings):
 
         BrokerParts(node.config, bytes(16), await lay_foundation(node.config), print)
 
-asyncio.run(assemble(sys.argv[1], json.loads(sys.argv[2])))
+uvloop.run(assemble(sys.argv[1], json.loads(sys.argv[2])))
 print(json.dumps(list(sys.modules)))
 """
 COLLECTED = """
