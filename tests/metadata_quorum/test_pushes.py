@@ -22,6 +22,7 @@ class Peer:
     """A link to a broker that takes everything at once."""
 
     writable = True
+    holds_something = False
     remote_host = "127.0.0.1"
 
     def __init__(self, broker_id: int) -> None:
