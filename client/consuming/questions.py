@@ -51,7 +51,7 @@ class ConsumerQuestions:
         """What became of the transactions that have written into each stretch, from its first offset to before its
         second: committed, aborted, or open. In a cluster of Ottla it tells the commit index as well.
 
-            outcomes = await consumer.transaction_outcomes({TopicPartition("orders", 0): (100, 120)})
+            outcomes = await consumer.transaction_outcomes({TopicPartition("payments", 0): (0, 100)})
 
         Reads the stretches, and on until each transaction in them has its marker, up to the high watermark. At most
         some `bytes_max` are read. What is not known by then is left out, as are records in no transaction. Raises

@@ -81,11 +81,13 @@ class Hooks(Protocol):
 
 
 class _Peer(Node):  # type: ignore[misc]
-    """Another node. There is one object for each, so that the library's many look-ups need not compare ids."""
+    """Another node. There is one object for each, so that the library's many look-ups need not compare ids. They are
+    hashed by their ids all the same: the library goes through sets of nodes, and a seed of the simulation has to
+    reproduce."""
 
     __eq__ = object.__eq__
     __ne__ = object.__ne__
-    __hash__ = object.__hash__
+    __hash__ = Node.__hash__
 
 
 class _Outlet(Transport):  # type: ignore[misc]

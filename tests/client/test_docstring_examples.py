@@ -37,6 +37,7 @@ WITHOUT = {
         "AppVersions",
         "Cut",
         "CutOffset",
+        "TransactionOutcome",
     ),
     *(
         "ConsumerGroupMetadata",
