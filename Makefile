@@ -64,9 +64,9 @@ demo-console: venv
 test: venv
 	@$(MAKE) --no-print-directory -j2 suite lint-beside
 
-# Six on two cores: what waits for a broker, a timeout or Spark leaves them to others.
+# Five on two cores: what waits for a broker, a timeout or Spark leaves them to others.
 suite: compiled-tests
-	$(BIN)/python -m pytest -n 6 --dist loadgroup
+	$(BIN)/python -m pytest -n 5 --dist loadgroup
 
 # It takes only what the suite leaves of the processors while it waits.
 lint-beside: venv
