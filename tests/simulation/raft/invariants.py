@@ -206,15 +206,26 @@ def _durably_holds(node: SimulatedNode, index: int, command: bytes) -> bool:
 
 
 class ConfirmedIsHeld(Invariant):
-    """What a leader counts for a follower is on that follower's disk, unless it has gone on to a later term."""
+    """What a leader counts for a follower is on that follower's disk, unless it has gone on to a later term.
+
+    It may have done so before it came back with an old copy of its disk. A leader that stood still has heard of
+    neither.
+    """
+
+    def __init__(self) -> None:
+        self._latest_terms: dict[int, int] = {}
 
     def observe(self, world: World, node: SimulatedNode) -> None:
         consensus, journal = node.running.consensus, node.running.journal
+        latest = self._latest_terms
+        latest[node.node_id] = max(latest.get(node.node_id, 0), consensus.term)
         if not consensus.leads:
             return
         for peer, matched in consensus._SyncObj__raftMatchIndex.items():
             follower = world.nodes[peer.id].core
-            if not matched or follower is None or follower.consensus.term > consensus.term:
+            if not matched or follower is None:
+                continue
+            if max(latest.get(peer.id, 0), follower.consensus.term) > consensus.term:
                 continue
             held = follower.journal
             if matched <= held.base_index or matched <= journal.base_index:
