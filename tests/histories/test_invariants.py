@@ -124,6 +124,10 @@ THREE_READ: list[Operation] = [
 ]
 
 CLEAN: list[Case] = [
+    (
+        "an idempotent producer sent one again under another number, which stands behind a later one",
+        [sent(0, 2, idempotent=False), sent(1, 1), sent(2, 3)],
+    ),
     ("nothing at all", []),
     ("everything read", [*THREE, *THREE_READ, Healed(20, 5)]),
     ("no final read", [*THREE, polled(0, b"v0"), polled(1, b"v1")]),
