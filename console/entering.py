@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ..client.failures import AuthenticationFailed, TlsFailed
@@ -101,9 +101,8 @@ class ByLogin:
         if (refusal := refused_form(self._door, request.headers)) is not None:
             return refusal
         try:
-            async with asyncio.timeout(QUESTION_S):
-                fields = await fields_of(request)
-        except (BadQuestion, TimeoutError, ClientDisconnect) as error:
+            fields = await fields_of(request)
+        except BadQuestion as error:
             return self._asked(wanted, str(error), status=400)
         user = fields.get("user", "").strip()
         if not user or not (password := Secret(fields.get("password", ""))):
@@ -152,9 +151,8 @@ class ByLogin:
         if (refusal := refused_form(self._door, request.headers)) is not None:
             return refusal
         try:
-            async with asyncio.timeout(QUESTION_S):
-                fields = await fields_of(request)
-        except (BadQuestion, TimeoutError, ClientDisconnect) as error:
+            fields = await fields_of(request)
+        except BadQuestion as error:
             return plain(400, str(error))
         if not session.is_own_form(fields.get("form_value", "")):
             return plain(403, "this form is not the console's; open the page anew, and try again")

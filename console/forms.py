@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from .area import BadQuestion
-from .bounds import FIELDS_MAX, FORM_BYTES_MAX
+from .bounds import FIELDS_MAX, FORM_BYTES_MAX, QUESTION_S
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises BadQuestion for what is none."""
+    """The fields of a form. Raises BadQuestion for what is none, or does not arrive whole in time."""
+    try:
+        async with asyncio.timeout(QUESTION_S):
+            return await _fields_of(request)
+    except TimeoutError:
+        raise BadQuestion(f"it took longer than {QUESTION_S:g} s to arrive") from None
+    except ClientDisconnect:
+        raise BadQuestion("the browser went away meanwhile") from None
+
+
+async def _fields_of(request: Request) -> dict[str, str]:
     body = bytearray()
     async for piece in request.stream():
         body += piece

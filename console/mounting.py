@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
@@ -123,9 +123,9 @@ class Mounting:
             if not self._parts.may_change:
                 return await self.refused(request, _READ_ONLY, area)
             try:
-                fields = await _bounded(fields_of(request))
-            except (*EXPECTED, ClientDisconnect) as error:
-                failure = Failure(400, "The form did not arrive whole", str(error) or type(error).__name__)
+                fields = await fields_of(request)
+            except BadQuestion as error:
+                failure = Failure(400, "The form did not arrive whole", str(error))
                 return await self.refused(request, failure, area)
             if not session_of(request).is_own_form(fields.pop(FORM_VALUE, "")):
                 failure = Failure(403, "This form is not the console's", "open the page anew, and try again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from ..client.admin import ConfigEntry
 from ..client.foreign_names import is_secret
 from .area import BadQuestion, Difference, FormField
+from .key_values import altered, pairs_of, set_and_unset
 
 HINT: Final = "one setting a line: retention.ms=86400000"
 FIELD: Final = "settings"
@@ -57,16 +57,9 @@ def settings_field(label: str, own: Mapping[str, str], hint: str = HINT) -> Form
 
 def settings_of(text: str) -> dict[str, str]:
     """Lines `key=value`. Raises BadQuestion, also for secrets: forms are shown again, and logged."""
-    settings: dict[str, str] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        key, equals, value = line.partition("=")
-        if not equals or not key.strip():
-            raise BadQuestion(f"a setting is key=value, not {line[:80]!r}")
-        if key.strip() in settings:
-            raise BadQuestion(f"{key.strip()} stands there twice")
-        if is_secret(key):
-            raise BadQuestion(f"{key.strip()} is a secret, which forms do not take")
-        settings[key.strip()] = value.strip()
+    settings = pairs_of(text, "a setting is key=value")
+    if (secret := next(filter(is_secret, settings), None)) is not None:
+        raise BadQuestion(f"{secret} is a secret, which forms do not take")
     return settings
 
 
@@ -85,12 +78,6 @@ def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
         for one in sorted(entries, key=lambda one: one.name)
         if one.source == source and not one.is_sensitive
     }
-
-
-def altered(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """What has to be set, and with None what has to be taken back."""
-    changed: dict[str, str | None] = {key: value for key, value in after.items() if before.get(key) != value}
-    return changed | {key: None for key in before if key not in after}
 
 
 def changes_asked(entries: Sequence[ConfigEntry], source: str, text: str) -> dict[str, str | None]:
@@ -119,11 +106,5 @@ def setting_differences(
 
 
 def config_command(kind: str, name: str, changes: Mapping[str, str | None]) -> str:
-    """The command, or two, that does the same: `ottla config set` and `unset`."""
-    given = [f"{key}={value}" for key, value in changes.items() if value is not None]
-    gone = [key for key, value in changes.items() if value is None]
-    return "\n".join(
-        shlex.join(["ottla", "config", verb, kind, name, *words])
-        for verb, words in (("set", given), ("unset", gone))
-        if words
-    )
+    """The command, or two, that does the same."""
+    return set_and_unset("config", [kind, name], changes)

@@ -187,10 +187,8 @@ class Controller:
 
     def foresee(self, encoded: bytes, decoded: tuple[Session | None, Command[Any]]) -> None:
         """A command that is to be applied soon has been decoded already. Nobody may change it from now on."""
-        if (
-            len(self._foreseen) >= FORESEEN_MAX
-        ):  # They came to nothing: the leader of that time leads no more.
-            self._foreseen.clear()
+        if len(self._foreseen) >= FORESEEN_MAX:
+            self._foreseen.clear()  # They came to nothing: the leader of that time leads no more.
         self._foreseen[encoded] = decoded
 
     def apply(self, index: int, term: int, command: bytes) -> Applied:

@@ -11,10 +11,11 @@ from ottla.client.admin import ConfigEntry
 from ottla.client.admin.records import TO_THE_END
 from ottla.client.records import TopicPartition
 from ottla.console.area import BadQuestion
+from ottla.console.key_values import altered
 from ottla.console.live.counters import Rates, TopicTraffic
 from ottla.console.pages.topics.changes import trim_plan
 from ottla.console.pages.topics.listing import matching, replication_of, topic_row
-from ottla.console.settings import altered, setting_differences, setting_rows, settings_of
+from ottla.console.settings import setting_differences, setting_rows, settings_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import HOSTILE, Browser, FakeAdmin, partition, seen, topic
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from ....client.admin.quotas import Entity
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
 from ...formats import link
+from ...key_values import altered, pairs_of, set_and_unset
 
 KINDS: Final = ("user", "client-id", "ip")
 KEYS: Final = (
@@ -18,6 +18,7 @@ KEYS: Final = (
     "connection_creation_rate of addresses"
 )
 FIELD: Final = "quotas"
+_RULE: Final = "a quota is key=number"
 _DEFAULT: Final = "default "
 """In front of a kind: the field, and the part of an address, that means all who have no quota of their own."""
 
@@ -71,27 +72,22 @@ def entity_of(given: Mapping[str, str]) -> Entity:
 
 def quotas_of(text: str) -> dict[str, float]:
     """Lines `key=number`. Raises BadQuestion."""
-    quotas: dict[str, float] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        key, equals, value = (part.strip() for part in line.partition("="))
-        try:
-            number = float(value.replace("_", "").replace(",", ""))
-        except ValueError:
-            number = math.nan
-        if not key or not equals or not math.isfinite(number):
-            raise BadQuestion(f"a quota is key=number, not {line[:80]!r}")
-        if key in quotas:
-            raise BadQuestion(f"{key} stands there twice")
-        quotas[key] = number
-    return quotas
+    return {key: _limit(key, value) for key, value in pairs_of(text, _RULE).items()}
+
+
+def _limit(key: str, value: str) -> float:
+    try:
+        number = float(value.replace("_", "").replace(",", ""))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadQuestion(f"{_RULE}, not {f'{key}={value}'[:80]!r}")
+    return number
 
 
 def quota_changes(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float | None]:
     """What has to be set, and with None what has to be removed. Raises BadQuestion if nothing has."""
-    changes: dict[str, float | None] = {
-        key: value for key, value in after.items() if before.get(key) != value
-    }
-    changes |= {key: None for key in before if key not in after}
+    changes = altered(before, after)
     if not changes:
         raise BadQuestion("the quotas are as they were: there is nothing to change")
     return changes
@@ -100,13 +96,8 @@ def quota_changes(before: Mapping[str, float], after: Mapping[str, float]) -> di
 def quota_command(entity: Entity, changes: Mapping[str, float | None]) -> str:
     """The command, or two, that does the same."""
     whose = [word for kind, name in entity.items() for word in _flag(kind, name)]
-    given = [f"{key}={_number(value)}" for key, value in changes.items() if value is not None]
-    gone = [key for key, value in changes.items() if value is None]
-    return "\n".join(
-        shlex.join(["ottla", "quota", verb, *whose, *words])
-        for verb, words in (("set", given), ("unset", gone))
-        if words
-    )
+    texts = {key: None if value is None else _number(value) for key, value in changes.items()}
+    return set_and_unset("quota", whose, texts)
 
 
 def _flag(kind: str, name: str | None) -> list[str]:
