@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ottla.cli.local_cluster.liveness import is_alive
 from ottla.testing.launching import Launch
-from ottla.testing.nodes import is_alive
 
 START_TIMEOUT_S = 120
 

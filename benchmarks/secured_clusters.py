@@ -16,8 +16,8 @@ from pathlib import Path
 import trustme
 
 from ottla import Admin, UserPassword
+from ottla.cli.local_cluster.liveness import is_alive
 from ottla.cli.nodes.java_properties import entries, written
-from ottla.testing.nodes import is_alive
 
 from .clusters import START_TIMEOUT_S, Cluster, Node, ottla_cluster
 from .kafka import HOST, free_ports, kafka_cluster, wait_registered

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla import Admin
-from ottla.testing.nodes import is_alive
+from ottla.cli.local_cluster.liveness import is_alive
 
 from .churn import resident_mb
 from .clusters import Cluster, Node, ottla_cluster

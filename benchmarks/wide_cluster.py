@@ -30,9 +30,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from ottla.cli.local_cluster.liveness import is_alive
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer import Producer
-from ottla.testing.nodes import is_alive
 
 from .clusters import Cluster, Node, ottla_cluster
 from .cpu import cpu_s

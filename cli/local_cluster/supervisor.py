@@ -19,6 +19,7 @@ from ... import __file__ as _package_file
 from ..nodes.settings import variable_of
 from . import forked_node
 from .layout import OWN_KEYS, ClusterLayout, Member
+from .liveness import is_alive
 
 STOP_GRACE_S = 30.0
 """How long a node may take to stop after SIGTERM before it is killed."""
@@ -167,17 +168,9 @@ def _still_running(pids: Iterable[int], children: Mapping[int, Child]) -> set[in
         if (child := children.get(pid)) is not None:
             if child.running:
                 running.add(pid)
-        elif _alive(pid):
+        elif is_alive(pid):
             running.add(pid)
     return running
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
 
 
 def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:

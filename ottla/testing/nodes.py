@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..cli.local_cluster.liveness import ENDED, is_alive, state_of
 from .failures import LocalClusterError
 from .processes import Process, Start, executed
 
 END_TIMEOUT_S = 45.0
 """How long a process may take to end: one that stops in good order kills what does not after 30 s."""
-ENDED = "ZX"
 STOPPED_OR_ENDED = "Tt" + ENDED
 
 
@@ -70,7 +70,7 @@ class Node:
         """SIGSTOP: the process hangs and keeps its connections; returns once it does."""
         os.kill(self.pid, signal.SIGSTOP)
         self.paused = True
-        self._wait(lambda: _state(self.pid) in STOPPED_OR_ENDED, "stopped after SIGSTOP")
+        self._wait(lambda: state_of(self.pid) in STOPPED_OR_ENDED, "stopped after SIGSTOP")
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -109,19 +109,6 @@ class Node:
                 raise LocalClusterError(f"{node} has not {what} within {END_TIMEOUT_S:g} s")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.1)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs, or is stopped; one that ended and was not waited for is not alive."""
-    return _state(pid) not in ENDED
-
-
-def _state(pid: int) -> str:
-    """What the kernel says of a process, as a letter; X when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
 
 
 def read_log(path: Path) -> str:

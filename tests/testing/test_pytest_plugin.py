@@ -204,7 +204,8 @@ def test_it_costs_nothing_where_nobody_asks_for_it(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\ndef test_other():\n"
         "    loaded = {name for name in sys.modules if name.startswith('ottla.')}\n"
-        "    assert loaded == {'ottla.testing', 'ottla.testing.failures', 'ottla.testing.launching',\n"
+        "    assert loaded == {'ottla.cli', 'ottla.cli.local_cluster', 'ottla.cli.local_cluster.liveness',\n"
+        "        'ottla.testing', 'ottla.testing.failures', 'ottla.testing.launching',\n"
         "        'ottla.testing.local_cluster', 'ottla.testing.nodes', 'ottla.testing.processes',\n"
         "        'ottla.testing.pytest_plugin', 'ottla.version'}\n"
     )
