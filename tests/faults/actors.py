@@ -7,8 +7,10 @@ All clients are confluent-kafka.
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 import time
+import traceback
 from abc import abstractmethod
 from contextlib import suppress
 from typing import Any
@@ -38,11 +40,12 @@ from tests.histories.operations import (
     Released,
     Send,
 )
+from tests.integration.history import OUTLIVES_ALL_BROKERS
 
 SETTLE_S = 90.0
 """Within this time after the cluster is whole every send has its outcome and every consumer is at the end."""
 QUEUED_MAX = 1_000
-CLIENT = {
+CLIENT = OUTLIVES_ALL_BROKERS | {
     "log_level": 0,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 300,
@@ -101,13 +104,18 @@ class Actor:
         """Wait for the end; raises what ended it too early."""
         self._stop.set()
         self._thread.join(SETTLE_S + 5)
-        assert not self._thread.is_alive(), f"{self.name} hangs"
+        assert not self._thread.is_alive(), f"{self.name} hangs:\n{self._stack()}"
         self.raise_crash()
 
     def raise_crash(self) -> None:
         """Raise what ended it too early, if anything did."""
         if self.crash is not None:
             raise self.crash
+
+    def _stack(self) -> str:
+        """Where the thread stands."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame))
 
     def _guarded(self) -> None:
         try:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
 from tests.integration.history import (
+    OUTLIVES_ALL_BROKERS,
     SMALL_CLUSTER,
     Load,
     coordinator_of,
@@ -216,6 +217,7 @@ def test_everything_dies_at_once(tmp_path: Path) -> None:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "log_level": 0,
+                **OUTLIVES_ALL_BROKERS,
             }
         )
         consumer.subscribe(["all"])
