@@ -119,25 +119,27 @@ def kafka_cluster(
     jars = kafka_jars()
     data.mkdir(parents=True, exist_ok=True)
     broker_ids, voter_ids = list(range(1, brokers + 1)), list(range(101, 101 + quorum))
-    ports = dict(zip(broker_ids + voter_ids, free_ports(brokers + quorum), strict=True))
+    # All at once: a second call might find the same ones.
+    free = iter(free_ports(brokers + quorum + brokers * len(listeners)))
+    ports = {i: next(free) for i in broker_ids + voter_ids}
     voters = ",".join(f"{i}@{HOST}:{ports[i]}" for i in voter_ids)
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
     java = ["java", *JVM_FLAGS, f"-Dlog4j2.configurationFile={JAR_CACHE / 'log4j2.xml'}", "-cp", f"{jars}/*"]
-    more = {
-        i: dict(zip(listeners, free_ports(len(listeners)), strict=True)) if i in broker_ids else {}
-        for i in ports
-    }
+    more = {i: {one: next(free) for one in listeners} if i in broker_ids else {} for i in ports}
     files = {i: kafka_properties(i, ports, broker_ids, voters, data, settings or {}, more[i]) for i in ports}
     formats = [
         subprocess.Popen(
             [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for file in files.values()
     ]
-    if any(one.wait() for one in formats):
-        raise RuntimeError("Kafka's storage format failed")
+    told = [one.communicate()[0] for one in formats]
+    for one, words in zip(formats, told, strict=True):
+        if one.returncode:
+            raise RuntimeError(f"Kafka's storage format ended with {one.returncode}: {words.strip()}")
     environment = dict(os.environ)
     cluster = Cluster("Apache Kafka", ",".join(f"{HOST}:{ports[i]}" for i in broker_ids), [], [])
     cluster.listeners = {one: ",".join(f"{HOST}:{more[i][one]}" for i in broker_ids) for one in listeners}
