@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, field
+from functools import partial
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.image_delta import ImageDelta
@@ -28,6 +29,7 @@ from ..storage.folder_settings import cordoned_folders
 from ..storage.log_cleaner import CleanerSettings, LogCleaner
 from ..storage.log_store import LogStore
 from ..transactions.participant import TransactionParticipant
+from . import own_logs
 from .connection_limits import connection_limits
 from .logins import end_changed_logins, end_tokens
 
@@ -109,16 +111,9 @@ class ImageChanges:
     def _set_strays_aside(self, image: ClusterImage) -> None:
         """Logs of topics that were deleted, or moved to other brokers, while this one was away."""
         node_id = self.config.node_id
-
-        def belongs(topic_id: bytes, index: int) -> bool:
-            topic = image.topics_by_id.get(topic_id)
-            return (
-                topic is not None
-                and index in topic.partitions
-                and node_id in topic.partitions[index].replicas
-            )
-
-        self.logs.set_strays_aside(belongs)
+        self.logs.set_strays_aside(
+            partial(own_logs.belongs, image, node_id), partial(own_logs.is_needed, image, node_id)
+        )
 
     def _miss_logs(self, image: ClusterImage) -> None:
         """A replica without a log may be in a folder that could not be opened. If there is such a folder, the replica

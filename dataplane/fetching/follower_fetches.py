@@ -49,7 +49,7 @@ class FollowerFetches:
         partitions = answer.partitions
         if (
             len(partitions) != 1
-            or partitions[0].diverging is not None
+            or not partitions[0].is_usual
             or request.api_version != VERSION
             or request.throttle_ms
         ):

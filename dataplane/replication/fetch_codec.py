@@ -66,7 +66,7 @@ def to_send(records: LogSlice | memoryview) -> LogSlice | memoryview:
 
 def encode_answer(answer: SessionAnswer, version: int) -> list[Any]:
     """The body of the response in parts, whose records are slices of logs."""
-    if version != VERSION or any(part.diverging is not None for part in answer.partitions):
+    if version != VERSION or not all(part.is_usual for part in answer.partitions):
         return encode_parts(response_of(answer), version)
     return write_answer(
         answer, [None if part.records is None else to_send(part.records) for part in answer.partitions]
@@ -95,6 +95,7 @@ def _partition_data(part: PartitionAnswer) -> PartitionData:
         aborted_transactions=None,
         # The codec leaves slices of files out, to be sent as parts of their own.
         records=_EMPTY if part.records is None else cast(memoryview, to_send(part.records)),
+        goes_on_at=part.goes_on_at,
     )
     if part.diverging is not None:
         data.diverging_epoch = EpochEndOffset(
@@ -131,4 +132,5 @@ def _partition_answer(key: PartitionKey, part: PartitionData) -> PartitionAnswer
         part.log_start_offset,
         None if diverging.epoch == UNDEFINED_EPOCH else EpochEnd(diverging.epoch, diverging.end_offset),
         part.records,  # type: ignore[arg-type]  # decoded from a memoryview, so a memoryview
+        part.goes_on_at,
     )

@@ -61,6 +61,13 @@ class PartitionAnswer:
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
     records: LogSlice | memoryview | None = None
+    goes_on_at: int = -1
+    """Where the log ends, if it has nothing from the follower's place up to there: a copy leaves offsets out."""
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the usual form of an answer has room for all of it."""
+        return self.diverging is None and self.goes_on_at < 0
 
 
 @dataclass(slots=True)

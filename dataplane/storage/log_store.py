@@ -21,6 +21,8 @@ from .directory import LogDirectory
 
 logger = logging.getLogger(__name__)
 
+_NOT_OURS = "is not this broker's any more"
+
 TopicPartition = tuple[str, int]
 _HighWatermarks = Sequence[tuple[LogDirectory, Mapping[TopicPartition, int]]]
 
@@ -155,7 +157,7 @@ class LogStore:
                 continue
             known = directory.topic_id(topic, index)
             if known is not None and known != topic_id:
-                self._set_aside(directory, topic, index)
+                self._set_aside(directory, topic, index, _NOT_OURS)
             found = directory.get(topic, index)
             if found is None:
                 continue
@@ -206,14 +208,23 @@ class LogStore:
             if directory.topic_id(topic, index) == topic_id:
                 self._delete_from(directory, topic, index)
 
-    def set_strays_aside(self, belongs: Callable[[bytes, int], bool]) -> None:
+    def set_strays_aside(
+        self, belongs: Callable[[bytes, int], bool], is_needed: Callable[[str, int], bool]
+    ) -> None:
         """Rename the logs whose (topic id, partition) does not belong here. They are not deleted: were the
-        quorum's data lost, they would be all that is left. Logs whose topic id is not known stay as they are."""
+        quorum's data lost, they would be all that is left.
+
+        A log that power failed before its first flush may not know the topic id that it was made for. It may be of an
+        older topic with the same name. So it stays only where the partition of that name `is_needed` from here.
+        """
         for directory in self.directories:
             for topic, index in [*directory.logs, *directory.failed]:
                 topic_id = directory.topic_id(topic, index)
-                if topic_id is not None and not belongs(topic_id, index):
-                    self._set_aside(directory, topic, index)
+                if topic_id is None:
+                    if not is_needed(topic, index):
+                        self._set_aside(directory, topic, index, "does not tell which topic it is of")
+                elif not belongs(topic_id, index):
+                    self._set_aside(directory, topic, index, _NOT_OURS)
 
     def condemn(self, topic: str, topic_id: bytes, index: int, error: KafkaError) -> None:
         """Close a log that proved to be damaged; from now on `get` raises `error`."""
@@ -238,18 +249,14 @@ class LogStore:
                     kept,
                 )
 
-    def _set_aside(self, directory: LogDirectory, topic: str, index: int) -> None:
+    def _set_aside(self, directory: LogDirectory, topic: str, index: int, reason: str) -> None:
         try:
             kept = directory.set_aside(topic, index)
         except KafkaError as error:
-            logger.error(
-                "%s-%d is not this broker's any more and cannot be set aside: %s", topic, index, error.message
-            )
+            logger.error("%s-%d %s and cannot be set aside: %s", topic, index, reason, error.message)
             return
         self._high_watermarks.pop((topic, index), None)
-        logger.warning(
-            "%s-%d is not this broker's any more: kept as %s until you delete it", topic, index, kept
-        )
+        logger.warning("%s-%d %s: kept as %s until you delete it", topic, index, reason, kept)
 
     def _delete_from(self, directory: LogDirectory, topic: str, index: int) -> None:
         directory.delete(topic, index)

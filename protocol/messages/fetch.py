@@ -94,6 +94,12 @@ class PartitionData(Message):
         "11+", default=-1, about="Follower to read from instead; -1 for none."
     )
     records: bytes | memoryview | None = records_(nullable="0+", about="Record batches of format v2.")
+    goes_on_at: int = int64(
+        "12+",
+        tag=10000,
+        default=-1,
+        about="Not in Kafka: where a follower's log goes on, as the leader's has nothing before it; -1 otherwise.",
+    )
 
 
 @data()

@@ -285,6 +285,10 @@ class LeaderSession:
                 partition.following.truncate_diverging(part.diverging, part.log_start_offset)
                 self._changed[key] = None
                 return
+            if part.goes_on_at > partition.log.log_end_offset:
+                logger.info("%r goes on at offset %d, as its leader's log does", partition, part.goes_on_at)
+                partition.following.end_at(part.goes_on_at)
+                self._changed[key] = None
             records = part.records
             if records is not None and not isinstance(records, memoryview):
                 raise TypeError("an answer that was received holds bytes, not a slice of a log")

@@ -482,7 +482,7 @@ class FollowerSession:
             return PartitionAnswer(watch.key, error.code, log_start_offset=log.log_start_offset)
         if records.size == 0:
             records.release()
-            return self._state(watch) if at_least_one else None
+            return self._go_on(watch) if at_least_one else None
         if throttled:
             self._throttle.spend(records.size)
         watch.awaiting = True
@@ -490,6 +490,16 @@ class FollowerSession:
         self._watermarks.pop(watch, None)
         answer = self._state(watch)
         answer.records = records
+        return answer
+
+    def _go_on(self, watch: _Watch) -> PartitionAnswer:
+        """There are no records from the follower's place on. A copy that goes on behind a gap has a log that ends
+        later all the same; the follower cannot know where."""
+        answer = self._state(watch)
+        log_end_offset = watch.partition.log.log_end_offset
+        if watch.position.fetch_offset < log_end_offset:
+            watch.awaiting = True
+            answer.goes_on_at = log_end_offset
         return answer
 
     def close(self, error: ErrorCode) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.fetch_values import (
     FollowerFetch,
-    PartitionAnswer,
     PartitionKey,
     SessionAnswer,
 )
@@ -289,9 +288,7 @@ def over_the_wire(answer: SessionAnswer) -> SessionAnswer:
         if records is not None and not isinstance(records, memoryview):
             data = memoryview(bytearray(records.read()))
             records.release()
-            part = PartitionAnswer(
-                part.key, part.error, part.high_watermark, part.log_start_offset, part.diverging, data
-            )
+            part = replace(part, records=data)
         parts.append(part)
     return SessionAnswer(answer.session_id, parts, answer.error)
 

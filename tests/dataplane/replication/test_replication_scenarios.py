@@ -695,3 +695,45 @@ def test_flush_messages_one_counts_only_flushed_records(tmp_path: Path) -> None:
     assert sent.outcome is None, "nor does the leader count itself"
     leader.partition.flushed(leader.log.flush())
     assert sent.outcome is ErrorCode.NONE
+
+
+def test_followers_go_on_behind_a_gap_with_which_their_leaders_log_ends(tmp_path: Path) -> None:
+    """A copy of another cluster leaves out what its source has dropped. Until a record comes behind the gap, nothing
+    but the leader's word tells followers of it; and where the mirror is promoted first, none comes without them."""
+    cluster = ReplicasByHand(tmp_path, min_in_sync=2)
+    cluster.elect(1)
+    leader = cluster[1]
+    leader.produce(b"a", acks=1)
+    cluster.sync(1, 2, 3)
+    leader.partition.go_on_at(5)
+    cluster.elect(1, isr=(1,))
+    cluster.sync(1, 2)
+    cluster.fetch(3, 1)
+    assert [node.log.log_end_offset for node in cluster.nodes.values()] == [5, 5, 5]
+    assert [(one.leader_epoch, sorted(member for member, _ in one.isr)) for one in leader.proposals][:1] == [
+        (2, [1, 2])
+    ]
+    cluster[2].crash()
+    assert (cluster[2].log.log_start_offset, cluster[2].log.log_end_offset) == (0, 5)
+    cluster.elect(1, isr=(1, 2, 3))
+    sent = leader.produce(b"b")
+    cluster.sync(1, 2, 3)
+    assert (sent.offset, sent.outcome) == (5, ErrorCode.NONE)
+    assert leader.values() == [b"a", b"b"]
+    assert_identical(cluster, 1, 2, 3)
+
+
+def test_a_follower_does_not_skip_what_it_lacks_before_a_gap(tmp_path: Path) -> None:
+    cluster = ReplicasByHand(tmp_path)
+    cluster.elect(1)
+    leader = cluster[1]
+    leader.produce(b"a", acks=1)
+    cluster.sync(1, 2)
+    leader.produce(b"b", acks=1)
+    leader.partition.go_on_at(5)
+    cluster.elect(1, isr=(1,))
+    cluster.sync(1, 2)
+    assert cluster[2].log.log_end_offset == 5
+    held = [cluster[broker].log.read(0, 1 << 20, 5, at_least_one=True).read() for broker in (1, 2)]
+    assert held[0] == held[1]
+    assert b"b" in held[0]

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from ottla.dataplane.assembly.own_logs import is_needed
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.quorum.image_follower import ImageFollower
 from ottla.dataplane.quorum.image_gate import ImageGate
@@ -43,6 +44,10 @@ from .harness import batch
 OLD_TOPIC, NEW_TOPIC = b"o" * 16, b"n" * 16
 BEFORE, NOW = b"b" * 16, b"i" * 16
 SETTINGS = TopicSettings(LogConfig(), ReplicationSettings())
+
+
+def never(_topic: object, _index: int) -> bool:
+    return False
 
 
 async def _no_isr_changes(_proposals: Sequence[object]) -> Sequence[Outcome]:
@@ -238,9 +243,9 @@ async def test_logs_of_topics_that_went_meanwhile_are_set_aside_and_kept(tmp_pat
         replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
         produce(replicas, 1)
     async with broker(tmp_path, image) as (logs, _):
-        logs.set_strays_aside(lambda topic_id, index: (topic_id, index) == (OLD_TOPIC, 0))
+        logs.set_strays_aside(lambda topic_id, index: (topic_id, index) == (OLD_TOPIC, 0), never)
         assert logs.get("t", OLD_TOPIC, 0) is not None
-        logs.set_strays_aside(lambda topic_id, index: False)
+        logs.set_strays_aside(never, never)
         assert logs.get("t", OLD_TOPIC, 0) is None
         assert not (tmp_path / "t-0").exists()
     (kept,) = [name for name in os.listdir(tmp_path) if name.startswith("t-0")]
@@ -248,6 +253,45 @@ async def test_logs_of_topics_that_went_meanwhile_are_set_aside_and_kept(tmp_pat
     assert list((tmp_path / kept).glob("*.log")), "were the quorum lost, this would be all there is"
     async with broker(tmp_path, image) as (logs, _):
         assert logs.get("t", OLD_TOPIC, 0) is None, "it comes back only by hand"
+
+
+@pytest.mark.parametrize("needed", [False, True])
+async def test_a_log_that_does_not_tell_its_topic_stays_only_where_it_is_needed(
+    tmp_path: Path, needed: bool
+) -> None:
+    """Power failed before its first flush. Then its topic was deleted, and another one was made with its name."""
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (_, replicas):
+        replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
+        produce(replicas, 3)
+    (tmp_path / "t-0" / "partition.metadata").unlink()
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (logs, replicas):
+        logs.set_strays_aside(never, lambda name, index: needed and (name, index) == ("t", 0))
+        replicas.apply(image, fold(image, *topic()))
+        assert replicas.get("t", 0).log.log_end_offset == (3 if needed else 0)
+    kept = [name for name in os.listdir(tmp_path) if name.endswith("-stray")]
+    assert len(kept) == (0 if needed else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "needed"),
+    [
+        ("t", {"leader": 2, "isr": [2]}, False),
+        ("t", {"leader": 2, "isr": [2, 1]}, True),
+        ("t", {"leader": 2, "isr": [2], "elr": [1]}, True),
+        ("t", {"leader": -1, "isr": [], "last_known_elr": [1, 2]}, True),
+        ("t", {"leader": 1, "isr": [1]}, True),
+        ("t", {"leader": 2, "isr": [2], "replicas": [2, 3]}, False),
+        ("deleted", {"leader": -1, "isr": []}, False),
+    ],
+)
+def test_a_log_is_needed_where_no_other_broker_surely_has_as_much(
+    name: str, fields: dict[str, Any], needed: bool
+) -> None:
+    image = ClusterImage()
+    fold(image, *topic(**({"replicas": [1, 2]} | fields)))
+    assert is_needed(image, 1, name, 0) is needed
 
 
 async def test_high_watermarks_stay_known_until_their_replicas_are_there(tmp_path: Path) -> None:
