@@ -34,6 +34,7 @@ from tests.simulation.mirror.ledger import (
     common_end,
     epoch_at,
     fingerprint,
+    first_whole,
     records_of,
 )
 
@@ -221,6 +222,7 @@ class CopiesAreTheSource:
             return
         histories, own_end = self._histories(partition, source_id), _own_end(copy)
         walk.end = begin
+        whole = first_whole(log) if begin == start else begin
         for header, batch in batches_of(log, begin, log.log_end_offset):
             if copy.promoted_epoch != NO_EPOCH and header.partition_leader_epoch >= copy.promoted_epoch:
                 break
@@ -234,7 +236,7 @@ class CopiesAreTheSource:
             base = header.base_offset
             # Where the log begins a batch may be cut in two; what counts is how far the copy was.
             end = walk.end if walk.end > start else min(base, self._ends.get(place, base))
-            self._check_gap(partition, end, base, where)
+            self._check_gap(partition, max(end, whole), base, where)
             if base >= own_end:
                 _check_marker(header, batch, where)
             if partition.topic in self._ledger.compacted:

@@ -58,6 +58,17 @@ def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchH
             offset = header.next_offset
 
 
+def first_whole(log: PartitionLog) -> int:
+    """Where the first batch ends in which the log begins, if it begins within one; else where it begins."""
+    start = log.log_start_offset
+    found = log.read(start, READ_BYTES, log.log_end_offset, at_least_one=True)
+    data = memoryview(found.read())
+    found.release()
+    for _, header in walk_batches(data):
+        return header.next_offset if header.base_offset < start else start
+    return start
+
+
 def fingerprint(header: BatchHeader, batch: memoryview) -> Fingerprint:
     """What a copy of this batch has in common with it: all but the leader epoch and, in markers, the commit index."""
     if not header.is_control:
