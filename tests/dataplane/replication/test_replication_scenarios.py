@@ -723,6 +723,22 @@ def test_followers_go_on_behind_a_gap_with_which_their_leaders_log_ends(tmp_path
     assert_identical(cluster, 1, 2, 3)
 
 
+def test_one_gap_may_follow_another(tmp_path: Path) -> None:
+    cluster = ReplicasByHand(tmp_path)
+    cluster.elect(1)
+    leader = cluster[1]
+    leader.produce(b"a", acks=1)
+    cluster.sync(1, 2, 3)
+    for offset, followers in ((2, [2]), (5, [2, 3])):  # broker 3 does not hear of the first
+        leader.partition.go_on_at(offset)
+        cluster.elect(1)
+        cluster.sync(1, *followers)
+    for follower in (2, 3):
+        node = cluster[follower]
+        assert (node.log.log_end_offset, node.partition.high_watermark) == (5, 5)
+        assert cluster[1].serve(node.ask(), wait=True) == [], "it has nothing left to hear"
+
+
 def test_a_follower_does_not_skip_what_it_lacks_before_a_gap(tmp_path: Path) -> None:
     cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)

@@ -102,6 +102,8 @@ class FollowersCopyTheirLeader:
         theirs = leader.log.leader_epochs.epoch_at(end - 1)
         # Of what a log has dropped, which each does by its own clock, it has no epoch any more.
         both_have_it = end > max(partition.log.log_start_offset, leader.log.log_start_offset)
+        # Nor has it one of offsets that a copy leaves out.
+        both_have_it &= not partition.log.segment_list.is_empty_from(end - 1)
         if end > leader.log.log_end_offset or (both_have_it and ours != theirs):
             raise InvariantBroken(
                 "followers copy their leader",
