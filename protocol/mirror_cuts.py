@@ -42,6 +42,9 @@ class MirrorRound:
     """Of the source, when it told the cut."""
     time_ms: int
     """When that was, by the clock of the broker that asked."""
+    has_offsets: bool = False
+    """Whether the copies tell what groups of the source had committed at the cut: that is nothing if it had no topic of
+    committed offsets."""
 
 
 @dataclass(slots=True)
@@ -97,7 +100,9 @@ class MirrorCuts:
         cuts = self.by_mirror.setdefault(record.mirror, CutsOfMirror())
         match record:
             case MirrorCutRecord():
-                begun = MirrorRound(record.number, record.cut, record.metadata_offset, record.time_ms)
+                begun = MirrorRound(
+                    record.number, record.cut, record.metadata_offset, record.time_ms, record.has_offsets
+                )
                 cuts.rounds = (*cuts.rounds, begun)
                 cuts.next_number = record.number + 1
             case MirrorCutReachedRecord():
@@ -146,6 +151,7 @@ class MirrorCuts:
                     cut=one.cut,
                     metadata_offset=one.metadata_offset,
                     time_ms=one.time_ms,
+                    has_offsets=one.has_offsets,
                 )
             yield from cuts.versions.records(name)
             for one in cuts.rounds:

@@ -31,7 +31,7 @@ class MirrorOffsetsDue:
     """Of one mirror, until all groups have theirs."""
 
     topic_id: bytes
-    """Of the copy of the source's offsets, here."""
+    """Of the copy of the source's offsets, here; ZERO_UUID: no group had committed any at the cut."""
     told: set[int] = field(default_factory=set)
     """Partitions of the copy that have told all."""
     given_up: set[int] = field(default_factory=set)

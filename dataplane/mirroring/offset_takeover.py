@@ -123,12 +123,13 @@ class OffsetTakeover:
         due = image.mirror_offsets.due.get(mirror)
         if due is None:
             return
-        copy = image.topics_by_id[due.topic_id]
-        for index in sorted(copy.partitions.keys() - due.told):
+        copy = image.topics_by_id.get(due.topic_id)
+        parts = set() if copy is None else set(copy.partitions)
+        for index in sorted(parts - due.told):
             partition = self._replicas.find_by_id(due.topic_id, index)
             if partition is not None and partition.leader is not None:
                 await self._tell(mirror, partition)
-        if due.told >= copy.partitions.keys():
+        if due.told >= parts:
             await self._commits.have_a_place()
             await self._take(mirror, due)
 
@@ -191,7 +192,7 @@ class OffsetTakeover:
         self, mirror: str, due: MirrorOffsetsDue, shard: Shard, index: int, groups: set[str]
     ) -> None:
         """Have the groups of a shard go on at the cut: these, and those that are ahead of it. Raises KafkaError."""
-        copy = self._quorum.image.topics_by_id[due.topic_id]
+        copy = self._quorum.image.topics_by_id.get(due.topic_id)
         ahead = {
             group_id
             for group_id in shard.offsets.groups()
@@ -200,7 +201,7 @@ class OffsetTakeover:
         for some in pieces(sorted(groups | ahead), GROUPS_AT_ONCE):
             changes = [
                 self._set_back(mirror, shard, group_id, index)
-                if partition_for(group_id, len(copy.partitions)) in due.given_up
+                if copy is not None and partition_for(group_id, len(copy.partitions)) in due.given_up
                 else self._change(mirror, due, shard, group_id, index)
                 for group_id in some
             ]

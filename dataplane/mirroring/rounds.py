@@ -83,6 +83,8 @@ class CutRounds:
         )
         if found.error_code:
             raise KafkaError(ErrorCode.of(found.error_code), found.error_message or "")
+        # If they are wanted only from now on, this round may lack them.
+        has_offsets = self._topics.has_offsets
         if not await self._is_of_all(broker):
             return (
                 self._topics.offsets_trouble or "the source has topics or partitions that are not copied yet"
@@ -91,7 +93,7 @@ class CutRounds:
         versions = await versions_at(
             self._source, broker, found.cut, told_offset, lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS
         )
-        await self._quorum.submit(self._announcement(found, versions, asked_ms, len(copies)))
+        await self._quorum.submit(self._announcement(found, versions, asked_ms, len(copies), has_offsets))
         return ""
 
     async def _is_of_all(self, broker: int) -> bool:
@@ -102,7 +104,12 @@ class CutRounds:
         return metadata.cluster_id == self._mirror.source_cluster_id and self._topics.has_all(metadata)
 
     def _announcement(
-        self, found: FindCutResponse, versions: SourceVersions, asked_ms: int, copies: int
+        self,
+        found: FindCutResponse,
+        versions: SourceVersions,
+        asked_ms: int,
+        copies: int,
+        has_offsets: bool,
     ) -> AnnounceMirrorCut:
         return AnnounceMirrorCut(
             mirror=self._mirror.name,
@@ -114,6 +121,7 @@ class CutRounds:
             next_offset=versions.next_offset,
             versions_are_whole=versions.are_whole,
             versions=versions.versions,
+            has_offsets=has_offsets,
         )
 
     def _at_source(self, copies: Collection[Place]) -> list[CutTopic]:

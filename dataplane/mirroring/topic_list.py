@@ -56,8 +56,10 @@ class TopicList:
         """`replication_factor`: that of topics here. A copy has as many replicas, and no fewer than at its source."""
         self.skipped: dict[str, str] = {}
         """Topics that match, and are not copied: why."""
-        self.offsets_trouble = ""
+        self.offsets_trouble = "the source was not asked yet for its committed offsets" if mirror.groups else ""
         """Why committed offsets are not copied that should be."""
+        self.has_offsets = False
+        """Whether all committed offsets are copied that the source has, when `has_all` says so."""
         self._mirror = mirror
         self._source = source
         self._quorum = quorum
@@ -116,12 +118,12 @@ class TopicList:
         """Whether committed offsets are copied, and whether they can be. Raises KafkaError."""
         if self._tells_cuts is None and self._mirror.groups:
             self._tells_cuts = await is_ottla(self._source, metadata)
-        trouble = ""
-        if self._wants_offsets and all(topic.name != OFFSETS_TOPIC for topic in metadata.topics):
+        wanted, trouble = self._wants_offsets, ""
+        if wanted and all(topic.name != OFFSETS_TOPIC for topic in metadata.topics):
             asked = await self._source.metadata([OFFSETS_TOPIC])
             if any(topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic in asked.topics):
                 trouble = f"the mirror's user needs DESCRIBE and READ on {OFFSETS_TOPIC} of the source"
-        self.offsets_trouble = trouble
+        self.offsets_trouble, self.has_offsets = trouble, wanted
 
     def _name_here(self, topic: MetadataResponseTopic) -> str:
         return offsets_copy(self._mirror.name) if topic.name == OFFSETS_TOPIC else topic.name or ""

@@ -56,6 +56,7 @@ def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
                 cut=command.cut,
                 metadata_offset=command.metadata_offset,
                 time_ms=command.time_ms,
+                has_offsets=command.has_offsets,
             )
         )
     return PlainResult()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...protocol.cluster_image import PartitionState, TopicState
+from ...protocol.cluster_image import PartitionState
 from ...protocol.features import MIRROR, MIRROR_WITH_OFFSETS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TellMirrorOffsets
@@ -16,7 +16,9 @@ from ...protocol.messages.mirror_records import (
     MirrorOffsetsTakenRecord,
     MirrorOffsetsToldRecord,
 )
+from ...protocol.mirror_offsets import MirrorOffsetsDue
 from ...protocol.mirror_table import Mirror, is_offsets_copy, offsets_copy
+from ...protocol.schema import ZERO_UUID
 from .known_mirrors import refused_for_mirror
 from .topics import remove
 from .workspace import Workspace
@@ -33,10 +35,9 @@ def check_may_be_copied(work: Workspace, mirror: Mirror, name: str) -> None:
 
 
 def become_due(work: Workspace, mirror: Mirror) -> None:
-    """With a promotion at a cut: the mirror has copied offsets, which are to be taken over."""
-    topic_id = _copy_of(work, mirror)
-    if topic_id is not None:
-        work.emit(MirrorOffsetsDueRecord(mirror=mirror.name, topic_id=topic_id))
+    """With a promotion at a cut: groups are to go on with what they had committed there. Without a copy of offsets that
+    was nothing, and those that have followed since then go."""
+    work.emit(MirrorOffsetsDueRecord(mirror=mirror.name, topic_id=_copy_of(work, mirror) or ZERO_UUID))
 
 
 def drop_copy(work: Workspace, mirror: Mirror) -> None:
@@ -79,9 +80,8 @@ def tell(work: Workspace, command: TellMirrorOffsets) -> PlainResult:
 def taken(work: Workspace, command: ReportOffsetsTaken) -> PlainResult:
     """Groups have their offsets. With the last of them the copy goes."""
     due = work.image.mirror_offsets.due.get(command.mirror)
-    copy = None if due is None else work.image.topics_by_id.get(due.topic_id)
     own = work.image.topics_by_id.get(command.topic_id)
-    if due is None or copy is None or own is None or not due.told >= copy.partitions.keys():
+    if due is None or own is None or not due.told >= _leaders(work, due).keys():
         return PlainResult()
     partitions = []
     for one in command.partitions:
@@ -96,7 +96,8 @@ def taken(work: Workspace, command: ReportOffsetsTaken) -> PlainResult:
         work.emit(MirrorOffsetsTakenRecord(mirror=command.mirror, partitions=sorted(partitions)))
     if due.taken >= own.partitions.keys():
         work.emit(MirrorOffsetsDoneRecord(mirror=command.mirror))
-        remove(work, copy)
+        if due.topic_id != ZERO_UUID:
+            remove(work, work.image.topics_by_id[due.topic_id])
     return PlainResult()
 
 
@@ -109,9 +110,8 @@ def give_up(work: Workspace, mirror: Mirror, topics: Collection[str]) -> None:
     """A person has accepted that nobody can tell what some partitions of the copy have: groups whose offsets were there
     keep those that they have here. Raises KafkaError if nothing of these `topics` is lost; empty: of any."""
     due = work.image.mirror_offsets.due.get(mirror.name)
-    copy = None if due is None else work.image.topics_by_id.get(due.topic_id)
-    lost = [] if due is None or copy is None else due.lost(_leaders(copy))
-    if copy is None or not lost or (topics and copy.name not in topics):
+    lost = [] if due is None else due.lost(_leaders(work, due))
+    if not lost or (topics and offsets_copy(mirror.name) not in topics):
         raise refused_for_mirror(f"mirror {mirror.name!r} is promoted: it copies no more")
     for index in lost:
         work.emit(
@@ -122,18 +122,20 @@ def give_up(work: Workspace, mirror: Mirror, topics: Collection[str]) -> None:
 def check_nobody_waits(work: Workspace, mirror: Mirror) -> None:
     """Raises KafkaError while the promoted mirror has offsets that groups have not got."""
     due = work.image.mirror_offsets.due.get(mirror.name)
-    copy = None if due is None else work.image.topics_by_id.get(due.topic_id)
-    if due is None or copy is None:
+    if due is None:
         return
-    if lost := due.lost(_leaders(copy)):
+    if lost := due.lost(_leaders(work, due)):
         raise refused_for_mirror(
-            f"groups wait for committed offsets from mirror {mirror.name!r}, and nobody leads {copy.name}-{lost[0]}, "
-            "which has some: go on without those by 'resume --accept-gap', and delete it afterwards"
+            f"groups wait for committed offsets from mirror {mirror.name!r}, and nobody leads "
+            f"{offsets_copy(mirror.name)}-{lost[0]}, which has some: go on without those by 'resume --accept-gap', and "
+            "delete it afterwards"
         )
     raise refused_for_mirror(
         f"committed offsets are still being taken over from mirror {mirror.name!r}: delete it afterwards"
     )
 
 
-def _leaders(topic: TopicState) -> dict[int, int]:
-    return {index: state.leader for index, state in topic.partitions.items()}
+def _leaders(work: Workspace, due: MirrorOffsetsDue) -> dict[int, int]:
+    """Of the partitions of the copy; empty where the source had no offsets at the cut."""
+    copy = work.image.topics_by_id.get(due.topic_id)
+    return {} if copy is None else {index: state.leader for index, state in copy.partitions.items()}

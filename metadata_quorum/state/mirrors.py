@@ -186,7 +186,10 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
             replaces=any(topic.has_returned for _, topic in work.image.mirrors.topics_of(mirror.name)),
         )
         _begin_epochs_of_our_own(work, mirror, offsets)
-        mirror_offsets.become_due(work, mirror)
+        if at.has_offsets:
+            mirror_offsets.become_due(work, mirror)
+        else:
+            mirror_offsets.drop_copy(work, mirror)
         work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PROMOTED, promoted_round=at.number)))
     return PromoteMirrorAtCutResult(number=at.number, cut=at.cut, time_ms=at.time_ms)
 

@@ -165,6 +165,9 @@ class AnnounceMirrorCut(Command[PlainResult]):
     versions: list[MirroredAppVersion] = array(
         MirroredAppVersion, "0+", tag=3, about="Application versions at the cut that have changed, or all."
     )
+    has_offsets: bool = boolean(
+        "0+", tag=4, about="Whether committed offsets are among these partitions, or the source had none."
+    )
 
 
 @data()

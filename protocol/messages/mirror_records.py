@@ -112,6 +112,9 @@ class MirrorCutRecord(Message):
     cut: int = int64(default=-1, about="A commit index of the source; -1 before its first transaction.")
     metadata_offset: int = int64(default=-1, about="Of the source, when it told the cut.")
     time_ms: int = int64(default=-1, about="When the source told it, by the clock of who asked.")
+    has_offsets: bool = boolean(
+        "0+", tag=0, about="Whether the copies tell what groups had committed at the cut."
+    )
 
 
 @data()
@@ -184,7 +187,9 @@ class MirrorOffsetsDueRecord(Message):
     """A mirror was promoted at a cut: committed offsets as of that cut are to be taken over."""
 
     mirror: str = string(about="Name of the mirror.")
-    topic_id: bytes = uuid(about="Id here of the copy of the source's committed offsets.")
+    topic_id: bytes = uuid(
+        about="Id here of the copy of the source's committed offsets; zero: it had none at the cut."
+    )
 
 
 @data()

@@ -33,7 +33,7 @@ def image(*more: Record) -> ClusterImage:
         MirrorRecord(name="m", phase=1),
         MirrorTopicRecord(topic_id=TOPIC, mirror="m", source_topic_id=TOPIC),
         MirrorCutRecord(mirror="m", number=0, cut=7, metadata_offset=70, time_ms=700),
-        MirrorCutRecord(mirror="m", number=1, cut=8, metadata_offset=80, time_ms=800),
+        MirrorCutRecord(mirror="m", number=1, cut=8, metadata_offset=80, time_ms=800, has_offsets=True),
         cut_reached_record("m", 0, {PLACE: 10}),
         MirrorVersionsRecord(
             mirror="m", cut=7, next_offset=70, versions=mirrored_versions([("x", 1), ("y", 2)])

@@ -41,6 +41,7 @@ class Source:
 
     def __init__(self) -> None:
         self.is_ottla = True
+        self.failure: KafkaError | None = None
         self.told_by_name = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         """What it says of its offsets, if it is asked for them alone."""
         self.topics = [as_told(OFFSETS_TOPIC)]
@@ -53,6 +54,8 @@ class Source:
         return MetadataResponse(topics=[as_told(name, self.told_by_name) for name in topics])
 
     async def ask(self, _broker_id: int, message: Any) -> Any:
+        if self.failure is not None:
+            raise self.failure
         if isinstance(message, DescribeLineagesRequest):
             if not self.is_ottla:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -106,12 +109,14 @@ async def test_offsets_of_ottla_are_copied_under_a_name_of_their_own() -> None:
     assert not world.topics.has_all(world.source.everything)
     world.copied()
     assert world.topics.has_all(world.source.everything)
+    assert world.topics.has_offsets
 
 
 @pytest.mark.parametrize("world", [World(groups=""), World(level=2)])
 async def test_offsets_are_not_copied_that_nobody_takes_over(world: World) -> None:
     assert await world.look() == []
     assert world.topics.has_all(world.source.everything)
+    assert not world.topics.has_offsets
 
 
 async def test_offsets_of_a_source_without_cuts_are_not_copied() -> None:
@@ -119,6 +124,32 @@ async def test_offsets_of_a_source_without_cuts_are_not_copied() -> None:
     world.source.is_ottla = False
     assert await world.look() == []
     assert world.topics.has_all(world.source.everything)
+    assert not world.topics.has_offsets
+
+
+async def test_who_has_not_asked_for_offsets_yet_does_not_take_them_for_none() -> None:
+    world = World()
+    world.source.failure = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "slow")
+    for _ in range(2):
+        assert not world.topics.has_all(MetadataResponse())
+        assert "not asked yet" in world.topics.offsets_trouble
+        with pytest.raises(KafkaError, match="slow"):
+            await world.look()
+    world.source.failure = None
+    world.source.topics = []
+    await world.look()
+    assert world.topics.has_all(MetadataResponse())
+    assert world.topics.has_offsets
+
+
+async def test_a_cut_has_offsets_only_once_it_was_looked_whether_they_may_be_read() -> None:
+    world = World(level=2)
+    world.source.topics = []
+    await world.look()
+    world.image.apply(FeatureLevelRecord(feature=MIRROR, level=MIRROR_WITH_OFFSETS))
+    assert not world.topics.has_offsets
+    await world.look()
+    assert world.topics.has_offsets
 
 
 async def test_offsets_that_may_not_be_read_are_no_offsets_that_are_not_there() -> None:

@@ -29,6 +29,7 @@ from ottla.protocol.messages.mirror_records import (
     MirrorTopicRecord,
 )
 from ottla.protocol.mirror_table import offsets_copy
+from ottla.protocol.schema import ZERO_UUID
 from tests.dataplane.groups.test_shard import LIMITS, Clock, MemoryLog, join
 from tests.integration.mirroring import until
 
@@ -151,6 +152,17 @@ async def test_what_came_from_the_source_behind_the_cut_goes(world: World) -> No
     world.due()
     await world.taken()
     assert [world.offset(group) for group in ("g", "g2", "g3")] == [None, 50, 50]
+
+
+async def test_all_that_came_from_a_source_without_offsets_at_the_cut_goes(world: World) -> None:
+    await world.has("g", 50, "m")
+    await world.has("g2", 50)
+    world.quorum.image.apply(MirrorOffsetsDueRecord(mirror="m", topic_id=ZERO_UUID))
+    world.takeover.image_changed(world.quorum.image)
+    with pytest.raises(KafkaError, match="being taken over"):
+        world.groups.shard_for("g")
+    await world.taken()
+    assert [world.offset(group) for group in ("g", "g2")] == [None, 50]
 
 
 async def test_whose_offsets_are_lost_keeps_its_own_up_to_the_cut(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -57,6 +57,7 @@ class Source:
         self.cluster_id = "there"
         self.offsets = {0: 100}
         self.cut = 5
+        self.asked_for_metadata: Callable[[], None] = lambda: None
         self.versions = ListAppVersionsResponse(
             is_whole=True, next_offset=50, versions=[AppVersion(transactional_id="job", app_version=7)]
         )
@@ -71,6 +72,7 @@ class Source:
             case ListAppVersionsRequest():
                 return self.versions
             case MetadataRequest():
+                self.asked_for_metadata()
                 parts = [MetadataResponsePartition(partition_index=one) for one in range(self.partitions)]
                 topic = MetadataResponseTopic(name="t", topic_id=THERE, partitions=parts)
                 return MetadataResponse(cluster_id=self.cluster_id, topics=[topic])
@@ -151,7 +153,17 @@ async def test_a_round_is_announced_once_the_source_has_nothing_else_to_be_copie
     (command,) = world.quorum.submitted
     assert isinstance(command, AnnounceMirrorCut)
     assert (command.mirror, command.cut, command.metadata_offset, command.copies) == ("m", 5, 50, 1)
+    assert not command.has_offsets
     assert world.rounds.trouble == ""
+
+
+async def test_a_round_has_offsets_if_they_were_looked_for_before_its_copies_were(world: World) -> None:
+    world.topics.has_offsets = True
+    await world.rounds.announce([SOURCE_BROKER])
+    world.topics.has_offsets = False
+    world.source.asked_for_metadata = lambda: setattr(world.topics, "has_offsets", True)
+    await world.rounds.announce([SOURCE_BROKER])
+    assert [one.has_offsets for one in world.quorum.submitted] == [True, False]
 
 
 async def test_a_round_is_announced_with_what_the_source_has_told_of_application_versions(

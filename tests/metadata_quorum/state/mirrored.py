@@ -114,12 +114,12 @@ class Mirrors(ControllerWithBrokers):
         return self.do(AcceptMirrorFaults(mirror=mirror, topics=list(topics)), PlainResult)
 
     def announce(
-        self, cut: int, mirror: str = "m", copies: int | None = None, **versions: Any
+        self, cut: int, mirror: str = "m", copies: int | None = None, **told: Any
     ) -> PlainResult:
         """A round; asked about all copies that are there, if not told otherwise."""
         known = len(self.machine.image.copies_of(mirror)) if copies is None else copies
         command = AnnounceMirrorCut(
-            mirror=mirror, cut=cut, metadata_offset=cut + 100, time_ms=cut + 1000, copies=known, **versions
+            mirror=mirror, cut=cut, metadata_offset=cut + 100, time_ms=cut + 1000, copies=known, **told
         )
         return self.do(command, PlainResult)
 

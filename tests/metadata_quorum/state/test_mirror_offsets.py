@@ -16,6 +16,7 @@ from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures,
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.mirror_offsets import MirrorOffsetsDue
 from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
+from ottla.protocol.schema import ZERO_UUID
 
 from .harness import topic
 from .mirrored import Mirrors, at_source
@@ -38,8 +39,8 @@ def cluster() -> Mirrors:
     return cluster
 
 
-def promote(cluster: Mirrors) -> None:
-    cluster.announce(5)
+def promote(cluster: Mirrors, *, has_offsets: bool = True) -> None:
+    cluster.announce(5, has_offsets=has_offsets)
     cluster.reach(0, 40)
     for index in (0, 1):
         cluster.reach(0, 7, COPY, index)
@@ -194,6 +195,36 @@ def test_a_promotion_without_a_cut_needs_no_copy_of_offsets(cluster: Mirrors) ->
     cluster.promote()
     assert due(cluster) is None
     assert COPY not in cluster.machine.image.topics
+
+
+def test_groups_go_back_to_nothing_where_the_source_had_no_offsets_at_the_cut() -> None:
+    """Its first group has committed since, and what it has committed has followed."""
+    cluster = Mirrors()
+    cluster.create_mirror(groups=GROUPS)
+    cluster.follow(at_source(factor=3))
+    cluster.create(topic(OWN, partitions=2, factor=3))
+    cluster.announce(5, has_offsets=True)
+    cluster.reach(0, 40)
+    assert not cluster.promote_at_cut().error_code
+    found = due(cluster)
+    assert found == MirrorOffsetsDue(ZERO_UUID)
+    assert cluster.accept().error_code == ErrorCode.INVALID_REQUEST, "nothing is lost"
+    assert "being taken over" in cluster.delete_mirror().error_message
+    take(cluster, 0)
+    assert found.taken == {0}
+    assert cluster.restored().image.mirror_offsets == cluster.machine.image.mirror_offsets
+    take(cluster, 1)
+    assert due(cluster) is None
+    assert set(cluster.machine.image.topics) == {"t", OWN}
+    assert not cluster.delete_mirror().error_code
+
+
+def test_a_cut_from_before_offsets_were_copied_tells_nothing_of_them(cluster: Mirrors) -> None:
+    """The copy came later, and has nothing below that cut. What groups had there nobody knows."""
+    promote(cluster, has_offsets=False)
+    assert due(cluster) is None
+    assert COPY not in cluster.machine.image.topics
+    assert not cluster.delete_mirror().error_code
 
 
 def test_a_mirror_that_copies_nothing_else_can_be_deleted() -> None:

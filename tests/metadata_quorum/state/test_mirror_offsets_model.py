@@ -1,6 +1,6 @@
 """Copied offsets of groups under random commands, leaders that come late and replicas that go: nobody gets offsets
 before each partition of the copy has told all that it has, or a person has given it up, and none is given up that has a
-leader.
+leader. A source without offsets has no copy of them. A cut that does not count them brings none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ottla.protocol.messages.mirror_records import MirroredOffset
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.mirror_offsets import MirrorOffsetsDue
 from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
+from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.transaction_table import Place
 
 from .harness import topic
@@ -53,40 +54,54 @@ class OffsetsModel(RuleBasedStateMachine):
         self.copies: set[str] = set()
         """Of which mirrors there are copies of offsets."""
         self.due: dict[str, Due] = {}
+        self.to_tell: dict[str, set[int]] = {}
+        """Partitions of the copy of such a mirror."""
         self.leaders: dict[str, set[tuple[int, int, int]]] = {}
         """All that have led, by topic: index, broker, leader epoch."""
-        self.create("m")
+        self.create("m", has_copy=True)
 
     # The life of a mirror
 
-    @rule(name=NAMES)
-    def create(self, name: str) -> None:
+    @rule(name=NAMES, has_copy=st.sampled_from([True, True, False]))
+    def create(self, name: str, has_copy: bool) -> None:
         if name in self.phases:
             return
         for broker in (1, 2, 3):
             self.cluster.unfence(broker)
         assert not self.cluster.create_mirror(name, groups="g.*").error_code
-        copy = at_source(offsets_copy(name), len(PARTS), 3, source_id=b"o" * 16)
-        assert not self.cluster.follow_all([copy], name).topics[0].error_code
         self.phases[name] = MirrorPhase.ACTIVE
-        self.copies.add(name)
+        if has_copy:
+            copy = at_source(offsets_copy(name), len(PARTS), 3, source_id=b"o" * 16)
+            assert not self.cluster.follow_all([copy], name).topics[0].error_code
+            self.copies.add(name)
 
-    @rule(name=NAMES, at_cut=st.sampled_from([True, True, False]))
-    def promote(self, name: str, at_cut: bool) -> None:
+    @rule(
+        name=NAMES,
+        at_cut=st.sampled_from([True, True, False]),
+        has_offsets=st.sampled_from([True, True, False]),
+    )
+    def promote(self, name: str, at_cut: bool, has_offsets: bool) -> None:
         if self.phases.get(name) is not MirrorPhase.ACTIVE:
             return
         if not at_cut:
             assert not self.cluster.alter(MirrorPhase.PROMOTED, name).error_code
             self.copies.discard(name)
         else:
-            self.cluster.announce(5, name)
-            newest = self.cluster.cuts(name).rounds[-1].number
-            for index in PARTS:
+            self.cluster.announce(5, name, has_offsets=has_offsets)
+            newest = self.cluster.cuts(name).rounds[-1]
+            for index in PARTS if name in self.copies else ():
                 if self.cluster.partition(offsets_copy(name), index).leader >= 0:
-                    self.cluster.reach(newest, 7, offsets_copy(name), index)
-            if self.cluster.promote_at_cut(name).error_code:
+                    self.cluster.reach(newest.number, 7, offsets_copy(name), index)
+            number = self.cluster.whole(name)
+            at = next((one for one in self.cluster.cuts(name).rounds if one.number == number), None)
+            assert bool(self.cluster.promote_at_cut(name).error_code) == (at is None)
+            if at is None:
                 return
-            self.due[name] = Due()
+            if at.has_offsets:
+                self.due[name] = Due()
+                self.to_tell[name] = ALL if name in self.copies else set()
+            else:
+                self.copies.discard(name)
         self.phases[name] = MirrorPhase.PROMOTED
 
     @rule(name=NAMES)
@@ -130,12 +145,12 @@ class OffsetsModel(RuleBasedStateMachine):
 
     # What copies tell, and groups get
 
-    @precondition(lambda self: self.due)
+    @precondition(lambda self: self.due.keys() & self.copies)
     @rule(data=st.data(), index=INDEXES, offsets=OFFSETS, is_last=st.booleans())
     def tell(
         self, data: st.DataObject, index: int, offsets: list[tuple[str, int, int]], is_last: bool
     ) -> None:
-        name = data.draw(st.sampled_from(sorted(self.due)))
+        name = data.draw(st.sampled_from(sorted(self.due.keys() & self.copies)))
         copy = self.cluster.machine.image.topics[offsets_copy(name)]
         broker, epoch = self.drawn_leader(data, copy.name, index)
         told = [
@@ -173,7 +188,7 @@ class OffsetsModel(RuleBasedStateMachine):
             partitions=[TakenOffsets(partition=index, leader_epoch=epoch) for index in sorted(indexes)],
         )
         due = self.due[name]
-        if due.told == ALL:
+        if due.told == self.to_tell[name]:
             states = {index: self.cluster.partition(OWN, index) for index in indexes}
             due.taken |= {
                 index
@@ -193,12 +208,13 @@ class OffsetsModel(RuleBasedStateMachine):
             index
             for index in PARTS
             if due is not None
-            and index not in due.told
+            and index in self.to_tell[name] - due.told
             and self.cluster.partition(offsets_copy(name), index).leader < 0
         }
         is_active = self.phases.get(name) is MirrorPhase.ACTIVE
         error = self.cluster.accept(*topics, mirror=name).error_code
-        assert bool(error) != ((is_active or bool(lost)) and named in ("", name))
+        is_named = not named or (named == name and name in self.copies)
+        assert bool(error) != ((is_active or bool(lost)) and is_named)
         if due is not None and not error:
             due.told |= lost
             due.given_up |= lost
@@ -218,10 +234,12 @@ class OffsetsModel(RuleBasedStateMachine):
         self.cluster.machine.check()
         assert image.topics.keys() == {OWN, *map(offsets_copy, self.copies)}
         assert image.mirror_offsets.due == {
-            name: MirrorOffsetsDue(image.topics[offsets_copy(name)].id, **vars(due))
+            name: MirrorOffsetsDue(
+                image.topics[offsets_copy(name)].id if name in self.copies else ZERO_UUID, **vars(due)
+            )
             for name, due in self.due.items()
         }
-        assert not any(due.taken and due.told != ALL for due in self.due.values())
+        assert not any(due.taken and due.told != self.to_tell[name] for name, due in self.due.items())
         for name, known in image.topics.items():
             led = self.leaders.setdefault(name, set())
             led |= {
@@ -235,8 +253,9 @@ class OffsetsModel(RuleBasedStateMachine):
         for broker in (1, 2, 3):
             self.cluster.unfence(broker)
         for name in sorted(self.due):
-            told: dict[str, Any] = {"topic_id": self.cluster.topic_id(offsets_copy(name)), "is_last": True}
-            for index in PARTS:
+            copy = self.cluster.machine.image.topics.get(offsets_copy(name))
+            told: dict[str, Any] = {"topic_id": copy.id if copy is not None else ZERO_UUID, "is_last": True}
+            for index in sorted(self.to_tell[name]):
                 state = self.cluster.partition(offsets_copy(name), index)
                 leads = {"broker_id": state.leader, "leader_epoch": state.leader_epoch}
                 self.cluster.do(TellMirrorOffsets(partition=index, **leads, **told), PlainResult)
