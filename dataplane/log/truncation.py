@@ -30,13 +30,18 @@ class Truncation:
     def leave_out_to(self, offset: int) -> None:
         """Have the log end at `offset`, with nothing between its last record and there: what it is a copy of
         ends so.
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
         """
         log = self._log
         log.check_usable()
         active = log.segment_list.active
-        active.finish()
-        log.segment_list.start_behind_gap(offset, active.created_ms)
+        try:
+            active.finish()
+            log.segment_list.note_gap(log.log_end_offset, offset)
+            log.segment_list.start_segment(offset, active.created_ms)
+        except KafkaError as error:
+            log.fail(error)
+            raise
         log.log_end_offset = offset
 
     def truncate_to(self, offset: int) -> None:
@@ -53,11 +58,15 @@ class Truncation:
         segment, position, cut = segments.find_cut(offset)
         left_end = segment.end_before(position) if segments.has_gaps else cut
         with self._cutting(min(cut, left_end)):
-            self._truncate(segment, position, cut)
-            if left_end < cut:
+            if left_end == cut:
+                segments.forget_gaps(cut)
+                self._truncate(segment, position, cut)
+            else:
                 # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
+                segments.note_gap(left_end, cut)
+                self._truncate(segment, position, cut)
                 segment.finish()
-                segments.start_behind_gap(cut, segment.created_ms)
+                segments.start_segment(cut, segment.created_ms)
 
     def _truncate(self, segment: Segment, position: int, cut: int) -> None:
         log = self._log
@@ -82,6 +91,7 @@ class Truncation:
         log.check_usable()
         now_ms = log.segment_list.active.created_ms
         with self._cutting(min(offset, log.log_start_offset)):
+            log.segment_list.forget_gaps(-1)
             log.segment_list.replace_all(offset, now_ms)
             self._durability.sync_cut(log.segment_list.active.path)
             drop_snapshots_above(log.directory, -1)

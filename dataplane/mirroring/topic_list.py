@@ -56,7 +56,9 @@ class TopicList:
         """`replication_factor`: that of topics here. A copy has as many replicas, and no fewer than at its source."""
         self.skipped: dict[str, str] = {}
         """Topics that match, and are not copied: why."""
-        self.offsets_trouble = "the source was not asked yet for its committed offsets" if mirror.groups else ""
+        self.offsets_trouble = (
+            "the source was not asked yet for its committed offsets" if mirror.groups else ""
+        )
         """Why committed offsets are not copied that should be."""
         self.has_offsets = False
         """Whether all committed offsets are copied that the source has, when `has_all` says so."""

@@ -90,6 +90,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     next_offset = _load_clean(segments, request) if request.clean_shutdown else None
     if next_offset is None:
         segments, next_offset = _recover(segments, request, RecoveredEpochs(epochs, request.recovery_point))
+        next_offset = _end_behind_gap(segments, request, next_offset)
     if next_offset < request.recovery_point:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -228,6 +229,18 @@ def _recover(
         if number + 1 < len(segments):
             segment.finish()
     return segments, next_offset
+
+
+def _end_behind_gap(segments: list[Segment], request: OpenRequest, next_offset: int) -> int:
+    """Where a log ends that was about to be ended behind a gap; the segment there comes to `segments`."""
+    gaps = noted_gaps(request.directory)
+    end = next((base for base, before in gaps.items() if before == next_offset < base), None)
+    if end is None:
+        return next_offset
+    segments[-1].finish()
+    segments.append(_new_segment(request, end))
+    segments[-1].activate()
+    return end
 
 
 def _drop_epoch(

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .aborted_transaction import AbortedTransaction
 from .descriptors import FileCache
-from .gaps import mark_gaps, note_gap
+from .gaps import forget_gaps, mark_gaps, note_gap
 from .log_slice import LogSlice
 from .segment import Segment
 
@@ -145,14 +145,19 @@ class SegmentList:
             self.has_gaps = True
             self.changed = True
 
-    def start_behind_gap(self, base_offset: int, now_ms: int) -> None:
-        """Start a segment that does not continue the active one, which ends before.
+    def note_gap(self, end_offset: int, base_offset: int) -> None:
+        """A segment is about to be started at `base_offset`, and what is before it ends at `end_offset`. After a crash
+        the log ends with that segment if it has all up to `end_offset`, and nothing behind.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
-        note_gap(self._directory, base_offset)
+        note_gap(self._directory, end_offset, base_offset)
         self.has_gaps = True
-        self.start_segment(base_offset, now_ms)
+
+    def forget_gaps(self, offset: int) -> None:
+        """What lies behind `offset` is about to go. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        if self.has_gaps:
+            forget_gaps(self._directory, offset)
 
     def _restart_boundaries(self, offset: int) -> None:
         self._boundaries.clear()
@@ -295,11 +300,8 @@ class SegmentList:
     def is_empty_from(self, offset: int) -> bool:
         """Whether no batch begins at `offset` or behind it, or holds it."""
         at = bisect_right(self._bases, offset) - 1
-        return (
-            at >= 0
-            and self._segments[at].find(offset) is None
-            and not any(segment.size for segment in self._segments[at + 1 :])
-        )
+        has_nothing_there = at < 0 or self._segments[at].find(offset) is None
+        return has_nothing_there and not any(segment.size for segment in self._segments[at + 1 :])
 
     def cut(self, segment: Segment, position: int, end_offset: int) -> None:
         """Make `segment` the active one and end it at `position`. Raises KafkaError: KAFKA_STORAGE_ERROR."""

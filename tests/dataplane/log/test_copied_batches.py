@@ -135,6 +135,20 @@ def test_the_log_goes_on_behind_a_gap_even_within_a_batch(tmp_path: Path, clean:
     assert spans(opened(tmp_path, clean=clean)) == [(0, 29, 3), (40, 59, 3), (60, 60, 3)]
 
 
+def test_a_log_that_has_only_left_out_offsets_begins_before_them(tmp_path: Path) -> None:
+    """What it had was cut off, and the source's log starts within a batch now."""
+    log = opened(tmp_path)
+    end_at(log, 100)
+    copied(log, 105, 1)
+    end_at(log, 105)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 105)
+    copied(log, 90, 30)
+    assert (log.log_start_offset, spans(log)) == (90, [(90, 119, 3)])
+    log.check()
+    log.close(clean=False)
+    assert spans(opened(tmp_path, clean=False)) == [(90, 119, 3)]
+
+
 def test_an_empty_log_begins_anywhere(tmp_path: Path) -> None:
     log = opened(tmp_path)
     end_at(log, 100)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.durability import Durability
+from ottla.dataplane.log.segments import segment_list
+from ottla.dataplane.log.segments.segment_list import SegmentList
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
 
@@ -90,7 +96,130 @@ def test_what_is_left_out_between_segments_is_no_loss(
     log.close(clean=False)
 
 
-@pytest.mark.parametrize("rotted", [b"7x", b"\xff7\n", b"7\n\n"])
+class Crash(Exception):
+    """The process is gone."""
+
+
+@contextmanager
+def crashing(steps: int) -> Iterator[None]:
+    """A crash after so many steps of an end that moves, if there are as many."""
+    left = steps
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Crash
+
+    with ExitStack() as stack:
+        for owner, name in (
+            (segment_list, "note_gap"),
+            (segment_list, "forget_gaps"),
+            (SegmentList, "cut"),
+            (SegmentList, "start_segment"),
+            (Durability, "sync_cut"),
+        ):
+            real = getattr(owner, name)
+
+            def done(*arguments: Any, real: Callable[..., None] = real) -> None:
+                step()
+                real(*arguments)
+
+            stack.enter_context(patch.object(owner, name, done))
+        with suppress(Crash):
+            yield
+
+
+def test_a_crash_in_a_gap_leaves_the_end_before_or_the_one_to_be(tmp_path: Path) -> None:
+    """Cut at 7, the log does not end at 1: a replica in sync has acknowledged what is before 7, were it nothing."""
+    ends = []
+    for steps in range(8):
+        log = reopened(tmp_path / f"t-{steps}")
+        fetched(log, 0)
+        fetched(log, 9)
+        with crashing(steps):
+            log.truncation.truncate_to(7)
+        log.close(clean=False)
+        log = reopened(tmp_path / f"t-{steps}")
+        assert offsets(log) == ([0, 9] if log.log_end_offset == 10 else [0])
+        log.check()
+        ends.append(log.log_end_offset)
+        fetched(log, ends[-1])
+        log.close(clean=False)
+    assert ends == sorted(ends, reverse=True)
+    assert set(ends) == {7, 10}
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_whenever_the_process_dies_nothing_is_lost_but_what_was_to_go(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    """Against a list: records come, some offsets are left out, the log is cut anywhere, and each may be the last."""
+    chance = random.Random(seed)
+    folder = tmp_path_factory.mktemp("ends") / "t-0"
+    log = reopened(folder)
+    for _ in range(chance.randint(3, 15)):
+        had, end = offsets(log), log.log_end_offset
+        match chance.choice(("fetch", "fetch", "leave out", "cut", "cut")):
+            case "fetch":
+                least = end + chance.choice((0, 0, 1, 5))
+                fetched(log, least)
+                had.append(least)
+                kept, least = had, least + 1
+            case "leave out":
+                kept, least = had, end
+                with crashing(chance.randint(0, 3)):
+                    log.truncation.leave_out_to(end + chance.choice((1, 4)))
+            case "cut":
+                least = chance.randint(0, end)
+                kept = [offset for offset in had if offset < least]
+                with crashing(chance.randint(0, 6)):
+                    log.truncation.truncate_to(least)
+        log.close(clean=False)
+        log = reopened(folder)
+        log.check()
+        found = offsets(log)
+        assert kept == found[: len(kept)]
+        assert found == had[: len(found)]
+        assert log.log_end_offset >= max(least, found[-1] + 1 if found else 0)
+    log.close(clean=False)
+
+
+def test_a_gap_that_was_cut_off_is_none_any_more(tmp_path: Path) -> None:
+    """What is at the same offsets now may be lost in a crash, and is not left out then."""
+    log = reopened(tmp_path / "t-0")
+    for offset in (0, 1, 2):
+        fetched(log, offset)
+    log.truncation.leave_out_to(7)
+    log.truncation.truncate_to(1)
+    for offset in (1, 2, 3):
+        fetched(log, offset)
+    active = log.segments[-1]
+    starts = {header.base_offset: position for position, header in active.walk(0, active.base_offset)}
+    log.close(clean=False)
+    os.truncate(active.path, starts[3])
+    log = reopened(tmp_path / "t-0")
+    assert (offsets(log), log.log_end_offset) == ([0, 1, 2], 3)
+    log.close(clean=False)
+
+
+def test_a_gap_that_only_its_segment_tells_of_is_believed(tmp_path: Path) -> None:
+    """As versions before wrote the file."""
+    log = reopened(tmp_path / "t-0")
+    fetched(log, 0)
+    leaves_out(log)
+    fetched(log, 7)
+    log.close(clean=False)
+    (tmp_path / "t-0" / "offset-gaps").write_text("7\n")
+    log = reopened(tmp_path / "t-0")
+    assert (offsets(log), log.log_end_offset) == ([0, 7], 8)
+    log.truncation.leave_out_to(20)
+    log.close(clean=False)
+    assert (tmp_path / "t-0" / "offset-gaps").read_text() == "7\n20 8\n"
+
+
+@pytest.mark.parametrize("rotted", [b"7x", b"\xff7\n", b"7\n\n", b"7 1 1\n"])
 def test_a_list_of_gaps_that_rotted_is_damage_of_this_log_alone(tmp_path: Path, rotted: bytes) -> None:
     log = reopened(tmp_path / "t-0")
     fetched(log, 0)

@@ -113,9 +113,7 @@ class Mirrors(ControllerWithBrokers):
     def accept(self, *topics: str, mirror: str = "m") -> PlainResult:
         return self.do(AcceptMirrorFaults(mirror=mirror, topics=list(topics)), PlainResult)
 
-    def announce(
-        self, cut: int, mirror: str = "m", copies: int | None = None, **told: Any
-    ) -> PlainResult:
+    def announce(self, cut: int, mirror: str = "m", copies: int | None = None, **told: Any) -> PlainResult:
         """A round; asked about all copies that are there, if not told otherwise."""
         known = len(self.machine.image.copies_of(mirror)) if copies is None else copies
         command = AnnounceMirrorCut(
