@@ -66,10 +66,13 @@ def end_at(log: PartitionLog, offset: int) -> None:
 
     Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
     """
+    before = log.log_end_offset
     if offset < log.log_end_offset:
         log.truncation.truncate_to(offset)
     elif log.log_start_offset == log.log_end_offset:
         log.truncation.truncate_fully_and_start_at(offset)
     elif offset > log.log_end_offset:
         log.truncation.leave_out_to(offset)
-    log.leader_epochs.truncate_from_end(log.log_end_offset)
+    # Who led and wrote nothing has no offsets now that some are left out: followers, which know of no such epoch, would
+    # be told again and again that they diverge there.
+    log.leader_epochs.truncate_from_end(min(before, log.log_end_offset))

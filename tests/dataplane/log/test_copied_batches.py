@@ -135,6 +135,20 @@ def test_the_log_goes_on_behind_a_gap_even_within_a_batch(tmp_path: Path, clean:
     assert spans(opened(tmp_path, clean=clean)) == [(0, 29, 3), (40, 59, 3), (60, 60, 3)]
 
 
+def test_who_led_and_wrote_nothing_has_no_offsets_that_are_left_out(tmp_path: Path) -> None:
+    """A follower at offset 50 is of epoch 3: it would be told to cut at 40, and go on at 50, for ever."""
+    log = opened(tmp_path)
+    copied(log, 0, 30)
+    end_at(log, 40)
+    log.leader_epochs.assign(4, 40)
+    end_at(log, 50)
+    log.leader_epochs.assign(5, 50)
+    assert log.leader_epochs.end_offset_for(3, log.log_end_offset) == (3, 50)
+    copied(log, 50, 1, epoch=5)
+    assert log.leader_epochs.entries == ((3, 0), (5, 50))
+    log.check()
+
+
 def test_a_log_that_has_only_left_out_offsets_begins_before_them(tmp_path: Path) -> None:
     """What it had was cut off, and the source's log starts within a batch now."""
     log = opened(tmp_path)
