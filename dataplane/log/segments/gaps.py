@@ -13,8 +13,8 @@ GAPS_MARK = "offset-gaps"
 may be anywhere. Between two of them only before those whose first offsets the file names, a line for each: any other
 segment continues the one before it, or what that had at its end is lost.
 
-Behind that offset the line has another, at which the log ends before the gap. So recovery can make a segment that was
-not made any more before a crash: else the log would end there, below what it has been told to have."""
+Behind that offset the line has another, at which the log ends before the gap. So recovery can make the segment if a
+crash came first: else the log would end there, below what the replica has acknowledged."""
 
 
 def mark_gaps(directory: Path) -> None:
