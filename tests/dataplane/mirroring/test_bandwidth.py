@@ -31,7 +31,7 @@ TURN_S = 1e-6
 """What a turn of the loop takes."""
 
 
-class _Selector(selectors.SelectSelector):
+class _Selector(selectors.PollSelector):
     """Waits by moving the clock."""
 
     now_s = 1_000.0
