@@ -5,6 +5,9 @@
 FIGURES: cold memory latency throughput codecs failover (all of them without arguments). The load comes from
 confluent-kafka (librdkafka) on both sides. Rounds alternate between the two clusters, so that a machine whose
 speed drifts is unfair to neither; medians are shown. `--record FILE` appends the readings as JSON lines.
+
+What throughput and codecs write goes into free pages that were in use a moment ago (`touch_free_pages` says why), as
+much as all brokers need. So 3.3 GB of memory have to be free.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import random
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from .clusters import Cluster, Node
 from .cpu import cpu_s
+from .reference_runs import touch_free_pages
 from .rounds import Figure, Launch, Row, main, percentile, running
 
 QUICK_RETRY = {
@@ -38,6 +43,8 @@ QUICK_RETRY = {
 }
 CHUNK_BYTES, QUEUED_BYTES = 204_800, 32_768_000
 """A producer is given so much at a time, and has at most so much that is not acknowledged."""
+SPARE_PAGES = 1.1
+"""So many pages are touched for each one that the records fill: indexes and sockets take some, too."""
 
 
 # ---------------------------------------------------------------- what is read from the machine
@@ -154,6 +161,7 @@ def latency(cluster: Cluster) -> Row:
 def throughput(cluster: Cluster) -> Row:
     """1 KB records in batches of up to 256 KB, six partitions, acks=all, one producer process; after a warm-up."""
     write_gigabytes(cluster, 1.0)
+    touch_pages_of(cluster, 1.0)
     return write_gigabytes(cluster, 1.0)
 
 
@@ -162,9 +170,16 @@ def codecs(cluster: Cluster) -> Row:
     row: Row = {}
     for codec in ("none", "lz4", "zstd", "snappy", "gzip"):
         write_gigabytes(cluster, 0.2, codec)
+        touch_pages_of(cluster, 0.5)
         readings = write_gigabytes(cluster, 0.5, codec)
         row |= {f"{codec}, {unit}": reading for unit, reading in readings.items()}
     return row
+
+
+def touch_pages_of(cluster: Cluster, gigabytes: float) -> None:
+    """Have free pages at hand for so much in the page cache of every broker."""
+    with tempfile.TemporaryDirectory() as folder:
+        touch_free_pages(Path(folder), round(len(cluster.brokers) * gigabytes * 1e9 * SPARE_PAGES))
 
 
 def write_gigabytes(cluster: Cluster, gigabytes: float, codec: str = "none") -> Row:
