@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -44,7 +45,9 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 
 INTEGRATION_SOURCES = Path(__file__).parent / "integration" / "java"
 _SERVER_SOURCE = INTEGRATION_SOURCES / "ToolServer.java"
-_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that is over soon: compiling well does not pay."""
+_FLAGS = ("-Xmx256m", *QUICK)
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
@@ -70,7 +73,8 @@ def fetched(pom: str, cache: Path, complete: Path) -> Path:
             (cache / "pom.xml").write_text(pom)
             command = ["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), _PLUGIN]
             command += [f"-DoutputDirectory={cache / 'libs'}", "-DincludeScope=runtime"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            environ = os.environ | {"MAVEN_OPTS": " ".join(QUICK)}
+            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout[-3000:]
             complete.touch()
     return cache / "libs"
@@ -79,6 +83,11 @@ def fetched(pom: str, cache: Path, complete: Path) -> Path:
 def command(main_class: str, *arguments: str) -> list[str]:
     """argv that runs one of Kafka's tools, e.g. `org.apache.kafka.tools.VerifiableProducer`."""
     return ["java", *_FLAGS, "-cp", f"{jars()}/*", main_class, *arguments]
+
+
+def jdk_tool(name: str, *arguments: str | Path) -> list[str]:
+    """argv that runs `javac`, `keytool` or another tool of the JDK."""
+    return [name, *(f"-J{option}" for option in QUICK), *map(str, arguments)]
 
 
 def compiled_command(source: Path) -> list[str]:
@@ -163,7 +172,7 @@ def _compiled(source: Path) -> Path:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            argv = ["javac", "-cp", f"{libs}/*", "-d", str(folder), str(source)]
+            argv = jdk_tool("javac", "-cp", f"{libs}/*", "-d", folder, source)
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             (folder / "complete").touch()

@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from ottla.dataplane.security.distinguished_names import name_text, subject_name
 from ottla.network.tls.der import values_in
+from tests.java import QUICK, jdk_tool
 from tests.network.tls.certificates import Authority
 
 NAMES = 10_000
@@ -28,6 +29,7 @@ ODD = {0x1C: b"\0\0\0a", 0x04: b"octets", 0x02: b"\x05", 0x05: b"", 0x30: b"\x0c
 
 PROGRAM = """
 import java.io.*;
+import java.util.HexFormat;
 import javax.security.auth.x500.X500Principal;
 
 public class Names {
@@ -35,17 +37,12 @@ public class Names {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
         for (String line; (line = in.readLine()) != null; ) {
-            byte[] name = new byte[line.length() / 2];
-            for (int i = 0; i < name.length; i++) {
-                name[i] = (byte) Integer.parseInt(line.substring(2 * i, 2 * i + 2), 16);
-            }
-            StringBuilder hex = new StringBuilder();
+            String hex = "refused";
             try {
-                for (byte b : new X500Principal(name).getName().getBytes("UTF-8")) {
-                    hex.append(String.format("%02x", b));
-                }
+                String name = new X500Principal(HexFormat.of().parseHex(line)).getName();
+                hex = HexFormat.of().formatHex(name.getBytes("UTF-8"));
             } catch (IllegalArgumentException e) {
-                hex.append("refused");
+                // It is no name.
             }
             out.println(hex);
         }
@@ -95,11 +92,11 @@ def name(chance: random.Random) -> bytes:
 @pytest.mark.skipif(not shutil.which("javac"), reason="there is no Java compiler")
 def test_names_are_written_as_java_writes_them(tmp_path: Path) -> None:
     (tmp_path / "Names.java").write_text(PROGRAM)
-    subprocess.run(["javac", "-d", tmp_path, tmp_path / "Names.java"], check=True, timeout=100)
+    subprocess.run(jdk_tool("javac", "-d", tmp_path, tmp_path / "Names.java"), check=True, timeout=100)
     chance = random.Random(23)
     names = [name(chance) for _ in range(NAMES)]
     done = subprocess.run(
-        ["java", "-cp", tmp_path, "Names"],
+        ["java", *QUICK, "-cp", tmp_path, "Names"],
         input="\n".join(one.hex() for one in names) + "\n",
         capture_output=True, text=True, check=True, timeout=100,
     )  # fmt: skip

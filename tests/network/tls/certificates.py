@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ottla.network.tls.settings import StoreSource
 from ottla.network.tls.stores import KeyStore, TrustStore, load_key_store, load_trust_store
+from tests.java import jdk_tool
 
 PASSWORD, KEY_PASSWORD = "store-secret", "key-secret"
 
@@ -100,7 +101,7 @@ def java_key_store(
     """As `keytool` writes it."""
     source = pkcs12_file(issued, path.with_suffix(".p12"), password=PASSWORD)
     run(
-        "keytool", "-importkeystore", "-noprompt",
+        *jdk_tool("keytool"), "-importkeystore", "-noprompt",
         "-srckeystore", source, "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD, "-srcalias", "own",
         "-destkeystore", path, "-deststoretype", kind, "-deststorepass", password,
         "-destkeypass", key_password or password, "-destalias", "own",
@@ -114,7 +115,7 @@ def java_trust_store(path: Path, kind: str, *certificates: str, password: str = 
         source = path.with_suffix(f".{number}.pem")
         source.write_text(certificate)
         run(
-            "keytool", "-importcert", "-noprompt", "-alias", f"ca{number}", "-file", source,
+            *jdk_tool("keytool"), "-importcert", "-noprompt", "-alias", f"ca{number}", "-file", source,
             "-keystore", path, "-storetype", kind, "-storepass", password,
         )  # fmt: skip
     return path
