@@ -31,6 +31,7 @@ from ottla.cli.main import main
 from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.testing import LocalCluster
 from tests import java
+from tests.cluster import PAUSE_S
 from tests.java import Tools, needs_java
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -224,6 +225,7 @@ async def test_a_token_that_expires_earlier_ends_its_sessions_then(cluster: Loca
             async with asyncio.timeout(60):
                 while True:
                     await producer.send_and_wait(topic, b"")
+                    await asyncio.sleep(PAUSE_S)
         assert time.time() * 1000 >= expires_ms
         codes = [
             await refused(bob.renew_delegation_token(token.hmac)),
@@ -247,6 +249,7 @@ async def test_a_session_lives_as_long_as_a_token_that_is_renewed(cluster: Local
             await bob.renew_delegation_token(token.hmac)
             while time.time() * 1000 < first_end + 500:
                 await producer.send_and_wait(topic, b"")
+                await asyncio.sleep(PAUSE_S)
             assert all(one.lost is None for one in connections)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from ottla import Admin, AuthenticationFailed, AuthorizationFailed, Consumer, Producer
 from ottla.testing import LocalCluster
 from tests import java
+from tests.cluster import PAUSE_S
 from tests.kerberos import REALM, Kdc, kdc, needs_kerberos
 
 pytestmark = [pytest.mark.cluster, needs_kerberos, pytest.mark.xdist_group("test_gssapi")]
@@ -96,6 +98,7 @@ async def test_our_client_by_a_ticket_through_renewals(ann: Path, cluster: Local
         while time.monotonic() < until:
             sent.append(str(len(sent)).encode())
             await producer.send(topic, sent[-1])
+            await asyncio.sleep(PAUSE_S)
     async with Consumer(topic, **ours(cluster), group_id=topic, auto_offset_reset="earliest") as consumer:
         read = [(await anext(consumer)).value for _ in sent]
     assert sorted(read) == sorted(sent)

@@ -15,7 +15,7 @@ import pytest
 
 from ottla import Admin, Consumer, KafkaError, MirrorDescription, NewTopic, Producer, TopicPartition
 from ottla.protocol.mirror_table import offsets_copy
-from tests.cluster import RunningCluster, running_cluster
+from tests.cluster import PAUSE_S, RunningCluster, running_cluster
 from tests.integration.mirroring import fault_of, records_of, until
 
 pytestmark = pytest.mark.xdist_group("mirrors")
@@ -63,6 +63,7 @@ class Application:
             ):
                 while not self.stopped.is_set():
                     await self.copy_some(consumer, producer)
+                    await asyncio.sleep(PAUSE_S)
 
     async def copy_some(self, consumer: Consumer, producer: Producer) -> None:
         batch = await consumer.getmany(timeout_ms=200, max_records=20)
@@ -104,6 +105,7 @@ class Writer:
                     value = b"%s %d" % (self.name.encode(), number)
                     await producer.send_and_wait(READ, value, partition=number % PARTITIONS)
                     self.written += 1
+                    await asyncio.sleep(PAUSE_S)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonProvider
 from ottla import Admin, AuthenticationFailed, Consumer, Producer
 from ottla.client.connections.connection import Connection
 from ottla.testing import LocalCluster
+from tests.cluster import PAUSE_S
 from tests.oauth_issuer import AUDIENCE, CLIENTS, ISSUER, Issuer, claims_of, new_key, running_issuer, signed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -93,6 +94,7 @@ async def test_our_own_client_renews_its_login(cluster: LocalCluster, issuer: Is
                 if writes:
                     sent += 1
                     await producer.send_and_wait(topic, b"%d" % sent)
+                    await asyncio.sleep(PAUSE_S)
                 for records in (await consumer.getmany(timeout_ms=100)).values():
                     read += [record.value for record in records]
         assert read == [b"%d" % number for number in range(sent + 1)]
@@ -184,6 +186,7 @@ def test_librdkafka_renews_its_login(
             producer.produce(topic, b"%d" % sent)
             sent += 1
             assert producer.flush(30) == 0
+            time.sleep(PAUSE_S)
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:
             read.append(message.value())
@@ -233,6 +236,7 @@ async def test_aiokafka_logs_in_again(cluster: LocalCluster, issuer: Issuer, top
             if time.monotonic() < end_s:
                 await producer.send_and_wait(topic, b"%d" % sent)
                 sent += 1
+                await asyncio.sleep(PAUSE_S)
             for records in (await consumer.getmany(timeout_ms=200)).values():
                 read += [record.value for record in records]
     assert set(read) == {b"%d" % number for number in range(sent)}
@@ -262,6 +266,7 @@ def test_kafka_python_renews_its_login(
         if time.monotonic() < end_s:
             producer.send(topic, b"%d" % sent).get(30)
             sent += 1
+            time.sleep(PAUSE_S)
         read += [record.value for record in consumer]
     consumer.close()
     producer.close()

@@ -23,6 +23,7 @@ from ottla import (
     UserPassword,
 )
 from ottla.cli.main import main
+from tests.cluster import PAUSE_S
 
 from .tls_cluster import TlsCluster, tls_cluster
 
@@ -113,6 +114,7 @@ async def test_logins_are_renewed_on_the_connections_that_stand(mechanism: str, 
             if loop.time() < end_s:
                 sent += 1
                 await producer.send_and_wait(topic, b"%d" % sent)
+                await asyncio.sleep(PAUSE_S)
             for records in (await consumer.getmany(timeout_ms=50)).values():
                 assert [record.value for record in records] == [
                     b"%d" % number for number in range(read, read + len(records))
