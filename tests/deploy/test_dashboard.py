@@ -19,9 +19,14 @@ NAME = re.compile(r"\b(?:kafka|ottla|process)_[a-z_]+\b")
 def exported() -> set[str]:
     metrics: list[Metric] = [metric for module in MODULES for metric in module.METRICS]
     assert len({metric.name for metric in metrics}) == len(metrics), "a name is exported twice"
-    histograms = [metric.name for metric in metrics if metric.kind is MetricKind.HISTOGRAM]
     return {metric.name for metric in metrics} | {
-        name + part for name in histograms for part in ("_bucket", "_sum", "_count")
+        name + part for name in histograms_exported() for part in ("_bucket", "_sum", "_count")
+    }
+
+
+def histograms_exported() -> set[str]:
+    return {
+        metric.name for module in MODULES for metric in module.METRICS if metric.kind is MetricKind.HISTOGRAM
     }
 
 
@@ -35,6 +40,12 @@ def test_every_query_uses_names_that_are_exported() -> None:
     used = {name for query in queries() for name in NAME.findall(query)}
     assert len(used) > 20
     assert used <= exported(), used - exported()
+
+
+def test_every_histogram_is_shown_by_its_quantiles() -> None:
+    shown = {query for query in queries() if query.startswith("histogram_quantile(")}
+    for name in histograms_exported():
+        assert any(f"{name}_bucket" in query and "by (le" in query for query in shown), name
 
 
 def test_panels_have_a_place_of_their_own() -> None:
