@@ -327,6 +327,28 @@ def test_a_phone_is_wide_enough(chromium: Browser, console: ServedConsole, addre
     context.close()
 
 
+@pytest.mark.parametrize("address", ["/messages", "/topics", "/audits", "/access", "/transactions/hanging"])
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_a_label_stands_beside_its_field(
+    chromium: Browser, console: ServedConsole, address: str, width: int
+) -> None:
+    context = chromium.new_context(viewport={"width": width, "height": 844})
+    page = Tab(context, console).open(address)
+    pairs = page.evaluate(
+        """[...document.querySelectorAll('.search > span, .search > label[for]')].map((one) => {
+            const label = one.closest('span')?.querySelector('label') ?? one;
+            const [words, field] = [label, label.control].map((side) => side.getBoundingClientRect());
+            const middle = (field.top + field.bottom) / 2;
+            const between = field.left - words.right;
+            return [label.textContent, words.top < middle && middle < words.bottom && 0 <= between && between < 120];
+        })"""
+    )
+    assert len(pairs) >= 1
+    assert [text for text, is_beside in pairs if not is_beside] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+
+
 @pytest.mark.parametrize("address", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(chromium: Browser, console: ServedConsole, address: str, scheme: Any) -> None:
