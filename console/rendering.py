@@ -61,8 +61,11 @@ class Templates:
     def fragments(self, template: str, context: Mapping[str, object]) -> dict[str, str]:
         """What changes while the page is open: markup by id."""
         found = self._environment.get_template(template)
+        known = found.new_context(dict(context))
+        # Before its first text a template sets and defines what stands outside of its blocks.
+        next(found.root_render_func(known), None)
         return {
-            name: Markup("").join(map(Markup, block(found.new_context(dict(context))))).strip()
+            name: Markup("").join(map(Markup, block(known))).strip()
             for name, block in found.blocks.items()
             if name.startswith(LIVE)
         }

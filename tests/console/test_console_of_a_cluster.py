@@ -63,6 +63,13 @@ class HttpBrowser:
                 if line.startswith(b"data: "):
                     yield json.loads(line[6:])
 
+    def wait_for_news(self, address: str, text: str) -> None:
+        """Return once an open page has got this, and nothing was wrong before."""
+        for one in self.events(address):
+            assert not one.get("text"), one
+            if text in one.get("html", ""):
+                return
+
     def until(self, address: str, is_so: Callable[[str], bool]) -> str:
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -175,6 +182,7 @@ def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: P
         ):
             producer.send("orders", b"counted")
         browser.until("/spark", lambda page: f"{query[6:]} format('ottla') 41 CompleteCommit" in page)
+        browser.wait_for_news("/messages/live?topic=orders", "counted")
         browser.until("/audits", lambda page: "orders: there is no tier to compare 'producer' with" in page)
         page = seen(browser.read("/messages?topic=orders"))
         assert "20 shown" in page

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from math import inf
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -21,7 +23,7 @@ from ottla.console.live.node_readings import CommitReading, NodeReading, commits
 from ottla.console.live.sampler import COMMIT_MS, IDLE_S, LEADERLESS, Sampler, pause_s
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.live.streams import EventStream
-from ottla.console.rendering import HERE
+from ottla.console.rendering import HERE, Templates
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import Browser, FakeAdmin, partition, snapshot_of, topic
 
@@ -332,6 +334,18 @@ async def test_streams_end_with_the_console(feeds: Feeds) -> None:
     stopping.set()
     await serving
     assert connection.sent[-1]["more_body"] is False
+
+
+def test_a_fragment_knows_what_stands_outside_of_its_block(tmp_path: Path) -> None:
+    shutil.copy(HERE / "templates" / "parts.html", tmp_path)
+    (tmp_path / "base.html").write_text("<h1>{{ model.title }}</h1>{% block content %}{% endblock %}")
+    (tmp_path / "page.html").write_text(
+        '{% extends "base.html" %}{% set name = model.name %}{% macro loud(text) %}{{ text | upper }}!{% endmacro %}'
+        '{% block content %}{% block live_a %}<p id="live_a">{{ loud(name) }}</p>{% endblock %}{% endblock %}'
+    )
+    templates, context = Templates(tmp_path), {"model": {"title": "a page", "name": "<b>"}}
+    assert templates.fragments("page.html", context) == {"live_a": '<p id="live_a">&lt;B&gt;!</p>'}
+    assert templates.fragments("page.html", context)["live_a"] in templates.page("page.html", context)
 
 
 @pytest.mark.parametrize("address", ["/overview", "/topics", "/topics/topic?name=orders"])
