@@ -47,7 +47,11 @@ async def produce(bootstrap: str, rows: list[bytes]) -> None:
 async def read(bootstrap: str, member: int) -> None:
     """A member of a group that reads flights, commits, and is a little slower now and then."""
     async with Consumer(
-        FLIGHTS, bootstrap_servers=bootstrap, group_id=GROUP, client_id=f"board-{member}"
+        FLIGHTS,
+        bootstrap_servers=bootstrap,
+        group_id=GROUP,
+        client_id=f"board-{member}",
+        enable_auto_commit=True,
     ) as consumer:
         number = 0
         async for _ in consumer:
