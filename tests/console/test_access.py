@@ -81,7 +81,7 @@ def test_the_rule_that_decides_is_named(browser: Browser, query: str, verdict: s
 def test_without_an_authorizer_all_is_allowed(admin: Secured, browser: Browser) -> None:
     admin.authorizer = ""
     page = seen(browser.read("/access?principal=ann&operation=WRITE&of=orders"))
-    assert "allowed by there is no authorizer" in page
+    assert "allowed since there is no authorizer" in page
 
 
 @pytest.mark.parametrize(

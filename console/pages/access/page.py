@@ -65,10 +65,10 @@ class CertificateRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessVerdict:
-    """Whether something is allowed, and the rule that decides."""
+    """Whether something is allowed, and why: what stands behind that on the page."""
 
     is_allowed: bool
-    rule: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +145,8 @@ async def why(visit: Visit) -> AccessVerdict | None:
         host=visit.text("host") or "127.0.0.1",
     )
     if decision.rule == EVERYTHING_OPEN:
-        return AccessVerdict(True, "there is no authorizer: everybody may do everything")
-    return AccessVerdict(decision.allowed, decision.rule)
+        return AccessVerdict(True, "since there is no authorizer: everybody may do everything")
+    return AccessVerdict(decision.allowed, f"by {decision.rule}")
 
 
 async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:

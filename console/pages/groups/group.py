@@ -57,7 +57,8 @@ class GroupPage:
     state: str
     type: str
     assignor: str
-    coordinator: str
+    coordinator: int
+    coordinator_address: str
     total_lag: int
     members: Sequence[MemberRow]
     paged: Paged[PartitionLag]
@@ -130,7 +131,8 @@ async def show(visit: Visit) -> Rendered:
         told.group.state,
         told.group.type,
         told.group.assignor,
-        f"{where.id} ({where.host}:{where.port})",
+        where.id,
+        f"{where.host}:{where.port}",
         told.total_lag,
         [member_row(one) for one in told.group.members],
         paged,
