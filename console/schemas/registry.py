@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -85,17 +85,21 @@ class SchemaRegistry:
         kind = fields.get("schemaType") or AVRO
         if kind not in (AVRO, PROTOBUF, JSON):
             raise NoSchema(f"it is of type {str(kind)[:40]!r}, which the console does not know")
-        how = ""
         if kind == PROTOBUF:
-            how = "?format=serialized"
-            fields = await self._asked(f"/schemas/ids/{schema_id}{how}")
+            fields = await self._serialized(f"/schemas/ids/{schema_id}", fields)
         text, found = _text(fields), _Imports()
         found.take(text)
         if kind != JSON:
-            await self._import(fields, how, found)
+            await self._import(fields, kind, found)
         return RegisteredSchema(kind, text, tuple(found.texts.items()))
 
-    async def _import(self, fields: Mapping[str, Any], how: str, found: _Imports) -> None:
+    async def _serialized(self, path: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A schema of Protobuf as a file descriptor. Confluent's own registry keeps texts, and serializes when asked.
+        Others keep what they were given, which is serialized already by clients in Python and .NET, and Apicurio fails
+        to serialize that once more."""
+        return fields if is_serialized(_text(fields)) else await self._asked(f"{path}?format=serialized")
+
+    async def _import(self, fields: Mapping[str, Any], kind: str, found: _Imports) -> None:
         references = fields.get("references") or []
         if not isinstance(references, list) or not all(isinstance(one, dict) for one in references):
             raise NoSchema("the registry's answer does not say what it refers to")
@@ -105,11 +109,13 @@ class SchemaRegistry:
                 raise NoSchema("the registry's answer does not say what it refers to")
             if name in found.texts:
                 continue
-            path = f"/subjects/{quote(subject, safe='')}/versions/{version}{how}"
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
             imported = await self._asked(path)
+            if kind == PROTOBUF:
+                imported = await self._serialized(path, imported)
             text = _text(imported)
             found.take(text)
-            await self._import(imported, how, found)
+            await self._import(imported, kind, found)
             found.texts[name] = text
 
     async def _asked(self, path: str) -> Mapping[str, Any]:
@@ -143,6 +149,14 @@ def registry_address(text: str) -> str:
         raise ValueError("the address of a schema registry is in ASCII, without spaces")
     _ = parts.port  # ValueError for one that is no number
     return text.rstrip("/")
+
+
+def is_serialized(text: str) -> bool:
+    """Whether a schema of Protobuf is a file descriptor in base64. A `.proto` text has spaces in it."""
+    try:
+        return len(b64decode(text, validate=True)) > 0
+    except ValueError:
+        return False
 
 
 def _text(fields: Mapping[str, Any]) -> str:

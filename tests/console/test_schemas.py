@@ -380,7 +380,7 @@ async def test_a_schema_comes_with_all_that_it_refers_to(served: Served, address
         "/r/schemas/ids/1": {"schema": "A", "references": [reference("b"), reference("c")]},
         "/r/subjects/b/value/versions/2": {"schema": "B", "references": [reference("c")]},
         "/r/subjects/c/value/versions/2": {"schema": "C"},
-        "/r/schemas/ids/2": {"schema": "text", "schemaType": "PROTOBUF"},
+        "/r/schemas/ids/2": {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"},
         "/r/schemas/ids/2?format=serialized": {"schema": "AAAA", "schemaType": "PROTOBUF"},
     }
     asked = SchemaRegistry(f"{address}/r/", login="me:secret")
@@ -388,6 +388,24 @@ async def test_a_schema_comes_with_all_that_it_refers_to(served: Served, address
     assert await asked.schema(2) == RegisteredSchema(PROTOBUF, "AAAA")
     login = b64encode(b"me:secret").decode()
     assert all(f"\r\nAuthorization: Basic {login}\r\n" in head for head in served.heads)
+
+
+async def test_protobuf_that_is_serialized_already_is_not_asked_for_again(
+    served: Served, address: str
+) -> None:
+    """As Apicurio has it: 500 where it should serialize what is serialized."""
+    kept, imported = serialized(file_of("shop", "line.proto")), serialized(file_of("line"))
+    references = [{"name": name, "subject": name, "version": 1} for name in ("line.proto", "text.proto")]
+    served.answers = {
+        "/schemas/ids/5": {"schema": kept, "schemaType": PROTOBUF, "references": references},
+        "/schemas/ids/5?format=serialized": 500,
+        "/subjects/line.proto/versions/1": {"schema": imported, "schemaType": PROTOBUF},
+        "/subjects/line.proto/versions/1?format=serialized": 500,
+        "/subjects/text.proto/versions/1": {"schema": 'syntax = "proto3";', "schemaType": PROTOBUF},
+        "/subjects/text.proto/versions/1?format=serialized": {"schema": "AAAA", "schemaType": PROTOBUF},
+    }
+    wanted = (("line.proto", imported), ("text.proto", "AAAA"))
+    assert await SchemaRegistry(address).schema(5) == RegisteredSchema(PROTOBUF, kept, wanted)
 
 
 async def test_a_registry_may_answer_anything(
