@@ -106,6 +106,12 @@ def test_a_group_shows_each_partition_with_its_lag_and_its_owner(browser: Browse
     )
 
 
+def test_before_the_first_commit_no_lag_is_known(admin: WithGroups, browser: Browser) -> None:
+    owned = (TopicPartition("orders", 0),)
+    admin.members["fresh"] = (GroupMember("m", None, "board", "/host", owned, 3),)
+    assert " lag \u2013 " in seen(browser.read("/groups/group?name=fresh"))
+
+
 def test_names_that_strangers_choose_are_text(admin: WithGroups, browser: Browser) -> None:
     member = GroupMember(HOSTILE, HOSTILE, HOSTILE, HOSTILE, (TopicPartition(HOSTILE, 0),), 3)
     admin.members[HOSTILE] = (member,)
