@@ -143,7 +143,9 @@ def _once(kind: str, sources: Iterable[Path], make: Callable[[Path], None]) -> P
 
 def _build(program: str, folder: Path) -> None:
     """Without optimizing it: for franz-go and all that it needs that takes 11 s of processor time."""
-    _run(["go", "build", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-N -l", "-o", program, "."], folder)
+    _run(
+        ["go", "build", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-N -l", "-o", program, "."], folder
+    )
 
 
 def _cargo_build(folder: Path) -> None:
