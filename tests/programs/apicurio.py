@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import tarfile
+import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -39,8 +39,7 @@ def runner() -> Path:
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (cache / "complete").exists():
-            with tarfile.open(archive) as whole:
-                whole.extractall(unpacked, filter="data")
+            shutil.unpack_archive(archive, unpacked)
             (cache / "complete").touch()
     return unpacked / "quarkus-run.jar"
 
@@ -58,7 +57,6 @@ class ApicurioRegistry(Program):
             "quarkus.management.port": management,
             "apicurio.storage.kind": "kafkasql",
             "apicurio.kafkasql.bootstrap.servers": cluster.bootstrap,
-            "apicurio.kafkasql.topic.replication.factor": 3,
             "apicurio.storage.snapshot.location": folder,
         }
         properties = [f"-D{name}={value}" for name, value in settings.items()]
