@@ -92,7 +92,7 @@ test-quick: venv
 	@$(MAKE) --no-print-directory -j2 lint-types quick-tests
 
 quick-tests:
-	$(BIN)/python -m pytest tests/$(PACKAGE) -n 3 -m 'not (cluster or faults or java or compat or programs)'
+	$(BIN)/python -m pytest tests/$(PACKAGE) -n 5 -m 'not (cluster or faults or java or compat or programs)'
 
 compat: venv
 	$(BIN)/python -m pytest tests/compat --compat

@@ -38,7 +38,7 @@ STOP_TIMEOUT_S = 45.0
 WAIT_S = 60.0
 PAUSE_S = 0.005
 """Between what a client does again and again while a test waits for something else. Without one it would take all of a
-processor, and its brokers another, and see nothing more of what the test is about."""
+processor, and its brokers another, and see little more of what the test is about."""
 
 T = TypeVar("T")
 
