@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from ..protocol.messages.metadata_records import Record, encode_record
+from ..protocol.messages.metadata_records import PartitionRecord, Record, encode_record
 from ..protocol.messages.transaction_records import (
     TransactionalRecord,
     TransactionRecord,
@@ -54,8 +54,8 @@ class Publication:
         self._noted_end = 0
         #: whether there is more among them than transactions
         self._is_of_more = True
-        #: brokers that have to write markers of what was decided
-        self._owing: set[int] = set()
+        #: brokers that others wait for: new leaders, and those that have to write markers of what was decided
+        self._first: set[int] = set()
 
     def note(self, records: Sequence[tuple[Scope, Record]], history: int) -> None:
         """A command has put these into the image."""
@@ -72,7 +72,7 @@ class Publication:
             record.transactional_id for _, record in records if isinstance(record, TransactionSettledRecord)
         )
         if self._duties.active:
-            self._note_markers(records)
+            self._note_first(records)
 
     def publish(self) -> None:
         """The image moved on, or jumped: a snapshot of the Raft log was restored."""
@@ -92,13 +92,16 @@ class Publication:
         if self._is_of_more:
             self._is_of_more = False
             self._duties.image_changed(self._now())
-        owing, self._owing = self._owing, set()
-        self._sessions.push(frozenset(owing))
+        first, self._first = self._first, set()
+        self._sessions.push(frozenset(first))
 
-    def _note_markers(self, records: Sequence[tuple[Scope, Record]]) -> None:
+    def _note_first(self, records: Sequence[tuple[Scope, Record]]) -> None:
+        """A follower that hears of a new leader before that one does is refused, and asks again a millisecond later."""
         image = self._controller.image
         for _, record in records:
-            if isinstance(record, TransactionRecord) and Phase(record.phase).is_decided:
+            if isinstance(record, PartitionRecord):
+                self._first.add(record.leader)
+            elif isinstance(record, TransactionRecord) and Phase(record.phase).is_decided:
                 transaction = image.transactions.by_id.get(record.transactional_id)
                 if transaction is not None:
-                    self._owing |= leaders_of(image, islice(transaction.lacking, _PLACES_LOOKED_AT_MAX))
+                    self._first |= leaders_of(image, islice(transaction.lacking, _PLACES_LOOKED_AT_MAX))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.metadata_quorum.broker_sessions import BrokerSession, BrokerSessions, SessionEvents, SnapshotSource
 from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, Scope
 from ottla.metadata_quorum.link import Link
+from ottla.metadata_quorum.publication import Publication
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.handshake import Identity
+from ottla.protocol.messages.metadata_records import PartitionRecord
 from ottla.protocol.messages.quorum_session import FeedRecords, Subscribe, decode_session_message
 from ottla.protocol.messages.quorum_session import encode_session_message as encode
 
@@ -65,6 +68,32 @@ def test_those_come_first_where_somebody_waits() -> None:
     followed.links[2].holds_something = True
     followed.sessions.push(frozenset({3}))
     assert [broker_id for broker_id, _ in followed.sent] == [3, 2, 1]
+
+
+def test_a_new_leader_is_told_before_its_followers() -> None:
+    """A follower that knows first is refused, and asks again when it has waited."""
+    image = ClusterImage()
+    pushed: list[frozenset[int]] = []
+    anything = cast(Any, SimpleNamespace)
+    publication = Publication(
+        anything(image=image, history=0),
+        anything(applied_index=1),
+        MetadataFeed(),
+        anything(note=lambda *_: None),
+        anything(active=True, noted=lambda *_: None, image_changed=lambda _: None),
+        anything(changed=list),
+        anything(push=pushed.append),
+        lambda: 0.0,
+    )
+    for leader in (3, 2):
+        record = PartitionRecord(topic_id=bytes(16), partition=leader, replicas=[1, 2, 3], leader=leader)
+        image.offset += 1
+        publication.note([(None, record)], history=0)
+    publication.publish()
+    image.offset += 1
+    publication.note([(None, PartitionRecord(topic_id=bytes(16), replicas=[1, 2, 3], leader=1))], history=0)
+    publication.publish()
+    assert pushed == [{2, 3}, {1}]
 
 
 def test_sessions_that_are_given_the_same_share_its_bytes() -> None:
