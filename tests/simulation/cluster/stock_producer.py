@@ -178,8 +178,11 @@ class StockProducer:
         refused, behind = self._new_sends(place, 1, transaction), self._new_sends(place, count, transaction)
         first = self._encoded(place, [one.value for one in refused], ahead_ms=YEARS_MS)
         second = self._encoded(place, [one.value for one in behind], sequence=sequence + 1)
-        codes = await self._answers(place, refused, first, behind, second)
-        if codes == (ErrorCode.INVALID_TIMESTAMP, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        refusal, (code, offset) = await asyncio.gather(
+            self._attempt(place, first, refused, tried_before=False), self._outcome(place, second)
+        )
+        if (refusal, code) == (ErrorCode.INVALID_TIMESTAMP, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            # That is not what became of them: whoever is killed now may have sent them again.
             lowered, begun_s = self._encoded(place, [one.value for one in behind]), self._workload.now()
             while self._workload.now() < begun_s + GIVEN_UP_AFTER_S:
                 code = await self._attempt(place, lowered, behind, tried_before=True)
@@ -188,18 +191,9 @@ class StockProducer:
                 await asyncio.sleep(PAUSE_S)
                 with suppress(KafkaError):
                     await self._cluster.refresh()
-        raise KafkaError(codes[0])
-
-    async def _answers(
-        self, place: TopicPartition, refused: list[Send], first: bytes, behind: list[Send], second: bytes
-    ) -> tuple[ErrorCode, ErrorCode]:
-        """Of two batches that are sent one right behind the other."""
-        return (
-            *await asyncio.gather(
-                self._attempt(place, first, refused, tried_before=False),
-                self._attempt(place, second, behind, tried_before=False),
-            ),
-        )
+        else:
+            self._note(behind, code, offset, tried_before=False)
+        raise KafkaError(refusal)
 
     def late_batch(self, place: TopicPartition, transaction: Transaction) -> LateBatch:
         """The next batch of a transaction, on its way for so long that it is over when it arrives."""
@@ -300,15 +294,18 @@ class StockProducer:
     async def _attempt(
         self, place: TopicPartition, batch: bytes, sends: list[Send], *, tried_before: bool
     ) -> ErrorCode:
-        try:
-            told = await self._asked(place, batch, TIMEOUT_MS // 2)
-            code, offset = ErrorCode(told.error_code), told.base_offset
-        except KafkaError as error:
-            code, offset = error.code, -1
-        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            code = ErrorCode.NONE
+        code, offset = await self._outcome(place, batch)
         self._note(sends, code, offset, tried_before=tried_before)
         return code
+
+    async def _outcome(self, place: TopicPartition, batch: bytes) -> tuple[ErrorCode, int]:
+        """What became of one attempt, and the offset; -1 where it is not known."""
+        try:
+            told = await self._asked(place, batch, TIMEOUT_MS // 2)
+        except KafkaError as error:
+            return error.code, -1
+        code = ErrorCode(told.error_code)
+        return ErrorCode.NONE if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else code, told.base_offset
 
     async def _asked(
         self, place: TopicPartition, batch: bytes, acknowledged_within_ms: int
