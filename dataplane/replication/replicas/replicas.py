@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MISSING_LOGS_INTERVAL_S = 5.0
+_MISSING_LOGS_INTERVAL_S = 1.0
+_REBUILDING_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +476,7 @@ class Replicas:
         """Start the periodic work."""
         self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
         self._every(_MISSING_LOGS_INTERVAL_S, self.making.look_for_missing_logs)
-        self._every(_MISSING_LOGS_INTERVAL_S, self.damage.rebuilding.look)
+        self._every(_REBUILDING_INTERVAL_S, self.damage.rebuilding.look)
         self._every(self.config.watermark_checkpoint_interval_ms / 1000, self.checkpoint_high_watermarks)
 
     def _every(self, interval_s: float, work: Callable[[], None]) -> None:
