@@ -209,7 +209,7 @@ class ConfirmedIsHeld(Invariant):
     """What a leader counts for a follower is on that follower's disk, unless it has gone on to a later term.
 
     It may have done so before it came back with an old copy of its disk. A leader that stood still has heard of
-    neither.
+    neither. Nor has it heard that such a follower was told by others, and does not vote.
     """
 
     def __init__(self) -> None:
@@ -226,6 +226,8 @@ class ConfirmedIsHeld(Invariant):
             if not matched or follower is None:
                 continue
             if max(latest.get(peer.id, 0), follower.consensus.term) > consensus.term:
+                continue
+            if follower.formation.catching_up:
                 continue
             held = follower.journal
             if matched <= held.base_index or matched <= journal.base_index:
