@@ -9,6 +9,7 @@ records had been flushed, so they may have been acknowledged, and another replic
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -89,8 +90,10 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         segments[0].activate()
     next_offset = _load_clean(segments, request) if request.clean_shutdown else None
     if next_offset is None:
-        segments, next_offset = _recover(segments, request, RecoveredEpochs(epochs, request.recovery_point))
-        next_offset = _end_behind_gap(segments, request, next_offset)
+        gaps = noted_gaps(request.directory)
+        recovered = RecoveredEpochs(epochs, request.recovery_point)
+        segments, next_offset = _recover(segments, request, recovered, gaps)
+        next_offset = _end_behind_gap(segments, request, gaps, next_offset)
     if next_offset < request.recovery_point:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -192,7 +195,7 @@ def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
 
 
 def _recover(
-    segments: list[Segment], request: OpenRequest, epochs: RecoveredEpochs
+    segments: list[Segment], request: OpenRequest, epochs: RecoveredEpochs, gaps: Mapping[int, int | None]
 ) -> tuple[list[Segment], int]:
     """Check and mend what lies above the recovery point; the segments that remain and the log end offset."""
     point = request.recovery_point
@@ -203,7 +206,7 @@ def _recover(
             break
     for segment in segments[:first]:
         _load_inactive(segment, request)
-    next_offset, gaps = segments[first].base_offset, noted_gaps(request.directory)
+    next_offset = segments[first].base_offset
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset != next_offset and segment.base_offset not in gaps:
@@ -231,9 +234,10 @@ def _recover(
     return segments, next_offset
 
 
-def _end_behind_gap(segments: list[Segment], request: OpenRequest, next_offset: int) -> int:
+def _end_behind_gap(
+    segments: list[Segment], request: OpenRequest, gaps: Mapping[int, int | None], next_offset: int
+) -> int:
     """Where a log ends that was about to be ended behind a gap; the segment there comes to `segments`."""
-    gaps = noted_gaps(request.directory)
     end = next((base for base, before in gaps.items() if before == next_offset < base), None)
     if end is None:
         return next_offset
