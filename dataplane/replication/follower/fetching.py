@@ -287,7 +287,7 @@ class LeaderSession:
                 return
             if part.goes_on_at > partition.log.log_end_offset:
                 logger.info("%r goes on at offset %d, as its leader's log does", partition, part.goes_on_at)
-                partition.following.go_on_at(part.goes_on_at)
+                partition.following.end_at(part.goes_on_at)
                 self._changed[key] = None
             records = part.records
             if records is not None and not isinstance(records, memoryview):

@@ -122,16 +122,8 @@ class Following:
         self.high_watermark = offset
         self._flushing.begun_anew(offset)
 
-    def go_on_at(self, offset: int) -> None:
-        """There is nothing from the end of this log up to `offset`, where the leader's ends, and its epoch began. The
-        caller has checked that the answer is of this leader epoch."""
-        self.end_at(offset)
-        assert self._replica.follower is not None
-        # Else the last epoch known here would end elsewhere than at the leader, and the next fetch would diverge.
-        self._replica.log.leader_epochs.assign(self._replica.follower.leader_epoch, offset)
-
     def end_at(self, offset: int) -> None:
-        """Have the log of a copy end at `offset`: its mirror begins or goes on there."""
+        """Have the log of a copy end at `offset`: its mirror, or its leader's log, begins or goes on there."""
         log = self._replica.log
         before = log.log_end_offset
         end_at(log, offset)
