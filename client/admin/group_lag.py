@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..records import TopicPartition
@@ -36,17 +36,21 @@ class GroupReport:
     partitions: tuple[PartitionLag, ...]
 
     @property
-    def total_lag(self) -> int:
-        """The sum where it is known."""
-        return sum(one.lag or 0 for one in self.partitions)
+    def total_lag(self) -> int | None:
+        """The sum over partitions whose lag is known; None where it is known of none, as before the first commit."""
+        return _known_sum(self.partitions)
 
-    def lag_by_topic(self) -> dict[str, tuple[int, int]]:
-        """Partitions and lag of each topic."""
-        topics: dict[str, tuple[int, int]] = {}
+    def lag_by_topic(self) -> dict[str, tuple[int, int | None]]:
+        """The number of partitions of each topic, and their lag as `total_lag` has it."""
+        topics: dict[str, list[PartitionLag]] = {}
         for one in self.partitions:
-            count, lag = topics.get(one.partition.topic, (0, 0))
-            topics[one.partition.topic] = (count + 1, lag + (one.lag or 0))
-        return topics
+            topics.setdefault(one.partition.topic, []).append(one)
+        return {topic: (len(rows), _known_sum(rows)) for topic, rows in topics.items()}
+
+
+def _known_sum(rows: Sequence[PartitionLag]) -> int | None:
+    known = [one.lag for one in rows if one.lag is not None]
+    return sum(known) if known or not rows else None
 
 
 def put_together(

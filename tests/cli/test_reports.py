@@ -40,7 +40,10 @@ def test_lag() -> None:
         (B0, None, 3, None, member),
     ]
     assert report.total_lag == 4
-    assert report.lag_by_topic() == {"a": (2, 4), "b": (1, 0)}
+    assert report.lag_by_topic() == {"a": (2, 4), "b": (1, None)}
+    before_the_first_commit = put_together(group, {}, {A0: 9, B0: 3})
+    assert before_the_first_commit.total_lag is None
+    assert put_together(replace(group, members=()), {}, {}).total_lag == 0
 
 
 def test_filters_of_groups() -> None:

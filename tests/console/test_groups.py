@@ -129,7 +129,7 @@ def test_lag_is_remembered_within_bounds() -> None:
         class Told:
             group = GroupListing(name, "", "", "", 1)
 
-            def lag_by_topic(self) -> dict[str, tuple[int, int]]:
+            def lag_by_topic(self) -> dict[str, tuple[int, int | None]]:
                 return {"orders": (1, lag), "refunds": (1, 3)}
 
         return Told()

@@ -26,7 +26,9 @@ def list_groups(arguments: argparse.Namespace) -> None:
         return
     columns = ["group", "state", "type", "protocol", "coordinator"]
     columns += ["members", "lag"] if rows and "lag" in rows[0] else []
-    print_table([column.upper() for column in columns], [[row[column] for column in columns] for row in rows])
+    print_table(
+        [column.upper() for column in columns], [[_shown(row[column]) for column in columns] for row in rows]
+    )
 
 
 def describe(arguments: argparse.Namespace) -> None:
@@ -78,7 +80,7 @@ async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 row | {"members": len(one.group.members), "lag": one.total_lag}
                 for row in rows
                 if (one := reports.get(row["group"])) is not None
-                and one.total_lag >= (arguments.min_lag or 0)
+                and (arguments.min_lag is None or (one.total_lag or 0) >= arguments.min_lag)
                 and len(one.group.members) >= (arguments.min_members or 0)
             ]
     return rows
@@ -96,7 +98,15 @@ async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
 def _summary(one: GroupReport) -> tuple[object, ...]:
     group = one.group
     where = f"{group.coordinator.id} ({group.coordinator.host}:{group.coordinator.port})"
-    return group.group_id, where, group.state, group.type, group.assignor, len(group.members), one.total_lag
+    return (
+        group.group_id,
+        where,
+        group.state,
+        group.type,
+        group.assignor,
+        len(group.members),
+        _shown(one.total_lag),
+    )
 
 
 def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
@@ -113,7 +123,10 @@ def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
         say(f"{label:<12} {value}")
     if arguments.lag_per_topic:
         topics = one.lag_by_topic()
-        print_table(("TOPIC", "PARTITIONS", "LAG"), [(topic, *numbers) for topic, numbers in topics.items()])
+        print_table(
+            ("TOPIC", "PARTITIONS", "LAG"),
+            [(topic, count, _shown(lag)) for topic, (count, lag) in topics.items()],
+        )
         return
     columns = (
         "TOPIC",
@@ -134,8 +147,8 @@ def _row(one: PartitionLag) -> tuple[object, ...]:
     return (*one.partition, _shown(one.current), _shown(one.end), _shown(one.lag), *owner)
 
 
-def _shown(number: int | None) -> object:
-    return "-" if number is None else number
+def _shown(value: object) -> object:
+    return "-" if value is None else value
 
 
 def _as_json(one: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:

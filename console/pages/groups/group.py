@@ -18,7 +18,6 @@ from ...bounds import SAMPLES_MAX
 from ...charts import Series, legend, line_chart
 from ...formats import numbers
 from ...live.sampler import Sampler
-from .listing import known_lag
 
 CHART_S: Final = 600.0
 REMEMBERED_MAX: Final = 100
@@ -83,7 +82,7 @@ class LagHistory:
         if len(self._groups) > REMEMBERED_MAX:
             self._groups.popitem(last=False)
         for topic, (_, lag) in group.lag_by_topic().items():
-            topics.setdefault(topic, deque(maxlen=SAMPLES_MAX)).append((now_s, float(lag)))
+            topics.setdefault(topic, deque(maxlen=SAMPLES_MAX)).append((now_s, lag))
 
     def series(self, name: str) -> list[Series]:
         """One for each topic, the greatest lag first. So many can be told apart; the others are not drawn."""
@@ -134,7 +133,7 @@ async def show(visit: Visit) -> Rendered:
         told.group.assignor,
         where.id,
         f"{where.host}:{where.port}",
-        known_lag(told),
+        told.total_lag,
         [member_row(one) for one in told.group.members],
         paged,
         [lag_row(one) for one in paged.rows],

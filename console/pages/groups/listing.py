@@ -54,14 +54,8 @@ def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupR
         group.protocol_type,
         group.coordinator,
         None if told is None else len(told.group.members),
-        None if told is None else known_lag(told),
+        None if told is None else told.total_lag,
     )
-
-
-def known_lag(told: GroupReport) -> int | None:
-    """The lag of all partitions; None where it is known of none of them, as before the first commit."""
-    is_known = any(one.lag is not None for one in told.partitions)
-    return told.total_lag if is_known or not told.partitions else None
 
 
 async def reports_of(visit: Visit, groups: Sequence[GroupListing]) -> dict[str, GroupReport]:
