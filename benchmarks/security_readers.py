@@ -33,6 +33,8 @@ from .security_clients import trusting
 
 LIBRDKAFKA, SOCKETS = KINDS = ("librdkafka", "sockets")
 DEADLINE_S = 120
+AT_ONCE = 10_000
+"""Records that a consumer is asked for. It would wait for more than are left."""
 _SIZE = struct.Struct(">i")
 _FETCH_VERSION = 11
 """The last before topics have ids."""
@@ -66,7 +68,7 @@ class LibrdkafkaReader:
         left, read = self._count, 0
         end = time.monotonic() + DEADLINE_S
         while left > 0:
-            for message in self._consumer.consume(10_000, 1):
+            for message in self._consumer.consume(min(AT_ONCE, left), 1):
                 if (error := message.error()) is not None:
                     raise RuntimeError(str(error))
                 read += len(message)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from .counts import is_bucket_length
 from .reports import is_topic
 
+AUDIT_TOPIC = "audit"
+"""Where whoever compares looks for reports, if no topic is named. Clients report nowhere unless told."""
 BUCKET_MS = 600_000
 """Ten minutes."""
 INTERVAL_MS = 30_000

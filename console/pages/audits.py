@@ -12,6 +12,7 @@ from ...client.admin.records import LATEST
 from ...client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
 from ...client.auditing.counts import DAY_MS, bucket_start
 from ...client.auditing.reports import NoReport, parse_report
+from ...client.auditing.settings import AUDIT_TOPIC
 from ...client.auditing.verdicts import COMPLETE, bucket_text, has_gaps, surplus, verdict
 from ...client.records import ConsumerRecord, TopicPartition
 from ...protocol.errors import KafkaError
@@ -19,7 +20,6 @@ from ..area import Area, BadQuestion, NotThere, Paged, Rendered, View, Visit
 from ..schemas.decoding import Decoded
 from .messages.reading import read
 
-AUDIT_TOPIC: Final = "audit"
 SPANS: Final = {"2h": 7_200_000, "6h": 21_600_000, "1d": DAY_MS, "7d": 7 * DAY_MS, "30d": 30 * DAY_MS}
 GRACES: Final = {"2m": 120_000, "5m": 300_000, "15m": 900_000, "1h": 3_600_000}
 

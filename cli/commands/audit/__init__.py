@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ....client.auditing.settings import AUDIT_TOPIC
 from ...arguments.options import CommandParser, add_connection, add_output, command_parser
 from ...arguments.selection import milliseconds_of, timestamp_ms
 from ...connection.precedence import connection_of, connection_of_profile
@@ -15,7 +16,6 @@ from ...terminal.text import note, say
 if TYPE_CHECKING:
     from .reading import LogCopy
 
-AUDIT_TOPIC = "audit"
 NO_END_MS = 1 << 62
 
 

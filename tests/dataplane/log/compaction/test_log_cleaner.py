@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from ottla.cli.local_cluster.liveness import is_alive
 from ottla.dataplane.log import PartitionLog
 from ottla.dataplane.log.compaction.job import Limits
 from ottla.dataplane.storage.cleaning_process import CleaningProcessDied
@@ -326,7 +327,7 @@ def test_a_broker_killed_on_the_way_leaves_a_log_that_says_the_same(
     broker.kill()
     broker.wait()
     broker.stdout.close()
-    wait_for(lambda: not Path(f"/proc/{child}").exists() or _is_zombie(child))
+    wait_for(lambda: not is_alive(child))
     log = PartitionLog.open(
         tmp_path / "t-0", history.log.config, clean_shutdown=False, recovery_point=0, now_ms=NOW_MS
     )
@@ -335,11 +336,6 @@ def test_a_broker_killed_on_the_way_leaves_a_log_that_says_the_same(
     assert len(log.segments) <= segments
     assert not list(tmp_path.rglob("*.cleaned"))
     log.close(clean=False)
-
-
-def _is_zombie(pid: int) -> bool:
-    """Killed, and not yet collected by whoever is its parent now."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
 async def test_batches_that_cannot_be_read_are_told_of_and_the_log_is_cleaned(
