@@ -36,7 +36,7 @@ from .recovery.recovery import OpenRequest, open_folder
 from .segments.descriptors import FileCache
 from .segments.log_slice import LogSlice
 from .segments.segment import Segment
-from .segments.segment_list import SegmentList
+from .segments.segment_list import RESTS, SegmentList
 from .storage_errors import DISK_FULL, disk_error, is_unreadable, lacks_resources, may_pass
 from .transactions import LogTransactions
 from .truncation import Truncation
@@ -329,6 +329,8 @@ class PartitionLog:
 
     def _write(self, data: memoryview, position: int) -> None:
         fd, size = self.segment_list.fd, len(data)
+        if fd == RESTS:
+            fd = self._woken()
         try:
             written = os.pwrite(fd, data, position)
             while written < size:
@@ -340,6 +342,14 @@ class PartitionLog:
             failure = disk_error("append to", self.segment_list.active.path, error)
             self._undo_write(position, error, failure)
             raise failure from error
+
+    def _woken(self) -> int:
+        try:
+            return self.segment_list.wake()
+        except KafkaError as error:
+            if not lacks_resources(error):
+                self.fail(error)
+            raise
 
     def _undo_write(self, position: int, error: OSError, failure: KafkaError) -> None:
         """Cut a partial write. A full disk may have room again later; after any other error the log is

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
+import sys
 from collections.abc import Callable
 
 from ...network.resolving import addresses_of
@@ -15,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 _ACCEPTS_PER_WAKE_UP = 64
 _PAUSE_SECONDS = 0.1
+_RESERVE_SHARE, _RESERVE_MIN = 16, 32
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -48,6 +51,7 @@ class ListeningSocket:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._accepting = False
+        self._descriptors_max = descriptors_of_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def start(self) -> None:
         """Begin to accept connections."""
@@ -80,12 +84,19 @@ class ListeningSocket:
             except OSError as error:
                 if error.errno not in _OUT_OF_RESOURCES:
                     raise
-                logger.warning("listener %s accepts no connections for now: %s", self.name, error.strerror)
-                self.pause(_PAUSE_SECONDS)
+                self._wait_for_descriptors(error.strerror)
+                return
+            if sock.fileno() >= self._descriptors_max:  # The kernel gives the lowest number that is free.
+                sock.close()
+                self._wait_for_descriptors("the other descriptors are kept for files")
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._accept(self, sock, (normalized_host(address[0]), address[1]))
+
+    def _wait_for_descriptors(self, reason: str | None) -> None:
+        logger.warning("listener %s accepts no connections for now: %s", self.name, reason)
+        self.pause(_PAUSE_SECONDS)
 
     def pause(self, seconds: float) -> None:
         """Accept nobody for so long: connections wait in the kernel."""
@@ -96,6 +107,13 @@ class ListeningSocket:
     def _resume(self) -> None:
         if self._socket.fileno() >= 0:
             self.start()
+
+
+def descriptors_of_connections(limit: int) -> int:
+    """Below which number a connection's descriptor has to be, where a process may have `limit` of them (-1: all it
+    likes). The others are kept for files: strangers who connect must not keep a log from being opened for a record.
+    """
+    return limit - max(_RESERVE_MIN, limit // _RESERVE_SHARE) if limit >= 0 else sys.maxsize
 
 
 def _bind(name: str, host: str, port: int, backlog: int) -> socket.socket:

@@ -170,8 +170,7 @@ def test_one_process_is_enough(tmp_path: Path) -> None:
 
 def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
     folder = tmp_path / "up"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with taken_range() as port:
         base = ["--data", str(folder), "--base-port", str(port)]
         error = ottla("up", "--quorum", "1", "--brokers", "1", *base, check=False)
     assert f"port {port} on 127.0.0.1 is in use by another program, and broker-1 needs it" in error

@@ -87,7 +87,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
                 request.directory, 0, f"no segment is left, offset {request.recovery_point} was flushed"
             )
         segments = [_new_segment(request, request.log_start_offset)]
-        segments[0].activate()
+        segments[0].open(creates=True)
     next_offset = _load_clean(segments, request) if request.clean_shutdown else None
     if next_offset is None:
         gaps = noted_gaps(request.directory)
@@ -123,7 +123,7 @@ def _makes(directory: Path) -> bool:
 def _new_log(request: OpenRequest) -> OpenedLog:
     """What an empty folder holds."""
     segment = _new_segment(request, request.log_start_offset)
-    segment.activate()
+    segment.open(creates=True)
     return OpenedLog([segment], segment.base_offset, LeaderEpochs(), ProducerStates(), has_gaps=False)
 
 
@@ -243,7 +243,7 @@ def _end_behind_gap(
         return next_offset
     segments[-1].finish()
     segments.append(_new_segment(request, end))
-    segments[-1].activate()
+    segments[-1].open(creates=True)
     return end
 
 

@@ -6,10 +6,15 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
-from ..storage_errors import disk_error
+from ....protocol.errors import KafkaError
+from ..storage_errors import disk_error, lacks_resources
 
+WRITERS_MAX = 1_000
+"""So many logs of a data folder have a file open for appending; who is above that opens it for each append."""
 _counting = threading.Lock()
 
 
@@ -47,19 +52,60 @@ class SharedDescriptor:
             os.close(self.fd)
 
 
-class FileCache:
-    """Descriptors of inactive segments and maps of index files, opened on demand, least recently used go
-    first.
+class Writer(Protocol):
+    """Who keeps a descriptor for appending, and can do without until the next append."""
 
-    Used from the event loop, or from the thread that opens a log before the loop sees it.
+    def rest(self) -> None:
+        """Close it."""
+
+
+class FileCache:
+    """The open files of the logs in one data folder: descriptors of those that are read, maps of index files, and who
+    has one open for appending. So many of each at most: those used least recently are closed, and of the writers who
+    opened first.
+
+    Used from the event loop, or from the thread that opens a log before the loop sees it. Writers are the loop's.
     """
 
-    def __init__(self, *, descriptors_max: int = 256, maps_max: int = 256) -> None:
+    def __init__(
+        self, *, descriptors_max: int = 256, maps_max: int = 256, writers_max: int = WRITERS_MAX
+    ) -> None:
         self._descriptors: OrderedDict[Path, SharedDescriptor] = OrderedDict()
         self._maps: OrderedDict[Path, mmap.mmap] = OrderedDict()
+        self._writers: dict[Writer, None] = {}
         self._descriptors_max = descriptors_max
         self._maps_max = maps_max
+        self._writers_max = writers_max
         self._lock = threading.Lock()
+
+    def opening(self, opens: Callable[[], SharedDescriptor]) -> SharedDescriptor:
+        """What `opens` returns. If the process has no descriptor left for it, the writer who opened first rests.
+
+        Raises KafkaError: as it does.
+        """
+        try:
+            return opens()
+        except KafkaError as error:
+            if not (lacks_resources(error) and self._writers):
+                raise
+        self._rest_first()
+        return opens()
+
+    def note_writer(self, writer: Writer) -> None:
+        """It has a file open for appending. Another one may rest for that."""
+        if writer not in self._writers:
+            self._writers[writer] = None
+            if len(self._writers) > self._writers_max:
+                self._rest_first()
+
+    def forget_writer(self, writer: Writer) -> None:
+        """It has none any more."""
+        self._writers.pop(writer, None)
+
+    def _rest_first(self) -> None:
+        first = next(iter(self._writers))
+        del self._writers[first]
+        first.rest()
 
     def descriptor(self, path: Path) -> SharedDescriptor:
         """A descriptor for reading `path`, retained for the caller, who releases it."""

@@ -29,7 +29,7 @@ POSITION_MAX = 2**31 - 1
 class Segment:
     """Batches from `base_offset` on.
 
-    Only the last segment of a log is active: it alone grows and keeps a descriptor of its own.
+    Only the last segment of a log is active: it alone grows. While it does it has a descriptor of its own.
     Invariant: `size` is the number of bytes that belong to the log; the file may be longer for a moment.
     """
 
@@ -96,22 +96,23 @@ class Segment:
         """Where its log and its indexes are, or would be."""
         return self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path
 
-    # Being active
+    # Growing
 
     @property
-    def is_active(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it is open for appending."""
         return self._descriptor is not None
 
-    def activate(self) -> SharedDescriptor:
-        """Open for appending, creating the file if need be. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    def open(self, *, creates: bool = False) -> SharedDescriptor:
+        """Open for appending. Raises KafkaError: KAFKA_STORAGE_ERROR; also if there is no file, unless it `creates`
+        one."""
         if self._descriptor is None:
-            self._descriptor = SharedDescriptor.open(self.path, os.O_RDWR | os.O_CREAT)
+            self._descriptor = SharedDescriptor.open(self.path, os.O_RDWR | (os.O_CREAT if creates else 0))
             self.synced = False
         return self._descriptor
 
-    def deactivate(self) -> None:
-        """Close the descriptor of an active segment; slices that still use it keep it open."""
+    def close(self) -> None:
+        """Let go of the descriptor for appending; slices that still use it keep it open."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             descriptor.release()
@@ -315,7 +316,7 @@ class Segment:
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
-        self.deactivate()
+        self.close()
         doomed = []
         for path in self.files:
             self._files.forget(path)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .aborted_transaction import AbortedTransaction
-from .descriptors import FileCache
+from .descriptors import FileCache, SharedDescriptor
 from .gaps import forget_gaps, mark_gaps, note_gap
 from .log_slice import LogSlice
 from .segment import Segment
 
 _RECENT_BOUNDARIES = 64
 _RECENT_READERS = 256
+RESTS = -1
+"""Instead of a descriptor."""
 
 
 class SegmentList:
-    """One or more segments, rising; the last is active.
+    """One or more segments, rising; the last is active. It is open while records come, and rests else: many partitions
+    are idle, and descriptors are few.
 
     The positions of recent batch boundaries in the active segment are remembered, since readers at the tail
     ask for exactly these, and where recent reads stopped, since readers elsewhere go on from there.
@@ -59,8 +63,10 @@ class SegmentList:
         self._boundaries: dict[int, int] = {}
         self._stops: dict[int, tuple[Segment, int]] = {}
         self.active = self._segments[-1]
-        self.fd = self.active.activate().fd
-        """Descriptor of the active segment."""
+        self.fd = RESTS
+        """Descriptor of the active segment, for appending; `RESTS` until `wake` is called."""
+        self.active.close()
+        self.active.synced = False
         self.changed = True
         """Whether files were created or renamed since the directory was last flushed."""
         self.has_gaps = has_gaps
@@ -93,9 +99,11 @@ class SegmentList:
             raise AssertionError(f"{self._directory}: the bases {bases} are not those of the segments")
         if any(base >= following for base, following in pairwise(bases)):
             raise AssertionError(f"{self._directory}: the bases {bases} do not rise")
-        if self.active is not self._segments[-1] or not self.active.is_active:
-            raise AssertionError(f"{self._directory}: the active segment is not the last, or is not open")
-        if any(segment.is_active for segment in self._segments[:-1]):
+        if self.active is not self._segments[-1]:
+            raise AssertionError(f"{self._directory}: the active segment is not the last")
+        if self.active.is_open != (self.fd != RESTS):
+            raise AssertionError(f"{self._directory}: {self.fd} is not the descriptor of the active segment")
+        if any(segment.is_open for segment in self._segments[:-1]):
             raise AssertionError(f"{self._directory}: more than the last segment is open for appending")
         if bases[-1] > log_end_offset:
             raise AssertionError(f"{self._directory}: {bases[-1]} begins past the log end {log_end_offset}")
@@ -112,6 +120,24 @@ class SegmentList:
 
     # Growing
 
+    def wake(self) -> int:
+        """Have the active segment open for appending; its descriptor. Another list may rest for that.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._grow(self.active, self._files.opening(self.active.open))
+        return self.fd
+
+    def rest(self) -> None:
+        """Let go of the descriptor until the next append."""
+        self.active.close()
+        self.fd = RESTS
+
+    def _grow(self, segment: Segment, descriptor: SharedDescriptor) -> None:
+        """Append to this one, which is open, from now on."""
+        self.active, self.fd = segment, descriptor.fd
+        self._files.note_writer(self)
+
     def note_boundary(self, offset: int, position: int) -> None:
         """A batch ended at `position` of the active segment; the next one will start with `offset`."""
         boundaries = self._boundaries
@@ -122,17 +148,17 @@ class SegmentList:
     def start_segment(self, base_offset: int, now_ms: int) -> None:
         """Continue in a new, empty segment. Raises KafkaError: KAFKA_STORAGE_ERROR; the active segment stays."""
         fresh = Segment(self._directory, base_offset, self._files, now_ms=now_ms)
-        fd = fresh.activate().fd
+        descriptor = self._files.opening(partial(fresh.open, creates=True))
         try:
-            os.ftruncate(fd, 0)
+            os.ftruncate(descriptor.fd, 0)
         except OSError as error:
-            fresh.deactivate()
+            fresh.close()
             raise disk_error("create", fresh.path, error) from error
         self.changed = True
-        self.active.deactivate()
+        self.active.close()
         self._segments.append(fresh)
         self._bases.append(base_offset)
-        self.active, self.fd = fresh, fd
+        self._grow(fresh, descriptor)
         self._restart_boundaries(base_offset)
 
     def note_gaps(self) -> None:
@@ -311,7 +337,7 @@ class SegmentList:
             self._bases.pop()
         self.changed = True
         self._aborting = None
-        self.active, self.fd = segment, segment.activate().fd
+        self._grow(segment, self._files.opening(segment.open))
         segment.truncate(position, end_offset)
         try:
             segment.load_end()
@@ -367,7 +393,9 @@ class SegmentList:
 
     def close(self) -> None:
         """Let go of all descriptors and maps."""
+        self.fd = RESTS
+        self._files.forget_writer(self)
         for segment in self._segments:
-            segment.deactivate()
+            segment.close()
             for path in segment.files:
                 self._files.forget(path)

@@ -58,8 +58,12 @@ def _active_in_the_middle(log: PartitionLog) -> None:
     log.segment_list.active = log.segments[1]
 
 
-def _two_active(log: PartitionLog) -> None:
-    log.segments[0].activate()
+def _two_open(log: PartitionLog) -> None:
+    log.segments[0].open()
+
+
+def _descriptor_of_a_resting_log(log: PartitionLog) -> None:
+    log.segment_list.active.close()
 
 
 def _end_elsewhere(log: PartitionLog) -> None:
@@ -107,7 +111,8 @@ def _transaction_past_the_end(log: PartitionLog) -> None:
         (_segments_fall, "do not rise"),
         (_bases_of_others, "are not those of the segments"),
         (_active_in_the_middle, "the active segment is not the last"),
-        (_two_active, "more than the last segment"),
+        (_two_open, "more than the last segment"),
+        (_descriptor_of_a_resting_log, "is not the descriptor of the active segment"),
         (_end_elsewhere, "where the last segment ends"),
         (_end_within_an_older_segment, "begins past the log end 3"),
         (_epochs_fall, "epoch 1 starts at 8, after epoch 1 at 6"),

@@ -67,7 +67,7 @@ def test_a_log_in_a_new_folder_is_like_one_in_an_empty_folder(tmp_path: Path, *,
         log.check()
         assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
         assert [segment.base_offset for segment in log.segments] == [0]
-        assert log.segments[0].is_active
+        assert log.segments[0].path.exists()
         assert log.leader_epochs.entries == ()
         assert log.is_contiguous
         assert _append(log) == 0

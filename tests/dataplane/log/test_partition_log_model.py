@@ -36,11 +36,16 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.durable_recovery_point = 0
         self.log_start = 0
         self.end = 0
+        self.files = FileCache(writers_max=1)
         self.log: PartitionLog
+        self.neighbour: PartitionLog
 
     @initialize()
     def start(self) -> None:
         self._open(clean=False)
+        self.neighbour = PartitionLog.open(
+            self.folder / "t-1", CONFIG, clean_shutdown=False, recovery_point=0, now_ms=NOW, files=self.files
+        )
 
     def teardown(self) -> None:
         if hasattr(self, "log"):
@@ -55,6 +60,7 @@ class LogAgainstAList(RuleBasedStateMachine):
             recovery_point=self.durable_recovery_point,
             log_start_offset=self.log_start,
             now_ms=NOW,
+            files=self.files,
         )
         self.log.durability.before_recovery_point_falls = self._recovery_point_fell
 
@@ -97,6 +103,12 @@ class LogAgainstAList(RuleBasedStateMachine):
         result = self.log.append_as_follower(memoryview(chunk), NOW)
         assert result.last_offset == offset - 1
         self.end = offset
+
+    @rule()
+    def append_elsewhere(self) -> None:
+        """The one descriptor for appending is another log's then."""
+        self.neighbour.produced.append(memoryview(make_batch(1, b"n")), 0, NOW)
+        assert not self.log.segment_list.active.is_open
 
     @rule()
     def roll(self) -> None:

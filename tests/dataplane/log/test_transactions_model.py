@@ -322,7 +322,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         )
         self._check_aborted(self.log_start, self.end)
         for segment in log.segments:
-            assert segment.is_active or segment.transaction_index.path.exists() == bool(
+            assert segment is log.segment_list.active or segment.transaction_index.path.exists() == bool(
                 len(segment.transaction_index)
             )
 
