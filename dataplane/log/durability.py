@@ -34,7 +34,7 @@ class Durability:
         "recovery_point",
     )
 
-    def __init__(self, directory: Path, recovery_point: int) -> None:
+    def __init__(self, directory: Path, recovery_point: int, *, is_named: bool) -> None:
         self._directory = directory
         self.recovery_point = recovery_point
         self.before_recovery_point_falls: BeforeRecoveryPointFalls | None = None
@@ -46,7 +46,7 @@ class Durability:
         self._cuts = 0
         # Rises when a cut begins and when it ends: odd while one is under way. A flush that overlapped one
         # must not raise the recovery point, since what it flushed may be gone.
-        self._is_named = False
+        self._is_named = is_named
         # Whether the folder's own name and whose log it holds are durable. A folder is only renamed while its log
         # is closed, so that one flush of each opened log sees to it.
 

@@ -61,13 +61,18 @@ class PartitionLog:
         """Called once when the log goes offline while in use, in the thread that found out."""
         opened = open_folder(request)
         self.segment_list = SegmentList(
-            self.directory, request.files, opened.segments, opened.next_offset, has_gaps=opened.has_gaps
+            self.directory,
+            request.files,
+            opened.segments,
+            opened.next_offset,
+            has_gaps=opened.has_gaps,
+            changed=not opened.is_named,
         )
         self.log_end_offset = opened.next_offset
         self.log_start_offset = min(
             max(request.log_start_offset, opened.segments[0].base_offset), opened.next_offset
         )
-        self.durability = Durability(self.directory, request.recovery_point)
+        self.durability = Durability(self.directory, request.recovery_point, is_named=opened.is_named)
         self.leader_epochs: LeaderEpochs = opened.leader_epochs
         self.producers: ProducerStates = opened.producers
         self.produced = ProducedBatches(self)
@@ -78,6 +83,7 @@ class PartitionLog:
         """Its oldest segments, and what drops them."""
         self.truncation = Truncation(self, self.durability)
         """What cuts its end off."""
+        self._settled = self._extent() if opened.is_settled else None
 
     @classmethod
     def open(
@@ -159,6 +165,15 @@ class PartitionLog:
             raise AssertionError(f"{self!r}: flushed to {self.recovery_point}, past its end")
         self.leader_epochs.check(start, end)
         self.producers.check(end)
+
+    def _extent(self) -> tuple[int, int, int]:
+        """What differs after whatever is done to the records."""
+        return self.segment_list.first_base, self.log_end_offset, self.durability.cuts
+
+    @property
+    def _needs_settling(self) -> bool:
+        """Whether a clean stop has to write or flush something: many partitions are idle, and each flush waits."""
+        return self._settled != self._extent() or self.needs_flush
 
     # Going offline
 
@@ -470,6 +485,7 @@ class PartitionLog:
         try:
             if clean:
                 self.check_usable()
+            if clean and self._needs_settling:
                 active = self.segment_list.active
                 active.finish()
                 # The next start recovers nothing, and trusts all files: so they are durable before that is promised,

@@ -52,6 +52,10 @@ class OpenedLog:
     producers: ProducerStates
     has_gaps: bool
     """Whether offsets may be left out between batches."""
+    is_settled: bool
+    """Whether what is in the files is as a clean stop leaves it."""
+    is_named: bool
+    """Whether their names are durable, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         segments = [_new_segment(request, request.log_start_offset)]
         segments[0].open(creates=True)
     next_offset = _load_clean(segments, request) if request.clean_shutdown else None
+    is_settled = next_offset is not None
     if next_offset is None:
         gaps = noted_gaps(request.directory)
         recovered = RecoveredEpochs(epochs, request.recovery_point)
@@ -105,7 +110,9 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     epochs.truncate_from_start(min(log_start_offset, next_offset))
     rebuild_transaction_indexes(request.directory, segments)
     producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
-    return OpenedLog(segments, next_offset, epochs, producers, has_gaps(request.directory))
+    return OpenedLog(
+        segments, next_offset, epochs, producers, has_gaps(request.directory), is_settled, is_named=is_settled
+    )
 
 
 def _makes(directory: Path) -> bool:
@@ -124,7 +131,15 @@ def _new_log(request: OpenRequest) -> OpenedLog:
     """What an empty folder holds."""
     segment = _new_segment(request, request.log_start_offset)
     segment.open(creates=True)
-    return OpenedLog([segment], segment.base_offset, LeaderEpochs(), ProducerStates(), has_gaps=False)
+    return OpenedLog(
+        [segment],
+        segment.base_offset,
+        LeaderEpochs(),
+        ProducerStates(),
+        has_gaps=False,
+        is_settled=True,
+        is_named=False,
+    )
 
 
 def _new_segment(request: OpenRequest, base_offset: int) -> Segment:
@@ -169,6 +184,11 @@ def _adopts_indexes(segment: Segment) -> bool:
     return all(index.adopt_file() for index in indexes) and not _lacks_times(segment)
 
 
+def _was_never_written(segment: Segment) -> bool:
+    """Whether it is empty, and has no index either."""
+    return not segment.size and not any(path.exists() for path in segment.files[1:])
+
+
 def _lacks_times(segment: Segment) -> bool:
     """Whether the time index is empty although the first batch has a time: closing a segment notes the largest."""
     if len(segment.time_index) or not segment.size:
@@ -185,7 +205,7 @@ def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
     for segment in segments[:-1]:
         _load_inactive(segment, request)
     last = segments[-1]
-    if not _adopts_indexes(last):
+    if not (_adopts_indexes(last) or _was_never_written(last)):
         return None
     try:
         return last.load_end()

@@ -13,7 +13,7 @@ from typing import Protocol
 from ....protocol.errors import KafkaError
 from ..storage_errors import disk_error, lacks_resources
 
-WRITERS_MAX = 1_000
+APPENDERS_MAX = 1_000
 """So many logs of a data folder have a file open for appending; who is above that opens it for each append."""
 _counting = threading.Lock()
 
@@ -52,7 +52,7 @@ class SharedDescriptor:
             os.close(self.fd)
 
 
-class Writer(Protocol):
+class GrowingLog(Protocol):
     """Who keeps a descriptor for appending, and can do without until the next append."""
 
     def rest(self) -> None:
@@ -61,50 +61,50 @@ class Writer(Protocol):
 
 class FileCache:
     """The open files of the logs in one data folder: descriptors of those that are read, maps of index files, and who
-    has one open for appending. So many of each at most: those used least recently are closed, and of the writers who
-    opened first.
+    has one open for appending. So many of each at most: those used least recently are closed, and of the appenders
+    those that opened first.
 
-    Used from the event loop, or from the thread that opens a log before the loop sees it. Writers are the loop's.
+    Used from the event loop, or from the thread that opens a log before the loop sees it. Appenders are the loop's.
     """
 
     def __init__(
-        self, *, descriptors_max: int = 256, maps_max: int = 256, writers_max: int = WRITERS_MAX
+        self, *, descriptors_max: int = 256, maps_max: int = 256, appenders_max: int = APPENDERS_MAX
     ) -> None:
         self._descriptors: OrderedDict[Path, SharedDescriptor] = OrderedDict()
         self._maps: OrderedDict[Path, mmap.mmap] = OrderedDict()
-        self._writers: dict[Writer, None] = {}
+        self._appenders: dict[GrowingLog, None] = {}
         self._descriptors_max = descriptors_max
         self._maps_max = maps_max
-        self._writers_max = writers_max
+        self._appenders_max = appenders_max
         self._lock = threading.Lock()
 
     def opening(self, opens: Callable[[], SharedDescriptor]) -> SharedDescriptor:
-        """What `opens` returns. If the process has no descriptor left for it, the writer who opened first rests.
+        """What `opens` returns. If the process has no descriptor left for it, the appender that opened first rests.
 
         Raises KafkaError: as it does.
         """
         try:
             return opens()
         except KafkaError as error:
-            if not (lacks_resources(error) and self._writers):
+            if not (lacks_resources(error) and self._appenders):
                 raise
         self._rest_first()
         return opens()
 
-    def note_writer(self, writer: Writer) -> None:
+    def note_appender(self, appender: GrowingLog) -> None:
         """It has a file open for appending. Another one may rest for that."""
-        if writer not in self._writers:
-            self._writers[writer] = None
-            if len(self._writers) > self._writers_max:
+        if appender not in self._appenders:
+            self._appenders[appender] = None
+            if len(self._appenders) > self._appenders_max:
                 self._rest_first()
 
-    def forget_writer(self, writer: Writer) -> None:
+    def forget_appender(self, appender: GrowingLog) -> None:
         """It has none any more."""
-        self._writers.pop(writer, None)
+        self._appenders.pop(appender, None)
 
     def _rest_first(self) -> None:
-        first = next(iter(self._writers))
-        del self._writers[first]
+        first = next(iter(self._appenders))
+        del self._appenders[first]
         first.rest()
 
     def descriptor(self, path: Path) -> SharedDescriptor:

@@ -53,6 +53,7 @@ class SegmentList:
         log_end_offset: int,
         *,
         has_gaps: bool = False,
+        changed: bool = True,
     ) -> None:
         self._directory = directory
         self._files = files
@@ -67,7 +68,7 @@ class SegmentList:
         """Descriptor of the active segment, for appending; `RESTS` until `wake` is called."""
         self.active.close()
         self.active.synced = False
-        self.changed = True
+        self.changed = changed
         """Whether files were created or renamed since the directory was last flushed."""
         self.has_gaps = has_gaps
         """Whether offsets may be left out between batches."""
@@ -136,7 +137,7 @@ class SegmentList:
     def _grow(self, segment: Segment, descriptor: SharedDescriptor) -> None:
         """Append to this one, which is open, from now on."""
         self.active, self.fd = segment, descriptor.fd
-        self._files.note_writer(self)
+        self._files.note_appender(self)
 
     def note_boundary(self, offset: int, position: int) -> None:
         """A batch ended at `position` of the active segment; the next one will start with `offset`."""
@@ -394,7 +395,7 @@ class SegmentList:
     def close(self) -> None:
         """Let go of all descriptors and maps."""
         self.fd = RESTS
-        self._files.forget_writer(self)
+        self._files.forget_appender(self)
         for segment in self._segments:
             segment.close()
             for path in segment.files:

@@ -58,8 +58,8 @@ def test_segments_that_roll_flush_the_logs_folder_and_not_the_one_above(tmp_path
         log = _open(folder, clean=opened > 0)
         _append(log)
         log.flush()
-        assert syncs.of(tmp_path) == 1
-        assert syncs.of(folder)
+        assert syncs.of(tmp_path) == (not opened), "a clean stop has flushed the name"
+        assert (syncs.of(folder) > 0) == (not opened)
         for _ in range(5):
             _append(log)
             log.roll(1)
@@ -85,12 +85,11 @@ def test_a_name_that_the_disk_refused_is_flushed_by_the_next_flush(tmp_path: Pat
 def test_the_name_of_a_log_that_was_moved_here_or_made_anew_is_flushed(tmp_path: Path, syncs: Syncs) -> None:
     directory = LogDirectory.open(tmp_path, "cluster", 1, new_directory_id=b"d" * 16)
     directory.load({}, CONFIG, now_ms=1)
+    syncs.of(tmp_path)
     _append(directory.create_future("t", 0, b"t" * 16, CONFIG, now_ms=1))
     directory.settle_future("t", 0, CONFIG, now_ms=1)
-    log = directory.adopt_future("t", 0, b"t" * 16)
-    syncs.of(tmp_path)
-    log.flush()
-    assert syncs.of(tmp_path) == 1
+    assert syncs.of(tmp_path) == 2, "with the name it grew under, and with its lasting one"
+    directory.adopt_future("t", 0, b"t" * 16)
     directory.delete("t", 0)
     directory.create("t", 0, b"u" * 16, CONFIG, now_ms=1).flush()
     assert syncs.of(tmp_path) == 1
@@ -116,3 +115,61 @@ def test_what_the_start_after_a_clean_stop_trusts_is_durable(
     assert {f"{0:020}.timeindex", f"{0:020}.log"} <= written
     trusted = sorted(name for name in written if not name.endswith(".snapshot"))
     assert sorted(name for name in synced if name.startswith("0")) == trusted, "each once"
+
+
+def _append_and_cut(log: PartitionLog) -> None:
+    _append(log)
+    log.truncation.truncate_to(log.log_end_offset - 1)
+
+
+CHANGES: dict[str, Callable[[PartitionLog], object]] = {
+    "appended": _append,
+    "appended and cut": _append_and_cut,
+    "cut": lambda log: log.truncation.truncate_to(0),
+    "began anew": lambda log: log.truncation.truncate_fully_and_start_at(7),
+    "lost its first segment": lambda log: log.advance_log_start_offset(2),
+    "has a new epoch": lambda log: log.leader_epochs.assign(9, log.log_end_offset),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_clean_stop_flushes_a_log_that_something_has_happened_to(
+    tmp_path: Path, syncs: Syncs, change: str
+) -> None:
+    folder = tmp_path / "t-0"
+    log = _open(folder)
+    for _ in range(3):
+        _append(log)
+        log.roll(1)
+    log.close(clean=True)
+    syncs.of(folder)
+    log = _open(folder, clean=True)
+    CHANGES[change](log)
+    end, start = log.log_end_offset, log.log_start_offset
+    log.close(clean=True)
+    assert syncs.of(folder) >= 1
+    log = PartitionLog.open(
+        folder, CONFIG, clean_shutdown=True, recovery_point=0, now_ms=1, log_start_offset=start
+    )
+    assert (log.log_start_offset, log.log_end_offset) == (start, end)
+    log.close(clean=False)
+
+
+def test_a_clean_stop_leaves_logs_alone_that_nothing_has_happened_to(tmp_path: Path, syncs: Syncs) -> None:
+    """Thousands of partitions may be idle, and a flush takes the disk some time."""
+    written, new = tmp_path / "t-0", tmp_path / "t-1"
+    log = _open(written)
+    _append(log)
+    log.close(clean=True)
+    log = _open(new)
+    log.flush()
+    log.close(clean=True)
+    assert syncs.of(new) == 1
+    syncs.of(written)
+    for folder, end in ((written, 1), (new, 0)):
+        before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+        log = _open(folder, clean=True)
+        assert log.log_end_offset == end
+        log.close(clean=True)
+        assert syncs.of(folder) == 0
+        assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before

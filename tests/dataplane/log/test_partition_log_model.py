@@ -36,7 +36,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.durable_recovery_point = 0
         self.log_start = 0
         self.end = 0
-        self.files = FileCache(writers_max=1)
+        self.files = FileCache(appenders_max=1)
         self.log: PartitionLog
         self.neighbour: PartitionLog
 

@@ -53,7 +53,7 @@ def open_for_appending(logs: list[PartitionLog]) -> list[int]:
 
 
 def test_only_so_many_logs_are_open_for_appending_and_all_take_records(tmp_path: Path) -> None:
-    files = FileCache(writers_max=2)
+    files = FileCache(appenders_max=2)
     logs = open_logs(tmp_path, 5, files)
     assert open_for_appending(logs) == []
     for turn in range(4):
@@ -71,7 +71,7 @@ def test_only_so_many_logs_are_open_for_appending_and_all_take_records(tmp_path:
 
 
 def test_a_log_that_is_cut_while_it_rests_goes_on_there(tmp_path: Path) -> None:
-    first, second = open_logs(tmp_path, 2, FileCache(writers_max=1))
+    first, second = open_logs(tmp_path, 2, FileCache(appenders_max=1))
     for _ in range(5):
         append(first, b"a" * 100)
     append(second, b"b")
@@ -120,7 +120,7 @@ def test_a_log_that_gets_no_descriptor_refuses_a_record_and_takes_the_next(
 
 
 def test_a_log_whose_file_went_while_it_rested_is_offline(tmp_path: Path) -> None:
-    first, second = open_logs(tmp_path, 2, FileCache(writers_max=1))
+    first, second = open_logs(tmp_path, 2, FileCache(appenders_max=1))
     append(first, b"a")
     append(second, b"b")
     file = first.segment_list.active.path

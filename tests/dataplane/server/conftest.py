@@ -103,6 +103,12 @@ class FrameServer:
             connection.close()
 
 
+def start(cleanup: ExitStack, server: FrameServer) -> FrameServer:
+    """The server, which is closed at the end of the test."""
+    cleanup.callback(server.close)
+    return server
+
+
 def echo(request: ClientRequest, body: memoryview) -> None:
     """Answer a frame with itself."""
     request.connection.answer(request, (frame(bytes(body)),))

@@ -16,7 +16,7 @@ import pytest
 from ottla.dataplane.server import ClientRequest, ConnectionLimits
 from ottla.dataplane.server.buffers import SMALLEST_BYTES
 
-from .conftest import FrameServer, echo, frame, read_frame, until
+from .conftest import FrameServer, echo, frame, read_frame, start, until
 
 
 class FileRange:
@@ -33,11 +33,6 @@ class FileRange:
 
     def release(self) -> None:
         self._released.append(self.position)
-
-
-def start(cleanup: ExitStack, server: FrameServer) -> FrameServer:
-    cleanup.callback(server.close)
-    return server
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -40,7 +40,7 @@ from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.security_protocol import SecurityProtocol
 from tests.network.tls.certificates import Authority, keys_of, trusting
 
-from .conftest import FrameServer, echo, frame, read_frame, until
+from .conftest import FrameServer, echo, frame, read_frame, start, until
 from .test_connection import FileRange
 from .tls_peer import TlsPeer
 
@@ -54,11 +54,6 @@ def serving(version: str = "TLSv1.3", auth: ClientAuth = ClientAuth.NONE) -> ssl
 
 def dialling() -> ssl.SSLContext:
     return client_context(TlsRules(), None, CA)
-
-
-def start(cleanup: ExitStack, server: FrameServer) -> FrameServer:
-    cleanup.callback(server.close)
-    return server
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])

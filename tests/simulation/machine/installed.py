@@ -13,6 +13,7 @@ import gc
 import os
 import queue
 import random
+import resource
 import select
 import sys
 import threading
@@ -151,6 +152,10 @@ def _processes(machine: Machine) -> Iterator[Replacement]:
         thread.process.give_up()
         thread.block()  # for ever: nothing of a dead process goes on, not even a `finally`
 
+    def without_limit(_: int) -> tuple[int, int]:
+        return resource.RLIM_INFINITY, resource.RLIM_INFINITY
+
+    yield Replacement(resource, "getrlimit", without_limit)  # Numbers of virtual descriptors are large.
     yield Replacement(os, "getpid", getpid)
     yield Replacement(os, "getppid", getppid)
     yield Replacement(os, "kill", kill)
