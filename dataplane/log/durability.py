@@ -109,8 +109,9 @@ class Durability:
         try:
             # Lowered first, and only if seen raised: what the event loop adds meanwhile raises them again.
             if dirty:
-                epochs.dirty = False
-                write_leader_epochs(self._directory, epochs.entries, sync=True)
+                epochs.dirty, entries = False, epochs.entries
+                write_leader_epochs(self._directory, entries, sync=True)
+                epochs.saved = entries
             if changed:
                 segments.changed = False
                 sync_directory(self._directory)

@@ -21,13 +21,15 @@ class LeaderEpochs:
     file is behind, and whoever writes it clears the flag.
     """
 
-    __slots__ = ("_entries", "dirty")
+    __slots__ = ("_entries", "dirty", "saved")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._entries: list[tuple[int, int]] = []
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
         self.dirty = False
+        self.saved = self.entries
+        """What the checkpoint has."""
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
@@ -45,6 +47,16 @@ class LeaderEpochs:
         if len(entries) > 1 and entries[-1][1] >= log_end_offset:
             return entries[-2][0]
         return self.latest_epoch
+
+    def lacks_a_save(self, log_end_offset: int) -> bool:
+        """Whether epochs of records are not in the checkpoint as they are. A leadership that has written nothing does
+        not count: each start of a broker may begin one for thousands of logs."""
+        if not self.dirty:
+            return False
+        entries, saved = (
+            [entry for entry in some if entry[1] < log_end_offset] for some in (self._entries, self.saved)
+        )
+        return entries != saved
 
     def copy(self) -> LeaderEpochs:
         """As they are now, for another thread."""

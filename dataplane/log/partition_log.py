@@ -143,10 +143,10 @@ class PartitionLog:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether a rolled segment, a new file or an epoch still waits for a flush."""
+        """Whether a rolled segment, a new file or an epoch of records still waits for a flush."""
         return (
             self.segment_list.changed
-            or self.leader_epochs.dirty
+            or self.leader_epochs.lacks_a_save(self.log_end_offset)
             or any(not segment.synced for segment in self.segment_list.copy()[:-1])
         )
 

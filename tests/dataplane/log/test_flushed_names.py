@@ -128,7 +128,7 @@ CHANGES: dict[str, Callable[[PartitionLog], object]] = {
     "cut": lambda log: log.truncation.truncate_to(0),
     "began anew": lambda log: log.truncation.truncate_fully_and_start_at(7),
     "lost its first segment": lambda log: log.advance_log_start_offset(2),
-    "has a new epoch": lambda log: log.leader_epochs.assign(9, log.log_end_offset),
+    "lost an epoch": lambda log: log.leader_epochs.truncate_from_end(0),
 }
 
 
@@ -166,10 +166,12 @@ def test_a_clean_stop_leaves_logs_alone_that_nothing_has_happened_to(tmp_path: P
     log.close(clean=True)
     assert syncs.of(new) == 1
     syncs.of(written)
-    for folder, end in ((written, 1), (new, 0)):
+    for folder, end, epoch in ((written, 1, 7), (new, 0, 7), (written, 1, 8)):
         before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
         log = _open(folder, clean=True)
         assert log.log_end_offset == end
+        log.leader_epochs.assign(epoch, end)  # as whoever begins to lead
+        assert not log.needs_flush
         log.close(clean=True)
         assert syncs.of(folder) == 0
         assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
