@@ -3,10 +3,12 @@
 python screen.py PROGRAM ARGUMENT...
 """
 
+import ctypes
 import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import sys
 import termios
@@ -15,9 +17,12 @@ import pyte
 
 LINES, COLUMNS = 40, 150
 QUIET_S = 0.3
+PR_SET_PDEATHSIG = 1
 
 child, terminal = pty.fork()
 if child == 0:
+    # It is in a session of its own, which no signal to the group of this process reaches.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     os.environ["TERM"] = "xterm-256color"
     os.execvp(sys.argv[1], sys.argv[1:])
