@@ -2,12 +2,13 @@
 
     python -m benchmarks.scaling [--record benchmarks/results/scaling.json] [--plots docs/images]
 
-One quorum node and one broker. Each series adds partitions (one replica each), idle connections, consumer
-groups with one member that heartbeats, members of one group, or transactional producers. Each of these commits a
-record every ten seconds. The broker's process is read after each step: resident memory, open descriptors, and CPU over
-a quiet window. Then a bystander, in a process of its own, writes one record after the other with acks=all for some
-seconds: the slowest of them is told. A step of members is a new group of so many, timed from the first join to the last
-assignment; the time includes the three seconds that a new group waits for members.
+One quorum node and one broker. Each series adds partitions (one replica each), idle connections, connections that
+write a record with acks=all every second, consumer groups with one member that heartbeats, members of one group, or
+transactional producers. Each of these commits a record every ten seconds. The broker's process is read after each step:
+resident memory, open descriptors, and CPU over a quiet window. Then a bystander, in a process of its own, writes one
+record after the other with acks=all for some seconds: the slowest of them is told. A step of members is a new group of
+so many, timed from the first join to the last assignment; the time includes the three seconds that a new group waits
+for members.
 `--plots` draws the series (needs matplotlib).
 """
 
@@ -45,21 +46,27 @@ from ottla.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.record import encode_batch
 
 from .clusters import Cluster, ottla_cluster
 from .cpu import cpu_s
 
 PARTITIONS = (0, 500, 1000, 2000, 10_000)
 CONNECTIONS = (0, 500, 1000, 2000, 10_000)
-GROUPS = (0, 1000, 2500, 5000)
+BUSY = (0, 500, 1000, 2000)
+GROUPS = (0, 1000, 2500, 5000, 20_000)
 MEMBERS = (0, 100, 500, 1000)
 PRODUCERS = (0, 100, 500, 1000)
 QUIET_S = 5.0
+AT_ONCE = 1_000
+"""Groups whose members join together: a new group waits three seconds for more of them."""
 HEARTBEAT_S = 3.0
 COMMIT_EVERY_S = 10.0
+WRITE_EVERY_S = 1.0
 BYSTANDER_S = 5.0
 BYSTANDER_PAUSE_S = 0.01
-BYSTANDER, MOVES = "bystander", "moves"
+BYSTANDER, MOVES, WRITTEN = "bystander", "moves", "written"
 SESSION_TIMEOUT_MS = 45_000
 MEMBER_LINKS = 200
 """Members of one group have connections of their own in life: an answer to a join may wait for others."""
@@ -157,6 +164,46 @@ async def connections(cluster: Cluster) -> AsyncIterator[Reading]:
             yield await read(cluster, "connections", count, began)
 
 
+async def busy(cluster: Cluster) -> AsyncIterator[Reading]:
+    """Connections each of which writes a record of 100 B every second, to one of 12 partitions."""
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(Admin(bootstrap_servers=cluster.bootstrap))
+        await admin.create_topics([NewTopic(WRITTEN, 12, 1)])
+        (topic,) = await admin.describe_topics([WRITTEN])
+        topic_id = topic.id
+        writing: list[asyncio.Task[None]] = []
+        try:
+            for count in BUSY:
+                began = time.monotonic()
+                while len(writing) < count:
+                    connection = await open_connection(cluster)
+                    stack.callback(connection.close)
+                    writing.append(asyncio.create_task(write_on(connection, topic_id, len(writing))))
+                yield await read(cluster, "busy", count, began)
+                for task in writing:
+                    if task.done():
+                        task.result()
+        finally:
+            for task in writing:
+                task.cancel()
+
+
+async def write_on(connection: Connection, topic_id: bytes, number: int) -> None:
+    """One record after the other."""
+    batch = encode_batch([(None, bytes(100), int(time.time() * 1000))])
+    data = PartitionProduceData(index=number % 12, records=batch)
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])]
+    )
+    await asyncio.sleep(WRITE_EVERY_S * number / BUSY[-1])
+    while True:
+        began = time.monotonic()
+        answer = await connection.request(request)
+        code = answer.responses[0].partition_responses[0].error_code
+        assert code == ErrorCode.NONE, ErrorCode.of(code)
+        await asyncio.sleep(max(0.0, began + WRITE_EVERY_S - time.monotonic()))
+
+
 async def open_connection(cluster: Cluster) -> Connection:
     host, _, port = cluster.bootstrap.partition(":")
     return await connect(BrokerAddress(0, host, int(port)), client_id="scaling")
@@ -238,7 +285,7 @@ async def groups(cluster: Cluster) -> AsyncIterator[Reading]:
             while len(members) < count:
                 new = [
                     Member(links[n % len(links)], f"group-{n}")
-                    for n in range(len(members), min(count, len(members) + 100))
+                    for n in range(len(members), min(count, len(members) + AT_ONCE))
                 ]
                 await asyncio.gather(*(member.join() for member in new))
                 members += new
@@ -332,6 +379,7 @@ async def beat(members: list[Member]) -> None:
 SERIES: dict[str, Callable[[Cluster], AsyncIterator[Reading]]] = {
     "partitions": partitions,
     "connections": connections,
+    "busy": busy,
     "groups": groups,
     "members": members,
     "producers": producers,
