@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,8 +14,10 @@ from typing import Protocol
 from ....protocol.errors import KafkaError
 from ..storage_errors import disk_error, lacks_resources
 
-APPENDERS_MAX = 1_000
-"""So many logs of a data folder have a file open for appending; who is above that opens it for each append."""
+_READ_MAX, _APPENDERS_MAX, _SHARE = 256, 1_000, 4
+"""So many files of a data folder are open to be read, and so many for appending. Neither takes more than a quarter of
+what the process may have. Who is above that opens a file each time.
+"""
 _counting = threading.Lock()
 
 
@@ -52,6 +55,11 @@ class SharedDescriptor:
             os.close(self.fd)
 
 
+def _bounded(most: int, limit: int) -> int:
+    """Where a process may have `limit` descriptors, -1 for as many as it likes."""
+    return min(most, limit // _SHARE) if limit >= 0 else most
+
+
 class GrowingLog(Protocol):
     """Who keeps a descriptor for appending, and can do without until the next append."""
 
@@ -68,14 +76,15 @@ class FileCache:
     """
 
     def __init__(
-        self, *, descriptors_max: int = 256, maps_max: int = 256, appenders_max: int = APPENDERS_MAX
+        self, *, descriptors_max: int = _READ_MAX, maps_max: int = 256, appenders_max: int = _APPENDERS_MAX
     ) -> None:
         self._descriptors: OrderedDict[Path, SharedDescriptor] = OrderedDict()
         self._maps: OrderedDict[Path, mmap.mmap] = OrderedDict()
         self._appenders: dict[GrowingLog, None] = {}
-        self._descriptors_max = descriptors_max
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._descriptors_max = _bounded(descriptors_max, limit)
         self._maps_max = maps_max
-        self._appenders_max = appenders_max
+        self._appenders_max = _bounded(appenders_max, limit)
         self._lock = threading.Lock()
 
     def opening(self, opens: Callable[[], SharedDescriptor]) -> SharedDescriptor:
