@@ -203,10 +203,12 @@ def check_group(client: Client, topic: str, *, once: bool = True) -> None:
         assert _repeats(ann, ben) <= 2 * 5 * PARTITIONS
 
 
-def check_copies(client: Client, source: str) -> None:
+def check_copies(client: Client, source: str, *, once: bool = True) -> None:
     """Two copiers in a group; each is killed twice and started again: every number is copied once.
 
-    A leader dies with one of them, and the coordinator of their group with another.
+    A leader dies with one of them, and the coordinator of their group with another. Not `once` are the copies of a
+    program that does not wait for transactions when it asks for the offsets of its group: its group may have been
+    balanced anew in the middle of one. Nothing is missing then either.
     """
     target = f"{source}-copy"
     create_topics(client.cluster, target, partitions=PARTITIONS)
@@ -227,7 +229,8 @@ def check_copies(client: Client, source: str) -> None:
                 kill_and_restart_coordinator(client.cluster, f"g-{source}", load)
             copier.start()
         load.finish()
-        assert stored(client.cluster.bootstrap, target, load.expected) == load.expected
+        copied = stored(client.cluster.bootstrap, target, load.expected)
+        assert (copied if once else [sorted(set(one)) for one in copied]) == load.expected
     assert stored(client.cluster.bootstrap, source, load.expected) == load.expected
 
 

@@ -1,4 +1,4 @@
-"""@platformatic/kafka for Node.js: records, groups, exactly-once copies and its admin, while nodes are killed."""
+"""@platformatic/kafka for Node.js: records, groups, transactional copies and its admin, while nodes are killed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def test_a_group_through_kills(client: Client) -> None:
     check_group(client, "group", once=False)
 
 
-def test_exactly_once_copies_through_kills(client: Client) -> None:
-    check_copies(client, "numbers")
+def test_transactional_copies_through_kills(client: Client) -> None:
+    """Its consumer sends OffsetFetch with `require_stable` false (#listCommittedOffsets in its consumer.js)."""
+    check_copies(client, "numbers", once=False)
 
 
 def test_what_the_admin_client_is_told(client: Client) -> None:
