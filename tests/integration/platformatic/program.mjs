@@ -114,11 +114,15 @@ const closed = client => client.close(true).catch(error => { console.log('not cl
 // error. It prints an object with the number of its commits as often as one is done.
 async function copy (source, target, group, name) {
   let commits = 0
+  // Of a consumer that is closed while it joins again nobody waits for the end.
+  process.on('unhandledRejection', error => { console.error('left', error) })
   for (;;) {
     const { consumer, stream } = await joined(source, group, () => {})
-    // Without an id and an epoch this client asks to go on with producer id 0, which is somebody else's.
+    // Without an id and an epoch this client asks to go on with producer id 0, which is somebody else's. It tries again
+    // where the group's coordinator was when a message came, and not where it is: so it gives up soon, and begins anew.
     const producer = new Producer({
-      ...base, idempotent: true, transactionalId: `copier-${name}`, producerId: -1n, producerEpoch: -1, timeout: 10000
+      ...base, retries: 20, idempotent: true, transactionalId: `copier-${name}`, producerId: -1n, producerEpoch: -1,
+      timeout: 10000
     })
     try {
       for await (const messages of batches(stream)) {
