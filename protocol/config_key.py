@@ -55,7 +55,7 @@ class ConfigKey:
     item_pattern: str = ""
     """A regular expression that every item of a list has to match, or the list is `*` alone."""
     check: Callable[[str], object] | None = None
-    """Raises ConfigError for a string that cannot be used."""
+    """Raises ConfigError for a string, or `true` or `false`, that cannot be used."""
 
     def parse(self, text: str) -> bool | int | float | str | list[str]:
         """The value of this key's type. Raises ConfigError."""
@@ -64,6 +64,7 @@ class ConfigKey:
             case ConfigType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
                     raise self._refused(text)
+                self._check(text.lower())
                 return text.lower() == "true"
             case ConfigType.INT | ConfigType.LONG | ConfigType.DOUBLE:
                 return self._number(text)

@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from .config_absent import IGNORED_AT_START, IGNORED_FAMILIES, IGNORED_KEYS, IGNORED_NUMBERS, why_ignored
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
 from .config_listeners import key_of_listener, key_of_metrics, without_prefix
 from .config_sasl import ONLY_OF_MECHANISMS
 from .config_table import (
     CLUSTER_WIDE_KEYS,
-    IGNORED_AT_START,
-    IGNORED_KEYS,
-    IGNORED_NUMBERS,
     NODE_KEYS,
     NOT_IN_EFFECT,
     TOPIC_KEYS,
@@ -23,6 +21,7 @@ from .nearest import nearest
 __all__ = [
     "CLUSTER_WIDE_KEYS",
     "IGNORED_AT_START",
+    "IGNORED_FAMILIES",
     "IGNORED_KEYS",
     "NODE_KEYS",
     "NOT_IN_EFFECT",
@@ -40,6 +39,7 @@ __all__ = [
     "looks_secret",
     "node_key",
     "unknown_key",
+    "why_ignored",
 ]
 
 _NAME_MAX = 255
@@ -127,12 +127,12 @@ def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
     """Checks a node's file; returns a note for each key that has no effect. Raises ConfigError."""
     notes = []
     for name, value in properties.items():
-        if (bare := without_prefix(name)) in IGNORED_KEYS:
-            notes.append(f"{name} has no effect: {IGNORED_KEYS[bare]}")
-            continue
-        key = node_key(name)
+        key, bare = node_key(name), without_prefix(name)
         if key is None:
-            raise unknown_key(name, NODE_KEYS)
+            if (why := why_ignored(bare)) is None:
+                raise unknown_key(name, NODE_KEYS)
+            notes.append(f"{name} has no effect: {why}")
+            continue
         if name in ONLY_OF_MECHANISMS:
             raise ConfigError(
                 f"{name} has to name its listener and mechanism: listener.name.NAME.MECHANISM.{name}"

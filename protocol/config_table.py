@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from .address_limits import AddressLimits
+from .config_absent import ABSENT_NOT_IN_EFFECT, ABSENT_TABLE
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
 from .config_oauth import OAUTH_NOT_IN_EFFECT
 from .config_sasl import SASL_TABLE
@@ -189,6 +190,8 @@ _NODE_TABLE = (
           "How long offsets of empty groups stay.", least=1),
     _node("offsets.retention.check.interval.ms", _BROKER, _L, "600000",
           "Time between checks for them.", least=1),
+    _node("offsets.commit.timeout.ms", _BROKER, _I, "5000",
+          "How long what a group writes may take to be replicated.", least=1),
     _node("offset.metadata.max.bytes", _BROKER, _I, "4096",
           "Largest metadata of a committed offset.", least=0),
     _node("group.initial.rebalance.delay.ms", _BROKER, _I, "3000",
@@ -295,36 +298,6 @@ _NODE_TABLE = (
 )
 # fmt: on
 
-_SERVES_OTHERWISE = "requests are served on one event loop"
-_ONE_LOOP = ("num.network.threads", "num.io.threads", "background.threads", "queued.max.requests")
-_OF_TICKETS = (
-    "sasl.kerberos.kinit.cmd",
-    "sasl.kerberos.min.time.before.relogin",
-    "sasl.kerberos.ticket.renew.jitter",
-    "sasl.kerberos.ticket.renew.window.factor",
-)
-IGNORED_KEYS: Mapping[str, str] = {
-    **dict.fromkeys(_ONE_LOOP, _SERVES_OTHERWISE),
-    "num.replica.fetchers": "one connection per leader broker carries all partitions",
-    "socket.send.buffer.bytes": "the operating system sizes socket buffers",
-    "socket.receive.buffer.bytes": "the operating system sizes socket buffers",
-    "zookeeper.connect": "there is no ZooKeeper",
-    "controller.quorum.bootstrap.servers": "controller.quorum.voters names the quorum",
-    "offsets.topic.compression.codec": "offsets are stored uncompressed",
-    "transaction.state.log.replication.factor": "transactions are kept in the metadata quorum",
-    "transaction.state.log.min.isr": "transactions are kept in the metadata quorum",
-    "transaction.state.log.num.partitions": "transactions are kept in the metadata quorum",
-    **dict.fromkeys(_OF_TICKETS, "a broker's key comes from its keytab, and it needs no ticket"),
-    "share.coordinator.state.topic.replication.factor": "there are no share groups",
-    "share.coordinator.state.topic.min.isr": "there are no share groups",
-}
-"""Keys that a Kafka 4 file commonly has and that change nothing here, with the reason."""
-
-IGNORED_NUMBERS = ("num.network.threads", "num.io.threads", "background.threads", "num.replica.fetchers")
-"""Those of them that Kafka's brokers change while they run: taken, and kept without effect."""
-IGNORED_AT_START = frozenset(IGNORED_KEYS) - {*IGNORED_NUMBERS, *_OF_TICKETS, "zookeeper.connect"}
-"""Those that Kafka refuses to change. It does not know ZooKeeper's any more."""
-
 NOT_IN_EFFECT: Mapping[str, str] = {
     "broker.id": "give node.id",
     "log.cleaner.threads": "one process compacts one log at a time",
@@ -336,6 +309,7 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     "log.flush.offset.checkpoint.interval.ms": "checkpoints are written every 60 s",
     **dict.fromkeys(("preallocate", "log.preallocate"), "segments grow as they are written"),
     **JAVAS_OWN,
+    **ABSENT_NOT_IN_EFFECT,
     **OAUTH_NOT_IN_EFFECT,
     "principal.builder.class": "there is one way, which is Kafka's own",
 }
@@ -357,5 +331,5 @@ def _behind(key: ConfigKey) -> ConfigKey:
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
-    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE, *SASL_TABLE, *TOKEN_TABLE)},
+    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE, *SASL_TABLE, *TOKEN_TABLE, *ABSENT_TABLE)},
 }

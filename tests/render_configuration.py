@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ottla.protocol.config_keys import (
+    IGNORED_FAMILIES,
     IGNORED_KEYS,
     NODE_KEYS,
     NOT_IN_EFFECT,
@@ -124,13 +125,20 @@ def render() -> str:
                 ((f"`{name}`", why) for name, why in sorted(NOT_IN_EFFECT.items())),
             ),
             "## Ignored\n",
-            "Files written for Apache Kafka often have these. They are accepted, with a note in the log.\n",
+            "Files written for Apache Kafka may have these. They are accepted, with a note in the log. A star stands "
+            "for the rest of a name. So a node knows every key that Kafka 4.4 has.\n",
             *_table(
                 ("key", "why it changes nothing"),
-                ((f"`{name}`", why) for name, why in sorted(IGNORED_KEYS.items())),
+                ((f"`{name}`", why) for name, why in sorted(_ignored())),
             ),
         ]
     )
+
+
+def _ignored() -> Iterator[tuple[str, str]]:
+    yield from IGNORED_KEYS.items()
+    for family, why in IGNORED_FAMILIES.items():
+        yield f"{family}*", why
 
 
 def _sorted(keys: Iterable[ConfigKey]) -> list[ConfigKey]:

@@ -208,14 +208,16 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
 
 def _without_effect(kind: int, key: str) -> str:
     """What to add about a setting of brokers that nothing knows. Kafka keeps such a one for plugins; there are none."""
-    from ...protocol.config_keys import IGNORED_KEYS, NODE_KEYS, node_key
+    from ...protocol.config_keys import NODE_KEYS, node_key, why_ignored
     from ...protocol.nearest import nearest
 
     if kind != TYPES["broker"] or node_key(key) is not None:
         return ""
+    if (why := why_ignored(key)) is not None:
+        return f", without effect: {why}"
     meant = nearest(key, NODE_KEYS)
     hint = f"; did you mean {meant}?" if meant else ""
-    return f", without effect: {IGNORED_KEYS.get(key, 'there is no such setting')}{hint}"
+    return f", without effect: there is no such setting{hint}"
 
 
 async def _with_admin(arguments: argparse.Namespace, ask: Any) -> Any:

@@ -185,11 +185,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The settings that variables give. What is none gets a line in the log."""
-    from ...protocol.config_keys import IGNORED_KEYS, node_key
+    from ...protocol.config_keys import node_key, why_ignored
 
     found = {}
     for name, value in environment_settings(environ).items():
-        if node_key(name) is not None or name in IGNORED_KEYS or is_of_providers(name):
+        if node_key(name) is not None or why_ignored(name) is not None or is_of_providers(name):
             found[name] = value
         else:
             logger.warning("%s is no setting: ignored", variable_of(name))

@@ -160,6 +160,7 @@ class BrokerConfig:
                 max_session_timeout_ms=read.number("group.max.session.timeout.ms"),
                 max_size=read.number("group.max.size"),
                 offsets_retention_ms=60_000 * read.number("offsets.retention.minutes"),
+                commit_timeout_ms=read.number("offsets.commit.timeout.ms"),
                 initial_rebalance_delay_ms=read.number("group.initial.rebalance.delay.ms"),
                 consumer=consumer_limits(properties),
             ),

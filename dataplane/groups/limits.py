@@ -55,14 +55,16 @@ class ConsumerLimits:
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """Settings of the broker: session timeouts, `group.max.size`, `group.initial.rebalance.delay.ms`, and how
-    long offsets outlive the last member of their group (`offsets.retention.minutes`)."""
+    """Settings of the broker: session timeouts, `group.max.size`, `group.initial.rebalance.delay.ms`, how long offsets
+    outlive the last member of their group (`offsets.retention.minutes`), and how long what groups write may take
+    (`offsets.commit.timeout.ms`)."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     max_size: int = _INT_MAX
     initial_rebalance_delay_ms: int = 3_000
     offsets_retention_ms: int = 7 * 24 * 3_600_000
+    commit_timeout_ms: int = 5_000
     consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
 
     def allows_session(self, timeout_ms: int) -> bool:

@@ -55,13 +55,11 @@ class Shard:
         log: OffsetsLog,
         limits: GroupLimits,
         now_ms: Callable[[], int],
-        commit_timeout_s: float = 5.0,
         dependencies: GroupDependencies | None = None,
     ) -> None:
-        """`commit_timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
         self._log, self._limits, self._now_ms = log, limits, now_ms
         self._dependencies = dependencies or GroupDependencies()
-        self._writes = ShardWrites(log, self._dependencies.wall_ms or now_ms, commit_timeout_s)
+        self._writes = ShardWrites(log, self._dependencies.wall_ms or now_ms, limits.commit_timeout_ms / 1000)
         self._table = GroupTable(now_ms, self._due)
         # Markers that came below the high watermark while the log was being read.
         self._ended: list[TransactionEnd] = []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.protocol.config_keys import (
     CLUSTER_WIDE_KEYS,
+    IGNORED_FAMILIES,
     IGNORED_KEYS,
     NODE_KEYS,
     NOT_IN_EFFECT,
@@ -16,6 +19,8 @@ from ottla.protocol.config_keys import (
     check_properties,
     check_topic_config,
     check_topic_configs,
+    node_key,
+    why_ignored,
 )
 
 # As Apache Kafka 4.4.0 answers DescribeConfigs for a topic without settings.
@@ -81,6 +86,47 @@ def test_a_topic_key_names_broker_keys_that_exist() -> None:
 def test_what_is_declared_without_effect_is_a_key_and_what_is_ignored_is_none() -> None:
     assert NOT_IN_EFFECT.keys() <= NODE_KEYS.keys() | TOPIC_KEYS.keys()
     assert not IGNORED_KEYS.keys() & NODE_KEYS.keys()
+    in_families = [name for name in IGNORED_KEYS if name.startswith(tuple(IGNORED_FAMILIES))]
+    assert not in_families
+
+
+def test_every_key_of_a_node_of_kafka_is_known() -> None:
+    """As Apache Kafka 4.4.0 declares them. `config.providers` is read before the others."""
+    names = (Path(__file__).parent / "kafka_node_keys.txt").read_text().split()
+    assert len(names) > 350
+    unknown = [name for name in names if node_key(name) is None and why_ignored(name) is None]
+    assert unknown == ["config.providers"]
+
+
+def test_a_file_for_kafka_starts_a_node_with_a_note_about_what_has_no_effect() -> None:
+    given = {
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.clients.sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "offsets.commit.timeout.ms": "500",
+        "remote.log.storage.system.enable": "false",
+        "create.topic.policy.class.name": "",
+        "zookeeper.connection.timeout.ms": "18000",
+        "share.coordinator.state.topic.num.partitions": "3",
+    }
+    notes = check_properties(given, Scope.BROKER)
+    assert [note.split(" has no effect")[0] for note in notes] == [
+        name for name in given if name != "offsets.commit.timeout.ms"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("remote.log.storage.system.enable", "TRUE", "there is no tiered storage: only false is allowed"),
+        ("create.topic.policy.class.name", "org.example.Strict", "classes of your own are not loaded"),
+        ("alter.config.policy.class.name", "org.example.Strict", "classes of your own are not loaded"),
+        ("client.quota.callback.class", "org.example.Quotas", "classes of your own are not loaded"),
+        ("controller.quorum.voterz", "1@a:1", "did you mean controller.quorum.voters"),
+    ],
+)
+def test_a_value_that_asks_for_what_is_not_there_ends_the_start(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_properties({name: value}, Scope.BROKER)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from ....protocol.config_chain import (
 )
 from ....protocol.config_key import ConfigKey, ConfigType
 from ....protocol.config_keys import (
-    IGNORED_KEYS,
     NODE_KEYS,
     TOPIC_KEYS,
     is_dynamic,
     looks_secret,
     node_key,
+    why_ignored,
 )
 from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ....protocol.messages.config_commands import ResourceType
@@ -145,7 +145,7 @@ def _without_effect(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
             type=_TYPE_NUMBERS[ConfigType.STRING] if shown else 0,
             read_only=not shown,
             is_sensitive=not shown,
-            documentation=f"Without effect: {IGNORED_KEYS.get(name, 'Ottla has no such setting')}.",
+            documentation=f"Without effect: {why_ignored(name) or 'Ottla has no such setting'}.",
             synonyms=tuple(link if shown else link._replace(value=None) for link in chain),
         )
 

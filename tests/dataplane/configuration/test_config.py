@@ -32,6 +32,12 @@ def test_an_ordinary_file(tmp_path: Path) -> None:
     assert config.quorum.voters == {101: ("127.0.0.1", 9193)}
 
 
+def test_how_long_a_commit_may_take(tmp_path: Path) -> None:
+    given = properties(tmp_path, offsets_commit_timeout_ms="500")
+    assert BrokerConfig.from_properties(given).groups.commit_timeout_ms == 500
+    assert BrokerConfig.from_properties(properties(tmp_path)).groups.commit_timeout_ms == 5_000
+
+
 def test_followers_hear_sooner_of_the_high_watermark_where_they_are_read(tmp_path: Path) -> None:
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     unread, read = (

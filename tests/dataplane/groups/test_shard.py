@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -73,9 +74,9 @@ class Clock:
         return self.now_ms
 
 
-async def new_shard(log: MemoryLog | None = None, commit_timeout_s: float = 5.0) -> tuple[Shard, MemoryLog]:
+async def new_shard(log: MemoryLog | None = None, commit_timeout_ms: int = 5_000) -> tuple[Shard, MemoryLog]:
     log = log or MemoryLog()
-    shard = Shard(log, LIMITS, Clock(), commit_timeout_s)
+    shard = Shard(log, replace(LIMITS, commit_timeout_ms=commit_timeout_ms), Clock())
     await shard.load()
     return shard, log
 
@@ -119,7 +120,7 @@ async def test_an_offset_is_answered_and_visible_only_below_the_high_watermark()
 
 
 async def test_a_commit_that_times_out_is_answered_once_and_shows_when_it_commits_after_all() -> None:
-    shard, log = await new_shard(commit_timeout_s=0.01)
+    shard, log = await new_shard(commit_timeout_ms=10)
     log.automatic = False
     outcomes = commit(shard, 7)
     async with asyncio.timeout(60):

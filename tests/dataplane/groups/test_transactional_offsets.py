@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -35,10 +36,10 @@ T0 = ("t", 0)
 
 
 async def new_shard(
-    log: TransactionalLog | None = None, commit_timeout_s: float = 5.0
+    log: TransactionalLog | None = None, commit_timeout_ms: int = 5_000
 ) -> tuple[Shard, TransactionalLog]:
     log = log or TransactionalLog()
-    shard = Shard(log, LIMITS, Clock(), commit_timeout_s)
+    shard = Shard(log, replace(LIMITS, commit_timeout_ms=commit_timeout_ms), Clock())
     await shard.load()
     return shard, log
 
@@ -114,7 +115,7 @@ async def test_what_was_refused_is_not_pending_and_leaves_what_was_before() -> N
 
 async def test_what_nobody_could_be_told_of_is_pending_all_the_same() -> None:
     """The client's transaction may be gone, and its marker decides about what is in the log."""
-    shard, log = await new_shard(commit_timeout_s=0.01)
+    shard, log = await new_shard(commit_timeout_ms=10)
     outcomes = commit_in(shard, 5)
     async with asyncio.timeout(60):
         while not outcomes:
