@@ -99,6 +99,8 @@ async function joined (topic, groupId, heldBy = held => { console.log(`holds [${
   const consumer = new Consumer({
     ...base, groupId, autocommit: false, sessionTimeout: 6000, rebalanceTimeout: 6000, heartbeatInterval: 500, maxWaitTime: 200
   })
+  // One that is closed while it joins again says so by an event, which would end the process.
+  consumer.on('error', error => { console.error('left', error) })
   consumer.on('consumer:group:join', ({ assignments }) => {
     heldBy(assignments.filter(one => one.topic === topic).flatMap(one => one.partitions))
   })
@@ -114,8 +116,6 @@ const closed = client => client.close(true).catch(error => { console.log('not cl
 // error. It prints an object with the number of its commits as often as one is done.
 async function copy (source, target, group, name) {
   let commits = 0
-  // Of a consumer that is closed while it joins again nobody waits for the end.
-  process.on('unhandledRejection', error => { console.error('left', error) })
   for (;;) {
     const { consumer, stream } = await joined(source, group, () => {})
     // Without an id and an epoch this client asks to go on with producer id 0, which is somebody else's. It tries again
