@@ -16,7 +16,7 @@ from zlib import crc32
 
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import NO_COMMIT_INDEX, decode_records, read_control_record
 from ottla.protocol.record_batch import BatchHeader, walk_batches
 from tests.histories.invariants import InvariantBroken
@@ -42,7 +42,8 @@ def epoch_at(epochs: Epochs, offset: int) -> int:
 
 
 def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a log that begin at `start` or behind it, and below `end`."""
+    """The batches of a log that begin at `start` or behind it, and below `end`. Raises KafkaError for a log that cannot
+    be read just now, as one that is being cut: it has let go of segments, and still says that it ends behind them."""
     offset = start
     while offset < end:
         found = log.read(offset, READ_BYTES, log.log_end_offset, at_least_one=True)
@@ -50,12 +51,15 @@ def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchH
         found.release()
         if not data:
             return
+        read_from = offset
         for position, header in walk_batches(data):
             if header.base_offset >= end:
                 return
             if header.base_offset >= start:
                 yield header, data[position : position + header.size]
             offset = header.next_offset
+        if offset <= read_from:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{log!r} has no batch at {read_from} just now")
 
 
 def first_whole(log: PartitionLog) -> int:
