@@ -90,10 +90,15 @@ class MirrorCuts:
     """Of all mirrors."""
 
     by_mirror: dict[str, CutsOfMirror] = field(default_factory=dict)
+    """One without an entry may never have a round."""
 
     def of(self, mirror: str) -> CutsOfMirror:
         """Of a mirror, which may have none yet."""
         return self.by_mirror.get(mirror) or CutsOfMirror()
+
+    def are_awaited(self, mirror: str) -> bool:
+        """Whether a mirror has rounds, or waits for its first one."""
+        return mirror in self.by_mirror
 
     def apply(self, record: MirrorCutRecords) -> None:
         """Fold one record."""

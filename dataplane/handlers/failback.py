@@ -22,6 +22,7 @@ from ...protocol.messages.failback_commands import FailBackMirror, ReturningPart
 from ...protocol.messages.mirror_records import SourceEpoch
 from ...protocol.mirror_table import OF_THE_BROKERS, MirrorPartition
 from ...protocol.schema import ZERO_UUID
+from ..mirroring import first_cut
 from ..mirroring.common_point import PlannedTopic, check_is_new, merged, planned, promoted_offset
 from ..mirroring.lineages import lineages_of
 from ..mirroring.source_trial import SourceTrial
@@ -111,6 +112,9 @@ class FailbackHandlers:
         check_is_new(message.name, self._quorum.image.mirrors.by_name, ours.values())
         async with self._trial.reached(message.name, message.bootstrap_servers, message.options) as reached:
             theirs = await lineages_of(reached.source, message.topics)
+            awaits_cuts = await first_cut.is_to_come(
+                reached.source, reached.metadata, with_offsets=bool(message.groups)
+            )
         topics: list[PlannedTopic] = []
         told: list[FailedBackTopic] = []
         for name, topic in ours.items():
@@ -139,6 +143,7 @@ class FailbackHandlers:
             is_checked_only=message.validate_only,
             bandwidth=message.bandwidth,
             acls=message.acls,
+            awaits_cuts=awaits_cuts,
         )
         await self._quorum.submit(command, author=request.session)
         return answer

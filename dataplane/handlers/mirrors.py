@@ -37,6 +37,7 @@ from ...protocol.messages.mirrors import (
 )
 from ...protocol.mirror_table import NO_ROUND, FaultKind, Mirror, MirrorFault, MirrorPartition, MirrorPhase
 from ...protocol.sealed_text import sealed_bytes
+from ..mirroring import first_cut
 from ..mirroring.lineages import copies_of_cluster
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.source_trial import ReachedSource, SourceTrial
@@ -84,6 +85,9 @@ class MirrorHandlers:
             compile_pattern(message.groups, "the pattern of groups")
         async with self._trial.reached(message.name, message.bootstrap_servers, message.options) as reached:
             await self._check_no_loop(reached, message.topics)
+            awaits_cuts = await first_cut.is_to_come(
+                reached.source, reached.metadata, with_offsets=bool(message.groups)
+            )
         command = CreateMirror(
             name=message.name,
             source_cluster_id=reached.cluster_id,
@@ -95,6 +99,7 @@ class MirrorHandlers:
             is_checked_only=message.validate_only,
             bandwidth=message.bandwidth,
             acls=message.acls,
+            awaits_cuts=awaits_cuts,
         )
         await self._quorum.submit(command, author=request.session)
         return CreateMirrorResponse(source_cluster_id=reached.cluster_id)

@@ -15,8 +15,8 @@ from ..replication.replica.partition import Partition
 
 def held_from(image: ClusterImage, partition: Partition) -> int | None:
     """The offset from which on compaction waits: that of the oldest cut at which the mirror may still be promoted, or
-    from which on this log is to be cut off, or may be. 0 while there is a cut that the copy has not reached; None where
-    nothing is held."""
+    from which on this log is to be cut off, or may be. 0 while there is a cut that the copy has not reached, and before
+    the first: that may lie far behind what is copied by then. None where nothing is held."""
     copy = image.mirrors.partition(partition.topic_id, partition.index)
     resumed = None if copy is None else copy.resumption
     offsets = []
@@ -25,10 +25,11 @@ def held_from(image: ClusterImage, partition: Partition) -> int | None:
     if copy is not None and copy.fault is not None and copy.fault.kind is FaultKind.DIVERGED:
         offsets.append(copy.fault.first)
     mirror = image.mirrors.mirror_of(partition.topic_id)
-    cuts = None if mirror is None else image.mirror_cuts.of(mirror.name)
-    if cuts is not None and cuts.rounds:
+    if mirror is not None and image.mirror_cuts.are_awaited(mirror.name):
+        cuts, place = image.mirror_cuts.of(mirror.name), (partition.topic_id, partition.index)
         # Rounds before the newest whole one are dropped. So this is that one, or all copies of none are here yet.
-        offsets.append(cuts.offset((partition.topic_id, partition.index), cuts.rounds[0].number) or 0)
+        reached = cuts.offset(place, cuts.rounds[0].number) if cuts.rounds else None
+        offsets.append(reached or 0)
     return min(offsets, default=None)
 
 

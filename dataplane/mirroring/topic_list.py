@@ -31,6 +31,7 @@ from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..patterns import Pattern
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
+from .first_cut import tells_offsets
 from .lineages import copies_of_cluster, is_ottla
 from .source import SourceCluster
 
@@ -121,10 +122,9 @@ class TopicList:
         if self._tells_cuts is None and self._mirror.groups:
             self._tells_cuts = await is_ottla(self._source, metadata)
         wanted, trouble = self._wants_offsets, ""
-        if wanted and all(topic.name != OFFSETS_TOPIC for topic in metadata.topics):
-            asked = await self._source.metadata([OFFSETS_TOPIC])
-            if any(topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic in asked.topics):
-                trouble = f"the mirror's user needs DESCRIBE and READ on {OFFSETS_TOPIC} of the source"
+        is_unseen = all(topic.name != OFFSETS_TOPIC for topic in metadata.topics)
+        if wanted and is_unseen and not await tells_offsets(self._source):
+            trouble = f"the mirror's user needs DESCRIBE and READ on {OFFSETS_TOPIC} of the source"
         self.offsets_trouble, self.has_offsets = trouble, wanted
 
     def _name_here(self, topic: MetadataResponseTopic) -> str:

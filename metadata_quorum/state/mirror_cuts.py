@@ -62,6 +62,12 @@ def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
     return PlainResult()
 
 
+def await_first(work: Workspace, mirror: str) -> None:
+    """Have brokers know that a new mirror is to have rounds: its copies wait for the first, wherever that cuts them."""
+    if finalized(work.image.features)[MIRROR] >= MIRROR_WITH_CUTS:
+        work.emit(MirrorCutsTrimmedRecord(mirror=mirror, number=0))
+
+
 def _learn_versions(work: Workspace, mirror: str, command: AnnounceMirrorCut) -> None:
     if command.next_offset == command.told_offset and not command.versions:
         return

@@ -25,6 +25,7 @@ from ...protocol.mirror_table import (
     mirror_record,
 )
 from ...protocol.transaction_table import Phase
+from . import mirror_cuts
 from .copies import check_is_no_copy
 from .mirrors import new_mirror
 from .topics import PARTITIONS_PER_COMMAND_MAX
@@ -63,6 +64,8 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
         return PlainResult()
     kind = ResumptionKind.CUT if command.discards else ResumptionKind.KEPT
     work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PAUSED)))
+    if command.awaits_cuts:
+        mirror_cuts.await_first(work, mirror.name)
     for topic, told in returning:
         _end_transactions(work, topic)
         work.emit(

@@ -78,6 +78,8 @@ def create(work: Workspace, command: CreateMirror) -> PlainResult:
     mirror = new_mirror(work, command)
     if not command.is_checked_only:
         work.emit(mirror_record(mirror))
+        if command.awaits_cuts:
+            mirror_cuts.await_first(work, mirror.name)
     return PlainResult()
 
 

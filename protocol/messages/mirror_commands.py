@@ -25,6 +25,7 @@ class CreateMirror(Command[PlainResult]):
         "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
     )
     acls: bool = boolean("0+", tag=1, about="Whether ACLs of these topics and groups follow.")
+    awaits_cuts: bool = boolean("0+", tag=2, about="Whether the source has told a cut, and will tell others.")
 
 
 @data()

@@ -58,6 +58,18 @@ def test_compaction_waits_at_the_oldest_cut_at_which_a_promotion_is_possible(
     assert held_from(image_of(rounds, reached), copy_of()) == expected
 
 
+def test_it_waits_for_the_first_cut_that_a_source_is_to_tell() -> None:
+    """Seed 1658 of the two clusters: a copy was compacted, and heard of the first cut only then, which lay further
+    back. Keys were lost whose newer records lay between."""
+    image = image_of()
+    image.apply(MirrorCutsTrimmedRecord(mirror="m", number=0))
+    assert held_from(image, copy_of()) == 0
+    image.apply(MirrorCutRecord(mirror="m", number=0, cut=1, metadata_offset=0, time_ms=0))
+    assert held_from(image, copy_of()) == 0
+    image.apply(cut_reached_record("m", 0, {(HERE, 0): 10}))
+    assert held_from(image, copy_of()) == 10
+
+
 def test_it_goes_on_to_the_next_cut_once_that_is_whole() -> None:
     image = image_of(2, [(0, 100), (1, 150)])
     image.apply(MirrorCutsTrimmedRecord(mirror="m", number=1))

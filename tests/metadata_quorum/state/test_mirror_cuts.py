@@ -57,6 +57,34 @@ def test_rounds_are_numbered_and_remember_their_cuts(cluster: Mirrors) -> None:
     ]
 
 
+@pytest.mark.parametrize(("level", "is_told"), [(1, False), (2, True)])
+def test_a_new_mirror_waits_for_its_first_round_where_nodes_know_rounds(level: int, is_told: bool) -> None:
+    cluster = Mirrors(level=level)
+    for name, awaits_cuts in (("m", True), ("of-kafka", False)):
+        assert not cluster.create_mirror(name, awaits_cuts=awaits_cuts).error_code
+    for image in (cluster.machine.image, cluster.restored().image):
+        assert image.mirror_cuts.are_awaited("m") is is_told
+        assert not image.mirror_cuts.are_awaited("of-kafka")
+        assert not image.mirror_cuts.of("m").rounds
+    cluster.delete_mirror()
+    assert not cluster.machine.image.mirror_cuts.are_awaited("m")
+
+
+def test_a_mirror_that_is_only_checked_waits_for_nothing() -> None:
+    cluster = Mirrors()
+    assert not cluster.create_mirror(awaits_cuts=True, is_checked_only=True).error_code
+    assert not cluster.machine.image.mirror_cuts.are_awaited("m")
+
+
+def test_the_first_round_of_a_mirror_that_waits_has_the_first_number() -> None:
+    cluster = Mirrors()
+    cluster.create_mirror(awaits_cuts=True)
+    refused(cluster.promote_at_cut(), ErrorCode.INVALID_REQUEST, "has no cut")
+    cluster.follow(at_source(partitions=1, factor=3))
+    cluster.announce(5)
+    assert numbers(cluster) == [0]
+
+
 def test_a_round_is_whole_once_every_copy_has_reached_it(cluster: Mirrors) -> None:
     cluster.announce(5)
     assert cluster.whole() is None

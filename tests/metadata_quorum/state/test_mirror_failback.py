@@ -13,7 +13,7 @@ from ottla.protocol.messages.broker_commands import BrokerFeature, RegisterBroke
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.failback_commands import FailBackMirror
-from ottla.protocol.messages.mirror_records import MirrorRecord, MirrorTopicRecord
+from ottla.protocol.messages.mirror_records import MirrorCutsTrimmedRecord, MirrorRecord, MirrorTopicRecord
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from ottla.protocol.mirror_table import (
     FaultKind,
@@ -75,6 +75,16 @@ def test_nothing_is_copied_before_all_topics_are_copies(cluster: Mirrors) -> Non
     assert records[0].phase == MirrorPhase.PAUSED
     assert records[-1].phase == MirrorPhase.ACTIVE
     assert sum(isinstance(record, MirrorTopicRecord) for record in records[1:-1]) == 2
+
+
+def test_topics_that_return_wait_for_the_first_cut(cluster: Mirrors) -> None:
+    """From the first record on by which they are copies: compaction goes by it."""
+    assert not cluster.do(failback(cluster, "u"), PlainResult).error_code
+    assert not cluster.machine.image.mirror_cuts.are_awaited("back")
+    applied = cluster.apply(failback(cluster, "t", mirror="again", awaits_cuts=True))
+    assert cluster.machine.image.mirror_cuts.are_awaited("again")
+    kinds = [type(record) for _, record in applied.records]
+    assert kinds.index(MirrorCutsTrimmedRecord) < kinds.index(MirrorTopicRecord)
 
 
 def test_it_can_be_checked_alone(cluster: Mirrors) -> None:
