@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.mirror_table import NO_EPOCH, MirrorPartition, is_offsets_copy
@@ -12,6 +13,14 @@ from ..replication.replica.partition import Partition
 
 NEVER = -1
 NOBODY = -1
+
+
+class SourceLeadership(NamedTuple):
+    """Who leads a partition at the source."""
+
+    topic_id: bytes
+    leader: int
+    epoch: int
 
 
 @dataclass(slots=True)
@@ -63,6 +72,11 @@ class Copy:
     def source_key(self) -> tuple[str, int]:
         """Topic and partition, as the source names them."""
         return source_name(self.partition.topic), self.partition.index
+
+    @property
+    def source_leadership(self) -> SourceLeadership:
+        """As it was last seen."""
+        return SourceLeadership(self.source_topic_id, self.source_leader, self.source_epoch)
 
     @property
     def is_led(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.messages.fetch import FetchResponse, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.messages.mirror_commands import MirrorPartitionReport
 from ...protocol.messages.mirror_records import SourceEpoch
@@ -22,7 +22,8 @@ from ...protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault, i
 from ...protocol.schema import ZERO_UUID
 from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
-from .copies import Copy
+from .copies import Copy, SourceLeadership
+from .fetch_request import CONSUMER, READ_UNCOMMITTED, fetch_request
 from .judgement import Begin, agrees_to, arrived, asked_next, epoch_end, kept, out_of_range
 from .source import SourceCluster
 
@@ -32,14 +33,10 @@ LANES = ("mirror", "mirror, too")
 """A source that waits for records answers nothing else on that connection. Who gives up a fetch asks on the other."""
 WAIT_MAX_MS = 500
 SHORT_WAIT_MS = 50
-PARTITION_MAX_BYTES = 4 << 20
-ANSWER_MAX_BYTES = 32 << 20
 RETRY_S = 0.1
 BY_NAME_ONLY = 12
 """The last version of Fetch that names topics by their names."""
 EARLIEST, LATEST = -2, -1
-CONSUMER = -1
-READ_UNCOMMITTED = 0
 
 _LOOK_AGAIN = frozenset(
     {
@@ -58,8 +55,8 @@ _LOOK_AGAIN = frozenset(
 
 Report = Callable[[Sequence[MirrorPartitionReport]], Awaitable[None]]
 AskCuts = Callable[[int, Sequence[Copy]], Awaitable[None]]
-_Asked = dict[tuple[str, int], tuple[Copy, int, MirrorFault | None]]
-"""By partition: the epoch, and what has followed from the answer before."""
+_Asked = dict[tuple[str, int], tuple[Copy, SourceLeadership, int, MirrorFault | None]]
+"""By partition: who is asked, for which epoch, and what has followed from the answer before."""
 
 
 class SourceFetcher:
@@ -216,7 +213,7 @@ class SourceFetcher:
             elif epoch == NO_EPOCH:
                 copy.checked_epoch = copy.source_epoch
             else:
-                asked[copy.source_key] = copy, epoch, None
+                asked[copy.source_key] = copy, copy.source_leadership, epoch, None
         faults += await self._epoch_ends(asked)
         if faults:
             await self._report(faults)
@@ -228,11 +225,9 @@ class SourceFetcher:
         if not asked:
             return faults
         by_topic: dict[str, list[OffsetForLeaderPartition]] = defaultdict(list)
-        for (topic, index), (copy, epoch, _) in asked.items():
+        for (topic, index), (_, led, epoch, _) in asked.items():
             by_topic[topic].append(
-                OffsetForLeaderPartition(
-                    partition=index, current_leader_epoch=copy.source_epoch, leader_epoch=epoch
-                )
+                OffsetForLeaderPartition(partition=index, current_leader_epoch=led.epoch, leader_epoch=epoch)
             )
         request = OffsetForLeaderEpochRequest(
             replica_id=CONSUMER,
@@ -243,7 +238,9 @@ class SourceFetcher:
             for part in told.partitions:
                 if (told.topic, part.partition) not in asked:
                     continue
-                copy, epoch, before = asked[told.topic, part.partition]
+                copy, led, epoch, before = asked[told.topic, part.partition]
+                if not self._still_leads(copy, led):
+                    continue
                 if part.error_code:
                     self._failed(copy, ErrorCode.of(part.error_code))
                     continue
@@ -251,22 +248,23 @@ class SourceFetcher:
                 fault = epoch_end(state, copy.log_end, epoch, part.leader_epoch, part.end_offset) or before
                 older = asked_next(state, epoch, part.leader_epoch)
                 if fault is not None and older is not None:
-                    again[copy.source_key] = copy, older, fault
+                    again[copy.source_key] = copy, led, older, fault
                     continue
-                has_others = fault is not None and await self._has_others(copy, fault.first, fault.end)
+                has_others = fault is not None and await self._has_others(copy, led, fault.first, fault.end)
                 if fault is not None and has_others:
                     faults.append(_report_of(copy, fault=fault))
                 elif has_others is not None:
-                    copy.checked_epoch = copy.source_epoch
+                    copy.checked_epoch = led.epoch
         return [*faults, *await self._epoch_ends(again)]
 
-    async def _has_others(self, copy: Copy, first: int, end: int) -> bool | None:
+    async def _has_others(self, copy: Copy, led: SourceLeadership, first: int, end: int) -> bool | None:
         """Whether the source has other records than the copy at these offsets, or ends within them. Its leader may know
         nothing of an epoch although nothing is lost: compaction took all records of it, and then this replica began.
         None if nobody can tell yet."""
-        epoch = copy.source_epoch
-        while first < end and copy.is_due(self._image(), self._loop.time()) and copy.source_epoch == epoch:
+        while first < end and copy.is_due(self._image(), self._loop.time()):
             reached = await self._agrees_to(copy, first, end)
+            if not self._still_leads(copy, led):
+                return None
             if reached is None:
                 return True
             if reached == first and copy.not_before_s <= self._loop.time():
@@ -294,7 +292,7 @@ class SourceFetcher:
     async def _fetch(self, copies: list[Copy]) -> None:
         by_name = {copy.source_key: copy for copy in copies}
         by_id = {(copy.source_topic_id, copy.partition.index): copy for copy in copies}
-        epochs = {copy.key: copy.source_epoch for copy in copies}
+        leaderships = {copy.key: copy.source_leadership for copy in copies}
         # A source fills its answer in the order of the request: nobody waits for ever.
         wanted = [(copy, copy.log_end) for copy in sorted(copies, key=lambda one: one.fetched_s)]
         answer = await self._answered(
@@ -306,7 +304,7 @@ class SourceFetcher:
                     (topic.topic_id, part.partition_index)
                 )
                 if copy is not None:
-                    await self._take(copy, part, epochs[copy.key])
+                    await self._take(copy, part, leaderships[copy.key])
 
     async def _answered(self, copies: Sequence[Copy], asking: asyncio.Task[FetchResponse]) -> FetchResponse:
         """What the source sends; nothing if the fetch was given up."""
@@ -323,7 +321,7 @@ class SourceFetcher:
     async def _ask_for(self, wanted: Sequence[tuple[Copy, int]], wait_ms: int) -> FetchResponse:
         """Records from these offsets on. Raises KafkaError."""
         # Another fetcher may have taken all: then one batch is overdrawn, and made up for.
-        request = _request(wanted, max(1, self._throttle.allowance()), wait_ms)
+        request = fetch_request(wanted, max(1, self._throttle.allowance()), wait_ms)
         has_ids = all(copy.source_topic_id != ZERO_UUID for copy, _ in wanted)
         answer = await self._source.ask(
             self._broker_id,
@@ -345,31 +343,39 @@ class SourceFetcher:
         others = any(copy.not_before_s > self._loop.time() for copy in self._copies(self._broker_id))
         return WAIT_MAX_MS if is_known and not others else SHORT_WAIT_MS
 
-    async def _take(self, copy: Copy, part: PartitionData, source_epoch: int) -> None:
+    def _still_leads(self, copy: Copy, led: SourceLeadership) -> bool:
+        """Whether what this broker has answered as the leader counts. Once another one is known to lead, that one is
+        asked where the logs agree, and what comes late from here it may not have."""
+        return copy.source_leader == self._broker_id and copy.source_leadership == led
+
+    async def _take(self, copy: Copy, part: PartitionData, led: SourceLeadership) -> None:
+        if not self._still_leads(copy, led):
+            return
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._out_of_range(copy)
         elif part.error_code:
             self._failed(copy, ErrorCode.of(part.error_code))
         else:
             copy.trouble = ""
-            copy.fetched_in(source_epoch)
+            copy.fetched_in(led.epoch)
             copy.source_high_watermark = part.high_watermark
             if part.records:
                 copy.fetched_s = self._loop.time()
-                await self._append(copy, memoryview(part.records))
-            if copy.is_led:
+                await self._append(copy, memoryview(part.records), led)
+            if copy.is_led and self._still_leads(copy, led):
                 self._follow_start(copy, part.log_start_offset)
                 if copy.log_end >= part.high_watermark:
                     copy.level_at_ms = monotonic_ms()
 
-    async def _append(self, copy: Copy, received: memoryview) -> None:
+    async def _append(self, copy: Copy, received: memoryview, led: SourceLeadership) -> None:
         """What the quorum has to know of the source's epochs it knows before their records are here."""
         state = copy.state(self._image())
         try:
             news = arrived(state, received)
             if news.epochs:
                 await self._report([_report_of(copy, epochs=news.epochs)])
-            if not news.size or not copy.is_due(self._image(), self._loop.time()):
+            is_due = copy.is_due(self._image(), self._loop.time()) and self._still_leads(copy, led)
+            if not news.size or not is_due:
                 return
             before = copy.log_end
             # Fetched bytes are shared with other partitions of the answer, and these are written to.
@@ -411,13 +417,14 @@ class SourceFetcher:
         return offset
 
     async def _offsets(self, copies: list[Copy], timestamp: int) -> list[tuple[Copy, int]]:
-        """What ListOffsets says of a time; -1 where it says nothing."""
-        by_key = {copy.source_key: copy for copy in copies}
+        """What ListOffsets says of a time; -1 where it says nothing that counts."""
+        asked = {copy.source_key: (copy, copy.source_leadership) for copy in copies}
         by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
-        for topic, index in by_key:
-            epoch = by_key[topic, index].source_epoch
+        for (topic, index), (_, led) in asked.items():
             by_topic[topic].append(
-                ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=timestamp)
+                ListOffsetsPartition(
+                    partition_index=index, current_leader_epoch=led.epoch, timestamp=timestamp
+                )
             )
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
@@ -431,9 +438,11 @@ class SourceFetcher:
             for part in topic.partitions
         }
         told = []
-        for key, copy in by_key.items():
+        for key, (copy, led) in asked.items():
             error, offset = found.get(key, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
-            if error is not ErrorCode.NONE:
+            if not self._still_leads(copy, led):
+                offset = -1
+            elif error is not ErrorCode.NONE:
                 self._failed(copy, error)
                 offset = -1
             told.append((copy, offset))
@@ -443,33 +452,6 @@ class SourceFetcher:
         copy.retry_at(self._loop.time() + RETRY_S, f"the source answers {error.name}")
         if error in _LOOK_AGAIN:
             self._look_again()
-
-
-def _request(wanted: Sequence[tuple[Copy, int]], allowance: int, wait_ms: int) -> FetchRequest:
-    """For so many bytes. A source sends one batch in any case, however large it is."""
-    by_topic: dict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
-    for copy, offset in wanted:
-        by_topic[copy.source_key[0], copy.source_topic_id].append(
-            FetchPartition(
-                partition=copy.partition.index,
-                current_leader_epoch=copy.source_epoch,
-                fetch_offset=offset,
-                partition_max_bytes=min(PARTITION_MAX_BYTES, allowance),
-            )
-        )
-    return FetchRequest(
-        replica_id=CONSUMER,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=min(ANSWER_MAX_BYTES, allowance),
-        isolation_level=READ_UNCOMMITTED,
-        session_id=0,
-        session_epoch=-1,
-        topics=[
-            FetchTopic(topic=topic, topic_id=topic_id, partitions=parts)
-            for (topic, topic_id), parts in by_topic.items()
-        ],
-    )
 
 
 def _report_of(

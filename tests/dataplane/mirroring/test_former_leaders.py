@@ -1,10 +1,11 @@
 """A broker of the source that was replaced as a leader, and does not know it yet: what it says is no fault. So it is
-where a leader has never heard of an epoch whose records compaction has taken."""
+where a leader has never heard of an epoch whose records compaction has taken. What it said before it was replaced may
+come late, and counts no more."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from ottla.protocol.record_batch import parse_header
 from ottla.protocol.schema import ZERO_UUID
 from tests.dataplane.log.batches import make_batch
 from tests.dataplane.mirroring.test_rounds import HERE, SOURCE_BROKER, THERE, Quorum
@@ -42,6 +44,8 @@ class Leader:
 
     is_ready = True
     """Whether it tells where its log ends, and shows its records."""
+    error = ErrorCode.NONE
+    """What it answers to a fetch."""
 
     def __init__(self, end_of_1: int = 10, *later: tuple[int, int]) -> None:
         """`later`: epochs and offsets, each of one record."""
@@ -74,7 +78,12 @@ class Leader:
                 if wanted == COPIED:
                     self.waits.append(message.max_wait_ms)
                 await asyncio.sleep(0.01)
-                part = PartitionData(partition_index=0, high_watermark=self._end, records=self._from(wanted))
+                part = PartitionData(
+                    partition_index=0,
+                    error_code=self.error,
+                    high_watermark=self._end,
+                    records=self._from(wanted),
+                )
                 return FetchResponse(responses=[FetchableTopicResponse(topic_id=THERE, partitions=[part])])
 
     def _from(self, offset: int) -> bytes:
@@ -103,6 +112,8 @@ class World:
         self.reports: list[Any] = []
         self.looks = 0
         self.moved = asyncio.Event()
+        self.reported: Callable[[], None] = lambda: None
+        """Called while the quorum takes a report."""
 
     async def run_until_it_stops(self) -> None:
         """From now on until the fetcher has asked for a fetch, has reported, or wants to know who leads."""
@@ -128,6 +139,7 @@ class World:
 
     async def _report(self, partitions: Sequence[Any]) -> None:
         self.reports += partitions
+        self.reported()
         self.moved.set()
 
     def _look_again(self) -> None:
@@ -199,3 +211,87 @@ async def test_a_leader_that_shows_nothing_yet_is_asked_again() -> None:
     world.source.is_ready, world.copy.not_before_s = True, 0.0
     await world.run_until_it_stops()
     assert (world.copy.checked_epoch, world.reports) == (7, [])
+
+
+ANOTHER = SOURCE_BROKER + 1
+
+
+class ReplacedMeanwhile(Leader):
+    """Another broker is seen to lead, in epoch 4, before the answer to one kind of question arrives. That one's copy
+    has gone on meanwhile, perhaps."""
+
+    def __init__(self, question: str, *, with_records: bool = False) -> None:
+        super().__init__(COPIED)
+        self._question = question
+        self._with_records = with_records
+        self.replaced: Callable[[], None] = lambda: None
+
+    async def ask(self, broker_id: int, message: Any, **asked: Any) -> Any:
+        answer = await super().ask(broker_id, message, **asked)
+        if type(message).__name__ == self._question:
+            self.replaced()
+            self.replaced = lambda: None
+        return answer
+
+    def _from(self, offset: int) -> bytes:
+        return bytes(make_batch(1, base_offset=offset, leader_epoch=3)) if self._with_records else b""
+
+
+class Replaced(World):
+    """From epoch 3 on another broker leads."""
+
+    def __init__(self, source: ReplacedMeanwhile) -> None:
+        super().__init__(3, source=source)
+        source.replaced = self.replace
+        self.appended: list[int] = []
+        self.copy.partition.append_copied = self._append  # type: ignore[method-assign]
+
+    def replace(self) -> None:
+        self.copy.source_leader, self.copy.source_epoch = ANOTHER, 4
+
+    def _append(self, batches: memoryview) -> None:
+        self.appended.append(parse_header(batches).base_offset)
+
+
+async def test_records_that_come_late_from_a_former_leader_are_not_copied() -> None:
+    """Seed 2922 of the two clusters: the copy had got them from the next leader, and stopped for a person. They may
+    also be others than that one has, and nobody would have noticed."""
+    world = Replaced(ReplacedMeanwhile("FetchRequest", with_records=True))
+    world.copy.checked_epoch = 3
+    await world.run_until_it_stops()
+    assert (world.appended, world.reports) == ([], [])
+    assert (world.copy.source_high_watermark, world.copy.trouble) == (-1, "")
+
+
+async def test_records_of_a_former_leader_are_not_copied_once_it_is_replaced_while_the_quorum_hears_of_them() -> (
+    None
+):
+    world = Replaced(ReplacedMeanwhile("nothing", with_records=True))
+    world.quorum.image.apply(
+        MirrorPartitionRecord(topic_id=HERE, partition=0, lineage=[SourceEpoch(epoch=1, start_offset=0)])
+    )
+    world.copy.checked_epoch = 3
+    world.reported = world.replace
+    await world.run_until_it_stops()
+    assert [one.epochs for one in world.reports] == [[SourceEpoch(epoch=3, start_offset=COPIED)]]
+    assert world.appended == []
+
+
+@pytest.mark.parametrize("end_of_1", [10, COPIED])
+async def test_what_a_former_leader_has_told_of_epochs_is_asked_of_the_next(end_of_1: int) -> None:
+    """Whether that agrees with the copy or not."""
+    source = ReplacedMeanwhile("OffsetForLeaderEpochRequest")
+    source._end_of_1 = end_of_1
+    world = Replaced(source)
+    await world.run_until_it_stops()
+    assert world.reports == []
+    assert world.copy.checked_epoch != 4
+
+
+async def test_where_a_former_leader_ends_is_no_fault() -> None:
+    source = ReplacedMeanwhile("ListOffsetsRequest")
+    source._end, source.error = 10, ErrorCode.OFFSET_OUT_OF_RANGE
+    world = Replaced(source)
+    world.copy.checked_epoch = 3
+    await world.run_until_it_stops()
+    assert (world.reports, world.copy.trouble) == ([], "")

@@ -14,7 +14,7 @@ from ottla.dataplane.log import placement
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.mirroring import common_point, topic_list
-from ottla.dataplane.mirroring.copies import Copy
+from ottla.dataplane.mirroring.copies import Copy, SourceLeadership
 from ottla.dataplane.mirroring.fetching import EARLIEST, SourceFetcher, _report_of
 from ottla.dataplane.mirroring.judgement import arrived
 from ottla.dataplane.mirroring.link import MirrorLink
@@ -52,7 +52,7 @@ def lineage_after_records() -> Iterator[None]:
     has not happened; or, once the source has lost epoch 4 in an unclean election, it notices nothing.
     """
 
-    async def append(self: SourceFetcher, copy: Copy, received: memoryview) -> None:
+    async def append(self: SourceFetcher, copy: Copy, received: memoryview, _led: SourceLeadership) -> None:
         news = arrived(copy.state(self._image()), received)
         if news.size and copy.is_due(self._image(), self._loop.time()):
             copy.partition.append_copied(memoryview(bytearray(received[: news.size])))
