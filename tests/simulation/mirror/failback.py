@@ -98,8 +98,10 @@ class Failback:
             run.wait(lambda: all(work.ended.values()), HEAL_S, "clients end")
             starts = run.ledger.starts | ledger.starts
             left = partial(unsettled, starts, run.target, run.source, topics, faults_allowed=False)
-            if not run.machine.run(run.machine.now + HEAL_S, lambda: not left()):
-                raise InvariantBroken("the old source comes back", f"after {HEAL_S} s: {left()}")
+            if not run.machine.run(run.machine.now + HEAL_S, lambda: not left() and run.are_steady()):
+                raise InvariantBroken(
+                    "the old source comes back", f"after {HEAL_S} s: {left() or 'replicas are not in sync'}"
+                )
             run.quietly(lambda: self._judge(topics, copies))
         self.counts |= {"failed back": 1, "failed back, discarding": int(self.outcome.discards)}
         self.counts["batches compared after a failback"] = copies.compared

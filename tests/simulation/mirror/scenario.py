@@ -419,8 +419,13 @@ class MirrorRun:
         check_promoted(self.target, sends, self.ledger)
         self._at_the_end["keys renewed behind the cut"] = check_keys_kept(self.target, self.copies.had)
 
+    def are_steady(self) -> bool:
+        """Whether both clusters are. One that has seemed to be so when all was healed may have had a broker that was
+        just being missed: it is to have what was decided since, before its replicas are compared."""
+        return self.source.is_steady() and self.target.is_steady()
+
     def _all_is_stable(self) -> bool:
-        if not self.target.is_steady():
+        if not self.are_steady():
             return False
         if self.promotion == NEVER:
             return True
