@@ -228,9 +228,10 @@ class CopiesAreTheSource:
                 break
             source_epoch = epoch_at(copy.lineage, header.base_offset)
             where = f"{node.name}, {partition!r}, at offset {header.base_offset}, lineage {copy.lineage}"
-            if source_epoch == UNKNOWN_EPOCH and header.base_offset < own_end:
+            is_left_out = header.base_offset < own_end and self._is_left_out(place, header.base_offset)
+            if is_left_out or (source_epoch == UNKNOWN_EPOCH and header.base_offset < own_end):
                 walk.end = self._ends[place] = header.next_offset
-                continue  # The source has dropped it, and so will this cluster.
+                continue  # The source has dropped it, and so will this cluster; or it has never had it.
             if source_epoch == UNKNOWN_EPOCH:
                 raise InvariantBroken("lineages are known before their records", where)
             base = header.base_offset
@@ -257,6 +258,11 @@ class CopiesAreTheSource:
             walk.end = header.next_offset
             self._ends[place] = walk.end
             self.compared += 1
+
+    def _is_left_out(self, place: Place, offset: int) -> bool:
+        """Whether somebody has accepted that the source lacks it, which was a copy of this side before a failback.
+        A replica here may have it still, where an unclean election brought a log start back."""
+        return any(one.first <= offset < one.end for one in self._faults.accepted[place])
 
     def _check_start(self, place: Place, partition: Partition, start: int, copy: MirrorPartition) -> None:
         """A copy may begin behind its former end only where somebody has accepted that."""
