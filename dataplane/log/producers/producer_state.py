@@ -331,7 +331,8 @@ class ProducerStates:
 
     def forget_copied(self, below: int) -> None:
         """Below this offset the log is a copy of another cluster's, whose producer ids have nothing to do with ours:
-        forget those that have no transaction open and have written nothing since."""
+        forget those that have no transaction open and have written nothing since. A producer of ours may have the id of
+        one of them: of its batches those stay that are its own, or one of its own would be taken for sent again."""
         foreign = [
             entry.producer_id
             for entry in self._entries.values()
@@ -344,6 +345,9 @@ class ProducerStates:
         ]
         for producer_id in foreign:
             del self._entries[producer_id]
+        for entry in self._entries.values():
+            while entry.batches and entry.batches[0].last_offset < below:
+                entry.batches.popleft()
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers silent for `expiration_ms` that have no open transaction; how many."""

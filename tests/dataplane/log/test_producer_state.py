@@ -240,6 +240,20 @@ def test_expiry_spares_the_active_and_the_transactional() -> None:
     assert {entry.producer_id for entry in states.entries()} == {2, 3}
 
 
+def test_a_producer_with_the_id_of_one_of_the_source_has_none_of_its_batches() -> None:
+    """Seed 3324 of the two clusters: a follower had seen both write before it led. What ours sent with the sequence of
+    one of those was taken for sent again, and acknowledged without being appended."""
+    states = ProducerStates()
+    for offset, sequence in ((0, 0), (1, 1), (2, 2)):
+        states.record(_header((1, 0, sequence), 1), offset, now_ms=0)
+    states.record(_header((1, 0, 0), 1), 3, now_ms=0)
+    states.forget_copied(3)
+    assert states.original_of(_header((1, 0, 1), 1)) is None
+    original = states.original_of(_header((1, 0, 0), 1))
+    assert original is not None
+    assert original.last_offset == 3
+
+
 def test_undoing_batches_gives_the_state_before() -> None:
     states = ProducerStates()
     for number in range(4):
