@@ -177,6 +177,12 @@ def _check_forgotten(node: Node, partition: Partition, first: int, ours: set[int
                 f"{node.name}: {partition!r} knows producer {entry.producer_id}, which has written nothing since "
                 f"offset {first}",
             )
+        if entry.batches and entry.batches[0].last_offset < first:
+            raise InvariantBroken(
+                "producers of the source are forgotten",
+                f"{node.name}: {partition!r} takes the batch at {entry.batches[0].first_offset} for one of producer "
+                f"{entry.producer_id} here, and the copy ended at {first}",
+            )
 
 
 def check_replicas(cluster: SimulatedCluster, now: float, compacted: Iterable[str]) -> None:
