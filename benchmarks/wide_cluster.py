@@ -4,7 +4,8 @@
 
 Three brokers and three quorum nodes. Topics of 1,000 partitions are created, as many in one request as a request may
 have. Then: memory, descriptors and idle CPU; the newest snapshot of the quorum; a broker is killed, and a client writes
-one record to each partition that it led; it comes back; leaders go back; each broker is restarted in turn.
+one record to each partition that it led; it comes back; leaders go back; each broker is restarted in turn. That begins
+after the checkpoint of each minute, which flushes new logs.
 
 All the while each node is asked for /healthz every 25 ms. The CPU that its main thread takes until it answers bounds
 the longest turn of its loop, whatever else the machine does.
@@ -43,6 +44,7 @@ from .scaling import memory_mb
 PARTITIONS_OF_TOPIC = 1_000
 PARTITIONS_OF_REQUEST = 10_000
 QUIET_S = 10.0
+CHECKPOINT_S = 65.0
 PROBE_S = 0.025
 DEADLINE_S = 240.0
 LOOKING_SHARE = 10
@@ -289,6 +291,7 @@ class WideCluster:
                     return len(await self.led_by(admin, last.id)) == wanted
 
                 await self.timed("preferred leaders", admin.elect_leaders, led_again)
+            await asyncio.sleep(CHECKPOINT_S)
             for node in self.cluster.brokers:
                 await self.restart(node)
         self.pauses.end()
