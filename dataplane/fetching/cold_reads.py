@@ -1,9 +1,9 @@
 """Sends answers that contain records. Threads first read what is not in the page cache, so that the loop never waits
 for a disk.
 
-Each slice of a file is probed (`LogSlice.is_cached`). A small cached slice is copied, and the answer leaves in one
-send. A large one is sent from the file. Only an uncached slice costs a hop to a thread. The connection keeps the
-answers in the order of the requests.
+A small slice that the kernel holds is copied, and the answer leaves in one send. A large one is probed
+(`LogSlice.is_cached`), and sent from the file. Only a slice that is not cached costs a hop to a thread. The connection
+keeps the answers in the order of the requests.
 """
 
 from __future__ import annotations
@@ -39,41 +39,41 @@ class ColdReads:
 
     def reply(self, request: ClientRequest, parts: list[Any]) -> None:
         """Answer `request` with a body in parts."""
-        cold = [part for part in parts if isinstance(part, LogSlice) and part.size and not part.is_cached()]
-        if not cold:
-            try:
-                ready = [_in_memory(part) for part in parts]
-            except OSError as error:
-                self._unreadable(request, parts, error)
-                return
-            request.reply_parts(ready)
+        cold: list[LogSlice] = []
+        try:
+            ready = [_at_hand(part, cold) for part in parts]
+        except (OSError, EOFError) as error:
+            self._unreadable(request, parts, error)
             return
-        self.count += len(cold)
-        ahead = self._loop.run_in_executor(self._threads, _read_ahead, cold)
-        ahead.add_done_callback(
-            lambda done: self._arrived(request, parts, done, lambda: request.reply_parts(parts))
-        )
+        if cold:
+            self._read_ahead(request, ready, cold, lambda: request.reply_parts(ready))
+        else:
+            request.reply_parts(ready)
 
     def answer(self, request: ClientRequest, head: bytes, records: LogSlice, tail: bytes) -> None:
         """Answer `request` with a whole frame around one slice."""
-        if not records.is_cached():
-            self.count += 1
-            ahead = self._loop.run_in_executor(self._threads, _read_ahead, (records,))
-            ahead.add_done_callback(
-                lambda done: self._arrived(
-                    request, (head, records, tail), done, lambda: self._send(request, head, records, tail)
-                )
-            )
-            return
-        self._send(request, head, records, tail)
-
-    def _send(self, request: ClientRequest, head: bytes, records: LogSlice, tail: bytes) -> None:
+        cold: list[LogSlice] = []
         try:
-            body = _in_memory(records)
-        except OSError as error:
+            body = _at_hand(records, cold)
+        except (OSError, EOFError) as error:
             self._unreadable(request, (records,), error)
             return
-        request.connection.answer(request, (head, body, tail) if tail else (head, body))
+        parts = (head, body, tail) if tail else (head, body)
+        if cold:
+            self._read_ahead(request, parts, cold, lambda: request.connection.answer(request, parts))
+        else:
+            request.connection.answer(request, parts)
+
+    def _read_ahead(
+        self,
+        request: ClientRequest,
+        parts: Sequence[Part],
+        cold: Sequence[LogSlice],
+        send: Callable[[], None],
+    ) -> None:
+        self.count += len(cold)
+        ahead = self._loop.run_in_executor(self._threads, _read_ahead, cold)
+        ahead.add_done_callback(lambda done: self._arrived(request, parts, done, send))
 
     def _arrived(
         self,
@@ -102,12 +102,20 @@ class ColdReads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _in_memory(part: Any) -> Part:
-    if isinstance(part, LogSlice) and 0 < part.size <= _SMALL_BYTES:
-        data = part.read()
-        part.release()
-        return data
-    return part  # type: ignore[no-any-return]
+def _at_hand(part: Any, cold: list[LogSlice]) -> Part:
+    """What is sent for a part. A slice that the kernel does not hold is `cold`. Raises OSError, EOFError."""
+    if not isinstance(part, LogSlice) or part.size == 0:
+        return part  # type: ignore[no-any-return]
+    if part.size > _SMALL_BYTES:
+        if not part.is_cached():
+            cold.append(part)
+        return part
+    data = part.read_cached()
+    if data is None:
+        cold.append(part)
+        return part
+    part.release()
+    return data
 
 
 def _read_ahead(slices: Sequence[LogSlice]) -> None:

@@ -79,7 +79,7 @@ class FileCache:
         self, *, descriptors_max: int = _READ_MAX, maps_max: int = 256, appenders_max: int = _APPENDERS_MAX
     ) -> None:
         self._descriptors: OrderedDict[Path, SharedDescriptor] = OrderedDict()
-        self._maps: OrderedDict[Path, mmap.mmap] = OrderedDict()
+        self._maps: OrderedDict[str, mmap.mmap] = OrderedDict()
         self._appenders: dict[GrowingLog, None] = {}
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._descriptors_max = _bounded(descriptors_max, limit)
@@ -133,7 +133,7 @@ class FileCache:
             evicted.release()
         return held
 
-    def map(self, path: Path) -> mmap.mmap | None:
+    def map(self, path: str) -> mmap.mmap | None:
         """The whole of a file, mapped for reading; valid until the next call into the cache. None if the file is empty
         or missing.
 
@@ -154,7 +154,7 @@ class FileCache:
             except FileNotFoundError:
                 return None
             except OSError as error:
-                raise disk_error("map", path, error) from error
+                raise disk_error("map", Path(path), error) from error
             if mapped is None:
                 return None
             self._maps[path] = mapped
@@ -166,11 +166,11 @@ class FileCache:
         """Drop what is held of `path`: it is about to be renamed, deleted, or to change its size."""
         with self._lock:
             descriptor = self._descriptors.pop(path, None)
-            self._maps.pop(path, None)
+            self._maps.pop(os.fspath(path), None)
         if descriptor is not None:
             descriptor.release()
 
-    def forget_map(self, path: Path) -> None:
+    def forget_map(self, path: str) -> None:
         """Drop only the map: the file is about to change its size."""
         with self._lock:
             self._maps.pop(path, None)

@@ -64,6 +64,20 @@ class LogSlice:
             raise EOFError("the log was truncated while a slice of it was read")
         return data
 
+    def read_cached(self) -> bytes | bytearray | None:
+        """The bytes themselves if the kernel holds all of them, so that nobody waits for a disk; None else.
+
+        A file system that cannot tell reads them in any case. Raises EOFError and OSError as `read` does.
+        """
+        data = bytearray(self.size)
+        try:
+            read = os.preadv(self.fileno(), [data], self.position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return self.read()
+        return data if read == self.size else None
+
     def is_cached(self) -> bool:
         """Whether the kernel holds the pages that are looked at, so that sending will probably not wait for a
         disk: the last one, and some within. To find out where a slice begins and ends a page was read there,

@@ -25,11 +25,11 @@ class OffsetIndex(SparseIndex):
 
     def lookup(self, offset: int) -> tuple[int, int] | None:
         """(last offset, position) of the last entry at or below `offset`."""
-        return self._at(self.find(offset - self._base_offset, 0))
+        return self._absolute(self.last_until(offset - self._base_offset, 0))
 
     def lookup_position(self, position: int) -> tuple[int, int] | None:
         """(last offset, position) of the last entry that starts at or below `position`."""
-        return self._at(self.find(position, 1))
+        return self._absolute(self.last_until(position, 1))
 
     def last_offset_from(self, position: int) -> int | None:
         """The last offset of the first entry that starts at or above `position`; None if there is none."""
@@ -37,14 +37,14 @@ class OffsetIndex(SparseIndex):
         return None if number >= len(self) else self.entry(number)[0] + self._base_offset
 
     def last(self) -> tuple[int, int] | None:
-        return self._at(len(self) - 1)
+        return self._absolute(self.last_fields())
 
     def truncate(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""
         self.keep(self.find(offset - self._base_offset - 1, 0) + 1)
 
-    def _at(self, number: int) -> tuple[int, int] | None:
-        if number < 0:
+    def _absolute(self, entry: tuple[int, ...] | None) -> tuple[int, int] | None:
+        if entry is None:
             return None
-        relative, position = self.entry(number)
+        relative, position = entry
         return relative + self._base_offset, position

@@ -91,12 +91,25 @@ class SparseIndex:
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
-        written, unpack = self._written, self._entry.unpack_from
-        if self._tail and (not written or unpack(self._tail)[field] <= target):
-            return written + _count(self._tail, len(self) - written, self._entry, target, field) - 1
-        if not written:
-            return -1
-        return _count(self._mapped(), written, self._entry, target, field) - 1
+        entries, before, length = self._among(target, field)
+        return before + _count(entries, length, self._entry, target, field) - 1
+
+    def last_until(self, target: int, field: int) -> tuple[int, ...] | None:
+        """All numbers of the last entry whose `field` is at or below `target`; None if there is none.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        entries, _, length = self._among(target, field)
+        count = _count(entries, length, self._entry, target, field)
+        return self._entry.unpack_from(entries, (count - 1) * self._entry.size) if count else None
+
+    def _among(self, target: int, field: int) -> tuple[bytearray | mmap.mmap, int, int]:
+        """The entries with the last one whose `field` is at or below `target`, if there is one; how many entries come
+        before these, and how many these are."""
+        written, tail, entry = self._written, self._tail, self._entry
+        if written and not (tail and entry.unpack_from(tail)[field] <= target):
+            return self._mapped(), 0, written
+        return tail, written, len(tail) // entry.size
 
     def _mapped(self) -> mmap.mmap:
         """The written entries. To touch a map behind the end of its file would end the process (SIGBUS), so the size
@@ -105,10 +118,10 @@ class SparseIndex:
         Raises KafkaError: KAFKA_STORAGE_ERROR, for a file that somebody else has cut short or removed.
         """
         expected = self._written * self._entry.size
-        mapped = self._files.map(self.path)
+        mapped = self._files.map(self._file)
         size = 0 if mapped is None else min(len(mapped), mapped.size())
         if mapped is None or size < expected:
-            self._files.forget_map(self.path)
+            self._files.forget_map(self._file)
             reason = f"the file should have {expected} bytes"
             raise damage(self.path, size, reason) from BrokenBatch(size, reason)
         return mapped
@@ -120,7 +133,7 @@ class SparseIndex:
         """
         if not self._tail and self._written:
             return
-        self._files.forget_map(self.path)
+        self._files.forget_map(self._file)
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -152,7 +165,7 @@ class SparseIndex:
             del self._tail[(count - self._written) * self._entry.size :]
             return
         self._tail.clear()
-        self._files.forget_map(self.path)
+        self._files.forget_map(self._file)
         try:
             os.truncate(self.path, count * self._entry.size)
         except OSError as error:
@@ -173,7 +186,7 @@ class SparseIndex:
 
     def reset(self) -> None:
         """Start over with no entry, whatever the file holds."""
-        self._files.forget_map(self.path)
+        self._files.forget_map(self._file)
         self._tail.clear()
         self._written = 0
 

@@ -30,17 +30,17 @@ class TimeIndex(SparseIndex):
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the last entry at or below `timestamp`."""
-        return self._at(self.find(timestamp, 0))
+        return self._absolute(self.last_until(timestamp, 0))
 
     def last(self) -> tuple[int, int] | None:
-        return self._at(len(self) - 1)
+        return self._absolute(self.last_fields())
 
     def truncate(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""
         self.keep(self.find(offset - self._base_offset - 1, 1) + 1)
 
-    def _at(self, number: int) -> tuple[int, int] | None:
-        if number < 0:
+    def _absolute(self, entry: tuple[int, ...] | None) -> tuple[int, int] | None:
+        if entry is None:
             return None
-        timestamp, relative = self.entry(number)
+        timestamp, relative = entry
         return timestamp, relative + self._base_offset

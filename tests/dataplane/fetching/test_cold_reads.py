@@ -112,8 +112,7 @@ def test_records_that_the_disk_refuses_end_the_connection(
 
     async def body(shelf: Shelf) -> None:
         consumer = Consumer(shelf)
-        monkeypatch.setattr(LogSlice, "is_cached", lambda _slice: True)
-        monkeypatch.setattr(LogSlice, "read", refused)
+        monkeypatch.setattr(LogSlice, "read_cached", refused)
         consumer.send([wanted(ID, (0, 0), partition_max_bytes=1000)], max_bytes=1000)
         assert not consumer.wire.answers
         assert consumer.wire.closed
