@@ -2,7 +2,7 @@
 
     python -m benchmarks.compare [FIGURE ...] [--only ottla|kafka] [--rounds N] [--record FILE]
 
-FIGURES: cold memory latency throughput codecs failover (all of them without arguments). The load comes from
+FIGURES: cold memory latency end-to-end throughput codecs failover (all of them without arguments). The load comes from
 confluent-kafka (librdkafka) on both sides. Rounds alternate between the two clusters, so that a machine whose
 speed drifts is unfair to neither; medians are shown. `--record FILE` appends the readings as JSON lines.
 
@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -45,6 +45,10 @@ CHUNK_BYTES, QUEUED_BYTES = 204_800, 32_768_000
 """A producer is given so much at a time, and has at most so much that is not acknowledged."""
 SPARE_PAGES = 1.1
 """So many pages are touched for each one that the records fill: indexes and sockets take some, too."""
+SEVERAL = 6
+"""Partitions of a topic with several."""
+PACED_S, PACED_WARM, PACED = 0.005, 1_000, 2_000
+"""From one record to the next where they come at a pace; how many before those that count, and how many of these."""
 
 
 # ---------------------------------------------------------------- what is read from the machine
@@ -104,8 +108,10 @@ def wait_in_sync(admin: AdminClient, topic: str, partitions: int, factor: int) -
     raise TimeoutError(f"{topic} is not in sync")
 
 
-def one_by_one(producer: Producer, topic: str, value: bytes, count: int, partition: int = 0) -> list[float]:
-    """Seconds from produce() to the delivery report, one record in flight."""
+def one_by_one(
+    producer: Producer, topic: str, value: bytes, count: int, partitions: Sequence[int] = (0,)
+) -> list[float]:
+    """Seconds from produce() to the delivery report, one record in flight, to the partitions in turn."""
     done: list[float] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -116,11 +122,38 @@ def one_by_one(producer: Producer, topic: str, value: bytes, count: int, partiti
     took = []
     for n in range(count):
         start = time.perf_counter()
-        producer.produce(topic, value, partition=partition, on_delivery=delivered)
+        producer.produce(topic, value, partition=partitions[n % len(partitions)], on_delivery=delivered)
         while len(done) <= n:
             producer.poll(1)
         took.append(done[n] - start)
     return took
+
+
+def until_consumed(
+    cluster: Cluster, value: bytes, warm: int, count: int, every_s: float = 0.0
+) -> list[float]:
+    """Seconds from produce() until a consumer that waits has the record: replication factor 3, acks=all, one record in
+    flight, and one in `every_s` at most. The first `warm` ones do not count."""
+    topic = new_topic(cluster, admin_of(cluster), 1)
+    servers = {"bootstrap.servers": cluster.bootstrap}
+    producer = Producer({**servers, "linger.ms": 0, "acks": "all"})
+    consumer = Consumer({**servers, "group.id": "waiting", "enable.auto.commit": False})
+    one_by_one(producer, topic, value, 1)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
+    consumer.poll(2)
+    took_s = []
+    for _ in range(warm + count):
+        start = time.perf_counter()
+        producer.produce(topic, value, partition=0)
+        while (message := consumer.poll(10)) is None:
+            if time.perf_counter() > start + 60:
+                raise TimeoutError(f"{cluster.name}: a record did not arrive within 60 s")
+        if (error := message.error()) is not None:
+            raise RuntimeError(f"{cluster.name}: {error}")
+        took_s.append(time.perf_counter() - start)
+        producer.poll(max(0.0, start + every_s - time.perf_counter()))
+    consumer.close()
+    return took_s[warm:]
 
 
 # ---------------------------------------------------------------- figures
@@ -149,13 +182,27 @@ def memory(cluster: Cluster) -> Row:
 
 
 def latency(cluster: Cluster) -> Row:
-    """1 KB records, one in flight, acks=all, replication factor 3."""
-    topic = new_topic(cluster, admin_of(cluster), 1)
+    """1 KB records, one in flight, acks=all, replication factor 3; CPU of all brokers for one, with one partition and
+    with several."""
+    row: Row = {}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "acks": "all"})
     value = json_like(1024)
-    one_by_one(producer, topic, value, 10_000)  # a virtual machine compiles as it goes
-    took = one_by_one(producer, topic, value, 5_000)
-    return {f"acks=all p{p}, ms": percentile(took, p) * 1e3 for p in (50, 99)}
+    for partitions in (1, SEVERAL):
+        topic = new_topic(cluster, admin_of(cluster), partitions)
+        one_by_one(producer, topic, value, 10_000, range(partitions))  # a virtual machine compiles as it goes
+        before = cpu_seconds(cluster.brokers)
+        took = one_by_one(producer, topic, value, 5_000, range(partitions))
+        cpu = cpu_seconds(cluster.brokers) - before
+        if partitions == 1:
+            row |= {f"acks=all p{p}, ms": percentile(took, p) * 1e3 for p in (50, 99)}
+        row[f"broker CPU for one, {partitions} partitions, ms"] = cpu / len(took) * 1e3
+    return row
+
+
+def end_to_end(cluster: Cluster) -> Row:
+    """1 KB records, 200 a second, acks=all, replication factor 3: produce until a consumer that waits has it."""
+    took = until_consumed(cluster, json_like(1024), PACED_WARM, PACED, PACED_S)
+    return {f"p{p}, ms": percentile(took, p) * 1e3 for p in (50, 99)}
 
 
 def throughput(cluster: Cluster) -> Row:
@@ -183,7 +230,7 @@ def touch_pages_of(cluster: Cluster, gigabytes: float) -> None:
 
 
 def write_gigabytes(cluster: Cluster, gigabytes: float, codec: str = "none") -> Row:
-    topic = new_topic(cluster, admin_of(cluster), 6)
+    topic = new_topic(cluster, admin_of(cluster), SEVERAL)
     return write_to(cluster, topic, gigabytes, {"compression.type": codec})
 
 
@@ -283,6 +330,7 @@ FIGURES: dict[str, Figure] = {
     "cold": cold,
     "memory": running(memory),
     "latency": running(latency),
+    "end-to-end": running(end_to_end),
     "throughput": running(throughput),
     "codecs": running(codecs),
     "failover": running(failover),

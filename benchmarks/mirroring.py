@@ -248,7 +248,7 @@ async def promotion(target: Cluster, topic: str) -> Row:
         await admin.promote_mirror(NAME)
         told = time.monotonic() - start
         for partition in range(PARTITIONS):
-            one_by_one(producer, topic, b"first", 1, partition)
+            one_by_one(producer, topic, b"first", 1, [partition])
         return {"promoted, s": told, "each partition written to, s": time.monotonic() - start}
 
 

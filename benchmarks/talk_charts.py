@@ -18,11 +18,11 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from rich.console import Console
 
 from .clusters import Cluster
-from .compare import admin_of, json_like, new_topic, one_by_one, write_gigabytes, write_to
+from .compare import admin_of, json_like, new_topic, one_by_one, until_consumed, write_gigabytes, write_to
 from .rounds import LAUNCHERS, Figure, Row, medians, percentile, record, running, show
 from .security import PARTITIONS, read_from
 from .talk_pictures import draw, last_readings
@@ -138,27 +138,8 @@ def latency(cluster: Cluster) -> Row:
 
 def end_to_end(cluster: Cluster) -> Row:
     """100 B, one record in flight, replication factor 3: produce until a consumer that waits has it."""
-    topic = new_topic(cluster, admin_of(cluster), 1)
-    servers = {"bootstrap.servers": cluster.bootstrap}
-    producer = Producer({**servers, "linger.ms": 0, "acks": "all"})
-    consumer = Consumer({**servers, "group.id": "waiting", "enable.auto.commit": False})
-    one_by_one(producer, topic, bytes(SMALL), 1)
-    consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
-    consumer.poll(2)
-    took_s = []
-    for _ in range(WARM_ONE_BY_ONE + ONE_BY_ONE):
-        start = time.perf_counter()
-        producer.produce(topic, bytes(SMALL), partition=0)
-        while (message := consumer.poll(10)) is None:
-            if time.perf_counter() > start + 60:
-                raise TimeoutError(f"{cluster.name}: a record did not arrive within 60 s")
-        if (error := message.error()) is not None:
-            raise RuntimeError(f"{cluster.name}: {error}")
-        took_s.append(time.perf_counter() - start)
-        producer.poll(0)
-    consumer.close()
-    counted = took_s[WARM_ONE_BY_ONE:]
-    return {f"p{percent:g}, ms": percentile(counted, percent) * 1e3 for percent in (50, 99, 99.9)}
+    took = until_consumed(cluster, bytes(SMALL), WARM_ONE_BY_ONE, ONE_BY_ONE)
+    return {f"p{percent:g}, ms": percentile(took, percent) * 1e3 for percent in (50, 99, 99.9)}
 
 
 CHARTS: dict[str, Figure] = {

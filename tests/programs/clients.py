@@ -6,7 +6,8 @@ Each is a command with a verb, and speaks lines:
   says `acknowledged N` now and then, `failed WHY`, and `done N` at its end.
 - `read TOPIC COUNT` says `PARTITION VALUE` for that many records.
 - `member TOPIC GROUP NAME` says `holds [PARTITIONS]` and `PARTITION VALUE`, and commits what it said.
-- `copy TOPIC TARGET GROUP NAME` copies exactly once, as a transactional member of a group.
+- `copy TOPIC TARGET GROUP NAME` copies as a transactional member of a group: exactly once, or at least once where its
+  library asks for offsets without regard to open transactions.
 - `admin TOPIC GROUP` says what it was told, as one object of JSON.
 """
 
