@@ -23,7 +23,9 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
+
+from .decrypted_reads import read_decrypted
 
 RECORD_BYTES: Final = 16 * 1024
 """The most that one record holds."""
@@ -56,8 +58,8 @@ class TlsStream:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=dialled is None, server_hostname=dialled
         )
-        # Into a buffer it gives the count; typeshed knows only of bytes.
-        self._read = cast(Callable[[int, memoryview], int], self._tls.read)
+        # What `SSLObject.read` calls. Most of what comes is read by it, a record of TLS at a time.
+        self._read: Callable[[int, memoryview], int] = self._tls._sslobj.read  # type: ignore[attr-defined]
         # What has come and is still encrypted, except for the begin of a record; and whether nothing else is there.
         self._received = b""
         self._is_dry = True
@@ -148,7 +150,6 @@ class TlsStream:
     def _fill(self, space: memoryview) -> int:
         """How many bytes of it were filled. What comes behind them is noted, if it is the end."""
         size, taken, is_more = len(space), 0, True
-        read = self._read
         try:
             while taken < size:
                 if self._is_dry and not self._received:
@@ -157,21 +158,18 @@ class TlsStream:
                     is_more = self._receive(size - taken)
                 self._incoming.write(self._received)
                 self._received = b""
-                try:
-                    while taken < size:
-                        received = read(size, space[taken:])
-                        if received == 0:
-                            self._end.append(None)
-                            return taken
-                        taken += received
+                taken, stopped = read_decrypted(self._read, space, taken)
+                if stopped is None:
                     self._is_dry = self._tls.pending() == 0
-                except ssl.SSLWantReadError:
+                elif isinstance(stopped, ssl.SSLWantReadError):
                     self._is_dry = True
                     if self._outgoing.pending:
                         self._say()
+                else:
+                    raise stopped
         except BlockingIOError:
             pass
-        except ssl.SSLZeroReturnError:
+        except (EOFError, ssl.SSLZeroReturnError):
             self._end.append(None)
         except OSError as error:
             self._end.append(error)
