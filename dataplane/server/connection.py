@@ -78,6 +78,7 @@ class ClientConnection:
         "_held",
         "_limits",
         "_loop",
+        "_mark",
         "_muted",
         "_on_closed",
         "_on_frame",
@@ -121,7 +122,7 @@ class ClientConnection:
         metadata stood at some moment before the peer connected."""
         self.number, self.birth = number, birth
         self._socket, self._readiness = wire.socket, wire.readiness
-        self._fd = wire.socket.fileno()
+        self._fd, self._mark = wire.socket.fileno(), wire.mark
         # Who the peer is, as far as is known now. Authentication puts another in its place.
         self.session = session
         self.peer_port = peer_port
@@ -247,6 +248,13 @@ class ClientConnection:
                 break
         if not self.closed:
             self._uncork()
+        if self._mark is not None and not self.closed:
+            self._mark.expect(buffer.missing() - self._pending())
+
+    def look(self) -> None:
+        """Receive what has come, also if it is less than is worth a call by the loop."""
+        if self._reading:
+            self._on_readable()
 
     def _handle_frames(self, most: int) -> int:
         """Hand on the whole frames in the buffer, at most `most`; how many more may be read in this turn."""

@@ -53,6 +53,11 @@ class ReceiveBuffer(Generic[_Owner]):
             return 4
         return 4 + int(_SIZE.unpack_from(self.view, self.start)[0])
 
+    def missing(self) -> int:
+        """How many bytes the frame at `start` lacks at least; 0 or less if it is whole, or there is none."""
+        held = self.end - self.start
+        return self.needed() - held if held else 0
+
     def space(self, bytes_max: int) -> memoryview | None:
         """Where to receive more, at most `bytes_max`; None if the frame at `start` has to wait for the budget."""
         if self.start == self.end:

@@ -228,7 +228,7 @@ class Server:
         self.admissions.leave(newcomer.session.listener, newcomer.session.host)
 
     def _shaken(self, newcomer: Newcomer, stream: TlsStream, principal: Principal) -> None:
-        wire = tls_wire(stream, self._loop, self.pool)
+        wire = tls_wire(newcomer.sock, stream, self._loop, self.pool)
         self._serve(wire, newcomer, replace(newcomer.session, principal=principal))
 
     def _serve(self, wire: Wire, newcomer: Newcomer, session: PeerSession) -> None:
@@ -289,6 +289,9 @@ class Server:
 
     def _close_late(self, now: float) -> None:
         """Others wait for memory: close those whose requests take it for too long."""
+        if self.budget.waiting:
+            for grant in list(self.budget.grants()):
+                grant.owner.look()
         for connection in self.budget.late(now):
             logger.warning(
                 "closing the connection of %s: its request arrives too slowly while others wait for memory "

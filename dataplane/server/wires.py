@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from ...network.tls.stream import TlsStream
 from ...network.tls.transport import EventLoop, TlsTransport
 from .buffers import BufferPool
+from .low_water_mark import LowWaterMark
 from .sending import SendQueue, TlsSendQueue
 
 
@@ -31,12 +32,15 @@ class Readiness(Protocol):
 
 
 class Wire(NamedTuple):
-    """The three together, and how many bytes have come of which the kernel knows no more."""
+    """What a connection needs of its peer's side."""
 
     socket: StreamSocket
     readiness: Readiness
     out: SendQueue
     pending: Callable[[], int] = int
+    """How many bytes have come of which the kernel knows no more."""
+    mark: LowWaterMark | None = None
+    """None where what is sent at once also comes at once."""
 
 
 def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
@@ -44,7 +48,7 @@ def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
     return Wire(sock, loop, SendQueue(sock))
 
 
-def tls_wire(stream: TlsStream, loop: EventLoop, pool: BufferPool) -> Wire:
-    """A stream whose handshake is done."""
+def tls_wire(sock: socket.socket, stream: TlsStream, loop: EventLoop, pool: BufferPool) -> Wire:
+    """A stream on `sock` whose handshake is done."""
     transport = TlsTransport(stream, loop)
-    return Wire(transport, transport, TlsSendQueue(transport, pool), transport.pending)
+    return Wire(transport, transport, TlsSendQueue(transport, pool), transport.pending, LowWaterMark(sock))

@@ -67,7 +67,8 @@ class FrameServer:
     async def _shake_hands(
         self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int], tls: ssl.SSLContext
     ) -> None:
-        self._serve(tls_wire(await begin_tls(TlsStream(sock, tls)), self.loop, self.pool), listener, peer)
+        stream = await begin_tls(TlsStream(sock, tls))
+        self._serve(tls_wire(sock, stream, self.loop, self.pool), listener, peer)
 
     def _serve(self, wire: Wire, listener: ListeningSocket, peer: tuple[str, int]) -> None:
         self.connections.add(
