@@ -2,8 +2,8 @@
 
     python -m benchmarks.security [FIGURE ...] [--only ottla|kafka] [--rounds N] [--json] [--record FILE]
 
-FIGURES: throughput readers connections handshakes unknown_users memory authorizer decisions (all of them without
-arguments, some nine minutes). One broker and one quorum node, the key is ECDSA. The load of `throughput` and
+FIGURES: throughput writers readers connections handshakes unknown_users memory authorizer decisions (all of them
+without arguments, some ten minutes). One broker and one quorum node, the key is ECDSA. The load of `throughput` and
 `authorizer` comes from confluent-kafka (librdkafka), that of `readers` from that and from bare sockets, that of
 `handshakes` from OpenSSL's own client, beside a server of OpenSSL. Bare sockets are the load of the others. Kafka's
 authorizer remembers no decision, and Java takes up few of the sessions that OpenSSL wants to resume.
@@ -32,6 +32,7 @@ from .cpu import cpu_s
 from .failed_logins import MECHANISMS as FAILED_LOGINS
 from .failed_logins import how_often_longer, seconds_of
 from .kafka import JVM_FLAGS, kafka_jars
+from .moving_together import together
 from .openssl_handshakes import bare_server, shaken_hands
 from .rounds import Figure, Goal, Launch, Row, main
 from .secured_clusters import AUTHORIZER, CA_FILE, LOGINS, OWN_FILE, TLS, secured_kafka, secured_ottla
@@ -41,6 +42,7 @@ from .security_readers import KINDS, LibrdkafkaReader, read_together
 GIGABYTES, WARM_GIGABYTES = 0.8, 0.4
 PARTITIONS = 6
 READERS = (1, 2, 3)
+WRITERS = (1, 2)
 CONNECTIONS_S = 5.0
 HANDSHAKES_S = 6
 FAILURES = 1_500
@@ -57,6 +59,11 @@ GOALS = {f"TLS, {what}, MB/s": FASTER for what in ("produce", "fetch")} | {
 GOALS |= {
     f"{kind}, {count} at once, {unit}": goal
     for kind, count in itertools.product(KINDS, READERS)
+    for unit, goal in (("MB/s", FASTER), ("broker CPU s/GB", CHEAPER))
+}
+GOALS |= {
+    f"sockets write, {count} at once, {unit}": goal
+    for count in WRITERS
     for unit, goal in (("MB/s", FASTER), ("broker CPU s/GB", CHEAPER))
 }
 
@@ -95,6 +102,24 @@ def read_from(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> Row:
     cpu = cpu_seconds(cluster.brokers) - before
     reader.close()
     return {"MB/s": read / 1e6 / elapsed, "broker CPU s/GB": cpu / read * 1e9}
+
+
+def writers(launch: Launch, data: Path) -> Row:
+    """A topic written over TLS by programs that have less to do than the broker."""
+    row: Row = {}
+    with launch(data) as cluster:
+        admin = admin_of(cluster)
+        for count in WRITERS:
+            for gigabytes in (WARM_GIGABYTES, GIGABYTES):
+                topic = new_topic(cluster, admin, PARTITIONS)
+                shares = [
+                    [str(number) for number in range(first, PARTITIONS, count)] for first in range(count)
+                ]
+                told = [cluster.listeners[TLS], str(data / CA_FILE), topic, str(gigabytes * 1e3 / count)]
+                arguments = [[*told, *share] for share in shares]
+                found = together(cluster, "benchmarks.security_writers", arguments, "writers'")
+            row |= {f"sockets write, {count} at once, {unit}": value for unit, value in found.items()}
+    return row
 
 
 def readers(launch: Launch, data: Path) -> Row:
@@ -255,6 +280,7 @@ def kafkas_decision(acls: list[Acl]) -> float:
 
 FIGURES: dict[str, Figure] = {
     "throughput": throughput,
+    "writers": writers,
     "readers": readers,
     "connections": connections,
     "handshakes": handshakes,

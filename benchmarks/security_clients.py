@@ -57,15 +57,22 @@ class Peer:
 
     def ask(self, message: Message, version: int) -> Any:
         """The answer to a request."""
-        self._socket.sendall(encode_request(message, version, 1, "benchmark"))
-        (size,) = struct.unpack(">i", self._read(4))
+        self.send(encode_request(message, version, 1, "benchmark"))
         assert isinstance(message, Request)
-        return decode_response(type(message), self._read(size), version)[1]
+        return decode_response(type(message), self.receive(), version)[1]
 
     def first_answer(self) -> None:
         """Ask for versions, as every client does first."""
-        self._socket.sendall(encode_request(ApiVersionsRequest(), 0, 1, "benchmark"))
-        self._read(struct.unpack(">i", self._read(4))[0])
+        self.send(encode_request(ApiVersionsRequest(), 0, 1, "benchmark"))
+        self.receive()
+
+    def send(self, frame: bytes) -> None:
+        """Send a whole request."""
+        self._socket.sendall(frame)
+
+    def receive(self) -> bytearray:
+        """The next answer, without its size."""
+        return self._read(struct.unpack(">i", self._read(4))[0])
 
     def close(self) -> None:
         self._socket.close()

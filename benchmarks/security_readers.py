@@ -3,16 +3,13 @@
     python -m benchmarks.security_readers librdkafka|sockets HOST:PORT CA_FILE TOPIC PARTITION...
 
 `librdkafka` unpacks every record. `sockets` asks, decrypts, and looks at the headers of batches alone, so that it asks
-more of a broker than any consumer does. A program says that it is ready, begins when it is told a line, and prints as
-JSON how many bytes it has read, how many seconds of a processor it took, and when it ended.
+more of a broker than any consumer does.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +23,7 @@ from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.record_batch import walk_batches
 
 from .clusters import Cluster
-from .compare import cpu_seconds
+from .moving_together import together, when_told
 from .rounds import Row
 from .secured_clusters import TLS
 from .security_clients import trusting
@@ -144,37 +141,9 @@ def read_together(
     cluster: Cluster, kind: str, readers: int, ca_file: Path, topic: str, partitions: int
 ) -> Row:
     """All of a topic over TLS, by so many programs, which share the partitions and begin together."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.security_readers",
-        kind,
-        cluster.listeners[TLS],
-        str(ca_file),
-        topic,
-    ]
     shares = [[str(number) for number in range(first, partitions, readers)] for first in range(readers)]
-    programs = [
-        subprocess.Popen([*command, *share], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for share in shares
-    ]
-    for program in programs:
-        assert program.stdout is not None
-        if not program.stdout.readline():
-            raise RuntimeError(f"{cluster.name}: a reader has ended before it began")
-    before, began = cpu_seconds(cluster.brokers), time.monotonic()
-    for program in programs:
-        assert program.stdin is not None
-        program.stdin.write("\n")
-        program.stdin.flush()
-    told = [json.loads(program.communicate()[0]) for program in programs]
-    cpu = cpu_seconds(cluster.brokers) - before
-    read = sum(one["bytes"] for one in told)
-    return {
-        "MB/s": read / 1e6 / (max(one["ended"] for one in told) - began),
-        "broker CPU s/GB": cpu / read * 1e9,
-        "readers' CPU s/GB": sum(one["cpu_s"] for one in told) / read * 1e9,
-    }
+    arguments = [[kind, cluster.listeners[TLS], str(ca_file), topic, *share] for share in shares]
+    return together(cluster, "benchmarks.security_readers", arguments, "readers'")
 
 
 def _main(kind: str, address: str, ca_file: str, topic: str, *partitions: str) -> None:
@@ -185,11 +154,7 @@ def _main(kind: str, address: str, ca_file: str, topic: str, *partitions: str) -
         reader = LibrdkafkaReader(address, over_tls, topic, numbers)
     else:
         reader = SocketReader(address, ca_file, topic, numbers)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    before = time.process_time()
-    read = reader.read()
-    print(json.dumps({"bytes": read, "cpu_s": time.process_time() - before, "ended": time.monotonic()}))
+    when_told(reader.read)
 
 
 if __name__ == "__main__":
