@@ -46,7 +46,7 @@ PARTITIONS_OF_REQUEST = 10_000
 QUIET_S = 10.0
 CHECKPOINT_S = 65.0
 PROBE_S = 0.025
-DEADLINE_S = 240.0
+DEADLINE_S = 900.0
 LOOKING_SHARE = 10
 """It waits for so many times as long as it looked, up to a second."""
 SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "262144"}
@@ -277,7 +277,7 @@ class WideCluster:
     async def run(self) -> None:
         """All steps, in order."""
         before_mb = {node.id: memory_mb(node.pid) for node in self.nodes}
-        async with Admin(bootstrap_servers=self.cluster.bootstrap, request_timeout_ms=240_000) as admin:
+        async with Admin(bootstrap_servers=self.cluster.bootstrap, request_timeout_ms=900_000) as admin:
             await self.timed("create", lambda: self.create(admin), self.all_logs)
             await self.quiet(before_mb)
             last = self.cluster.brokers[-1]

@@ -44,6 +44,9 @@ from .transaction_state import TransactionState
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Answers that say: a smaller batch may be taken. The topic's `max.message.bytes` or `segment.bytes` is less."""
 
+BATCHES_MAX = 4_000
+"""Of one request. Brokers refuse more than 10,000 elements, and each batch may be of a topic of its own."""
+
 _TORN = (
     "the record may have been appended: its batch was sent and not acknowledged, then refused for its size; sent again "
     "in parts it does not continue the producer's sequence"
@@ -295,7 +298,8 @@ class Sender:
                 continue
             if self._in_flight.count(connection) >= self._options.max_in_flight:
                 continue
-            if sizes[connection] >= self._options.request_bytes:
+            is_full = sizes[connection] >= self._options.request_bytes
+            if is_full or len(requests.get(connection, ())) >= BATCHES_MAX:
                 next_look = now
                 continue
             leader = (connection, self._leaders.of(queue))

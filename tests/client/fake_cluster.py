@@ -107,6 +107,8 @@ class FakeCluster:
         self.logs = [PartitionLog() for _ in range(partitions)]
         self.fault = fault
         self.produce_requests = 0
+        self.batches_at_once = 0
+        """The most that one request had."""
         self.batch_bytes_max: int | None = None
         """Larger batches are refused, before anything else is looked at."""
         self.too_large = ErrorCode.MESSAGE_TOO_LARGE
@@ -261,6 +263,8 @@ class FakeCluster:
             self.hangs = True
         if fault in (Fault.MOVE_LEADER, Fault.HANG):
             self.move_leaders()
+        batches = sum(len(topic.partition_data) for topic in request.topic_data)
+        self.batches_at_once = max(self.batches_at_once, batches)
         answers = []
         for topic in request.topic_data:
             for data in topic.partition_data:

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.client.failures import ClientClosed, NoBrokerReachable, RequestTimedOut
 from ottla.client.producer import Producer
+from ottla.client.producing.sender import BATCHES_MAX
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from tests.client.fake_cluster import Fault, fake_cluster
@@ -225,3 +226,17 @@ async def test_mistakes_are_named() -> None:
     async with fake_cluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap) as producer:
         with pytest.raises(KafkaError, match="max_request_size"):
             await producer.send("t", b"x" * 2_000_000)
+
+
+async def test_no_request_has_more_batches_than_brokers_take() -> None:
+    """Each may be of a topic of its own, and a request may have 10,000 elements. A broker refuses all of it else."""
+    partitions = 2 * BATCHES_MAX + 500
+    async with (
+        fake_cluster(partitions=partitions) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=60_000) as producer,
+    ):
+        deliveries = [await producer.send("t", b"x", partition=number) for number in range(partitions)]
+        await producer.flush()
+        assert [delivery.result().partition for delivery in deliveries] == list(range(partitions))
+    assert all(log.values == [b"x"] for log in cluster.logs)
+    assert cluster.batches_at_once <= BATCHES_MAX < 5_000
