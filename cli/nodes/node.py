@@ -20,6 +20,7 @@ from ..failures import CommandFailed, UsageError
 from . import logs
 from .config_providers import ResolvedSettings, is_of_providers, resolve
 from .descriptor_limit import raise_descriptor_limit
+from .full_collections import watched
 from .secret_settings import check_visible, remark_on_file
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
 
@@ -284,7 +285,7 @@ def run_nodes(nodes: Sequence[Runnable], *, last: Runnable | None = None) -> Non
     import uvloop
 
     raise_descriptor_limit()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with watched(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run_nodes([*nodes, *([last] if last else [])]))
 
 

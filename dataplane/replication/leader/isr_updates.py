@@ -1,4 +1,8 @@
-"""Sends the ISR changes that leaders propose to the quorum: one command at a time, carrying all that wait."""
+"""Sends the ISR changes that leaders propose to the quorum: one command at a time, carrying those that wait longest.
+
+A broker that comes back is to join the ISR of each of its partitions at about the same time. In one command these would
+hold every node of the quorum up for longer than its followers have patience with a leader.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from ....protocol.errors import KafkaError
@@ -28,6 +33,8 @@ Outcome: TypeAlias = IsrCommitted | Refusal
 Submit = Callable[[Sequence[tuple[Partition, Proposal]]], Awaitable[Sequence[Outcome]]]
 """Sends proposals as one command; their outcomes in the same order, or KafkaError if nothing is known."""
 
+CHANGES_MAX = 1_000
+"""Of one command."""
 _RETRY_S = 0.05
 
 
@@ -57,8 +64,9 @@ class IsrUpdates:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                batch = list(self._waiting.items())
-                self._waiting.clear()
+                batch = list(islice(self._waiting.items(), CHANGES_MAX))
+                for partition, _ in batch:
+                    del self._waiting[partition]
                 try:
                     outcomes = await self._submit(batch)
                 except KafkaError as error:
