@@ -1,9 +1,9 @@
 """Full passes of Python's garbage collector, which a node with many partitions cannot afford again and again.
 
 A full pass looks through all objects: some 70 for each replica of a broker, so half a second for tens of thousands of
-them. The loop stands still meanwhile, and a quorum node may lose its leadership. Nearly all that such a pass finds stays.
-So after one that took long, the objects that are left are frozen: later passes leave them out. Nothing that could have
-been collected is frozen, as it has just been.
+them. The loop stands still meanwhile, and a quorum node may lose its leadership. Nearly all that such a pass finds
+stays. So after one that took long, the objects that are left are frozen: later passes leave them out. Nothing that
+could have been collected is frozen, as it has just been.
 
 What is frozen may become garbage later. So once in a while a pass looks through everything again.
 """
