@@ -290,6 +290,7 @@ class Server:
     def _close_late(self, now: float) -> None:
         """Others wait for memory: close those whose requests take it for too long."""
         if self.budget.waiting:
+            # They are judged by what has come, also if it was not worth a call by the loop.
             for grant in list(self.budget.grants()):
                 grant.owner.look()
         for connection in self.budget.late(now):

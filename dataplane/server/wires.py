@@ -32,7 +32,7 @@ class Readiness(Protocol):
 
 
 class Wire(NamedTuple):
-    """What a connection needs of its peer's side."""
+    """What a connection receives from, sends into, and waits for."""
 
     socket: StreamSocket
     readiness: Readiness
@@ -40,7 +40,7 @@ class Wire(NamedTuple):
     pending: Callable[[], int] = int
     """How many bytes have come of which the kernel knows no more."""
     mark: LowWaterMark | None = None
-    """None where what is sent at once also comes at once."""
+    """None where the kernel brings together what a peer sends at once."""
 
 
 def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
