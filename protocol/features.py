@@ -37,8 +37,11 @@ MIRROR_WITH_ACLS: Final = 2
 MIRROR_WITH_OFFSETS: Final = 3
 PLACEMENT: Final = "ottla.placement.version"
 """1: all nodes know the hosts of brokers (broker.host). A quorum node that does not would place replicas elsewhere than
-the others."""
+the others.
+2: all quorum nodes place the followers of a broker's partitions in turns, so that its leaderships go to all others when
+it dies. One that does not would place replicas elsewhere, too."""
 PLACEMENT_BY_HOSTS: Final = 1
+PLACEMENT_IN_TURNS: Final = 2
 OURS: Final = (SECURITY, MIRROR, PLACEMENT)
 """Features of Ottla's own. Clusters begin with the highest level of the program that forms them; a broker that knows
 less than the level in force is not let in."""
@@ -53,7 +56,7 @@ FEATURES: Mapping[str, Feature] = {
         # Kafka 4.0 as far as clients go; every 4.x tool knows its name. Ours has nothing to do with it.
         Feature("metadata.version", 25, 25, 25),
         Feature(MIRROR, 0, MIRROR_WITH_OFFSETS, 0),
-        Feature(PLACEMENT, 0, PLACEMENT_BY_HOSTS, 0),
+        Feature(PLACEMENT, 0, PLACEMENT_IN_TURNS, 0),
         Feature(SECURITY, 0, SECURITY_WITH_TOKENS, 0),
         # 2: clients add partitions to transactions by writing to them, and take up an epoch with each (KIP-890).
         # Brokers serve both ways; clients choose by the level.

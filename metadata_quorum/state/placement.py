@@ -1,4 +1,8 @@
-"""Where replicas go: partition i's replica j on broker (i + j) mod n over racks and hosts, from a seeded start."""
+"""Where replicas go: partition i is led by broker i mod n over racks and hosts, from a seeded start. Its followers are
+the next brokers; one further on for each n partitions.
+
+If the followers were always the next brokers, all leaderships of a broker that dies would go to its neighbour.
+"""
 
 from __future__ import annotations
 
@@ -68,19 +72,27 @@ class Placement:
         seed: int,
         topic: str,
         hosts: Mapping[int, str] = MappingProxyType({}),
+        *,
+        in_turns: bool = True,
     ) -> None:
+        """Followers are not `in_turns` where some quorum node may not know how: all have to place alike."""
         self._racks = racks
         self._hosts = hosts
+        self._in_turns = in_turns
         self._usable = alternating(usable, racks, hosts)
         self._others = alternating(racks.keys() - set(usable), racks, hosts)
         self._start = start_of(seed, topic, len(self._usable))
 
     def replicas(self, partitions: Iterable[int], replication_factor: int) -> list[list[int]]:
         """The replicas of each partition, preferred leader first; there must be as many brokers."""
-        return [self._place(self._start + index, replication_factor) for index in partitions]
+        return [self._place(index, replication_factor) for index in partitions]
 
-    def _place(self, start: int, replication_factor: int) -> list[int]:
-        left = _rotated(self._usable, start) + _rotated(self._others, start)
+    def _place(self, partition: int, replication_factor: int) -> list[int]:
+        start = self._start + partition
+        leader, *others = _rotated(self._usable, start)
+        if self._in_turns:
+            others = _rotated(others, partition // len(self._usable))
+        left = [leader, *others, *_rotated(self._others, start)]
         chosen: list[int] = []
         on_host: Counter[int | str] = Counter()
         in_rack: Counter[str | None] = Counter()

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.config_keys import ConfigError, check_topic_config, check_topic_configs
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import PLACEMENT, PLACEMENT_IN_TURNS, finalized
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.metadata_records import ConfigRecord, TopicRecord, TopicRemovedRecord
 from ...protocol.messages.mirror_records import MirrorTopicRecord
@@ -241,7 +242,8 @@ def _placed(work: Workspace, name: str, partitions: range, factor: int, seed: in
         )
     racks = {broker_id: broker.rack for broker_id, broker in work.image.brokers.items()}
     hosts = {one.broker_id: one.host for one in work.image.brokers.values() if one.host is not None}
-    return Placement(racks, work.usable, seed, name, hosts).replicas(partitions, factor)
+    in_turns = finalized(work.image.features)[PLACEMENT] >= PLACEMENT_IN_TURNS
+    return Placement(racks, work.usable, seed, name, hosts, in_turns=in_turns).replicas(partitions, factor)
 
 
 def _topic_id(work: Workspace, seed: int, name: str) -> bytes:

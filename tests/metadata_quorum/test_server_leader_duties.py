@@ -6,7 +6,7 @@ from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wis
 from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTracker
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.delegation_tokens import TokenState
-from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS, PLACEMENT, PLACEMENT_BY_HOSTS, SECURITY
+from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS, PLACEMENT, PLACEMENT_IN_TURNS, SECURITY
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ElectLeaders
@@ -66,7 +66,7 @@ def test_the_first_leader_forms_the_cluster() -> None:
     features = [
         InitialFeature(feature=SECURITY, level=2),
         InitialFeature(feature=MIRROR, level=MIRROR_WITH_OFFSETS),
-        InitialFeature(feature=PLACEMENT, level=PLACEMENT_BY_HOSTS),
+        InitialFeature(feature=PLACEMENT, level=PLACEMENT_IN_TURNS),
     ]
     assert world.proposed == [FormCluster(cluster_id="c", features=features)]
 

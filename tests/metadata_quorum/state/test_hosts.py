@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import PLACEMENT
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
@@ -40,6 +42,15 @@ def test_without_the_feature_no_host_is_kept() -> None:
     assert {broker.host for broker in cluster.machine.image.brokers.values()} == {None}
     cluster.create(topic("t", partitions=6, factor=3))
     assert {"a", "b"} in hosts_of(cluster, "t")
+
+
+@pytest.mark.parametrize(("level", "inherit"), [(1, 1), (2, 5)])
+def test_leaderships_of_a_broker_go_to_all_others_where_all_know_how(level: int, inherit: int) -> None:
+    """At level 1 some quorum node may place as older versions do, and all have to place alike."""
+    cluster = ControllerWithBrokers(6, levels={PLACEMENT: level})
+    cluster.create(topic("t", partitions=30, factor=2))
+    placed = [state.replicas for state in cluster.machine.image.topics["t"].partitions.values()]
+    assert len({second for first, second in placed if first == 1}) == inherit
 
 
 def test_hosts_count_from_the_next_start_of_a_broker_on() -> None:

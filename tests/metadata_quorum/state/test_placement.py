@@ -33,15 +33,35 @@ def test_replicas_are_distinct_led_by_usable_brokers_and_over_as_many_racks_as_t
 
 
 @given(st.integers(1, 9), st.integers(0, 2**63 - 1), st.data())
-def test_without_racks_replica_j_of_partition_i_is_on_broker_i_plus_j(
+def test_without_racks_replica_j_of_partition_i_is_on_broker_i_plus_j_in_the_first_turn(
     brokers: int, seed: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, brokers))
     racks: dict[int, str | None] = dict.fromkeys(range(brokers))
+    without_turns = Placement(racks, racks, seed, "t", in_turns=False).replicas(range(20), factor)
     placed = Placement(racks, racks, seed, "t").replicas(range(20), factor)
     start = placed[0][0]
-    for index, replicas in enumerate(placed):
+    for index, replicas in enumerate(without_turns):
         assert replicas == [(start + index + j) % brokers for j in range(factor)]
+        if index < brokers:
+            assert placed[index] == replicas
+        assert placed[index][0] == replicas[0]
+
+
+@given(st.integers(2, 9), st.integers(0, 2**63 - 1), st.data())
+def test_leaderships_of_a_broker_that_dies_go_to_all_others(
+    brokers: int, seed: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(2, brokers))
+    racks: dict[int, str | None] = dict.fromkeys(range(brokers))
+    partitions = brokers * (brokers - 1)
+    placed = Placement(racks, racks, seed, "t").replicas(range(partitions), factor)
+    dead = data.draw(st.integers(0, brokers - 1))
+    inherits = Counter(replicas[1] for replicas in placed if replicas[0] == dead)
+    assert inherits == dict.fromkeys(racks.keys() - {dead}, 1)
+    assert set(Counter(broker for replicas in placed for broker in replicas).values()) == {
+        (brokers - 1) * factor
+    }
 
 
 @given(st.integers(0, 2**32))
