@@ -7,7 +7,6 @@ Pure: the checks of sequences and epochs (KIP-98, KIP-360) and the state they ne
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -71,8 +70,9 @@ class ProducerEntry:
         """Commit index of that marker."""
         self.transaction_first_offset = NO_OFFSET
         """Where its open transaction begins."""
-        self.batches: deque[ProducedBatch] = deque(maxlen=WINDOW)
-        # Invariant: all batches have the entry's producer epoch and rising offsets. Their sequences join, unless
+        # No deque, which has room for 64: a log may know thousands of producers.
+        self.batches: list[ProducedBatch] = []
+        # Invariant: at most WINDOW, all of the entry's producer epoch, with rising offsets. Their sequences join, unless
         # compaction took some between, or a leader that had forgotten the producer let it leave some out.
 
     @property
@@ -111,8 +111,17 @@ class ProducerEntry:
         self.epoch_began_here = True
         self.batches.clear()
 
+    def took(self, batch: ProducedBatch) -> None:
+        """Remember one more, and of all the last few."""
+        batches = self.batches
+        if len(batches) == WINDOW:
+            del batches[0]
+        batches.append(batch)
+
     def check(self, log_end_offset: int) -> None:
         """AssertionError if this cannot be what a log that ends there has of a producer."""
+        if len(self.batches) > WINDOW:
+            raise AssertionError(f"producer {self.producer_id}: {len(self.batches)} batches are remembered")
         after = 0
         for batch in self.batches:
             sequences = (batch.last_sequence - batch.first_sequence) & SEQUENCE_MAX
@@ -273,7 +282,7 @@ class ProducerStates:
         if not entry.batches:
             self._refused.pop(producer_id, None)
         timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME_FLAG else now_ms
-        entry.batches.append(
+        entry.took(
             ProducedBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, timestamp)
         )
 
@@ -347,7 +356,7 @@ class ProducerStates:
             del self._entries[producer_id]
         for entry in self._entries.values():
             while entry.batches and entry.batches[0].last_offset < below:
-                entry.batches.popleft()
+                del entry.batches[0]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers silent for `expiration_ms` that have no open transaction; how many."""

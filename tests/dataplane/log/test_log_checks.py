@@ -91,6 +91,10 @@ def _producer_misfiled(log: PartitionLog) -> None:
 
 
 def _batches_fall(log: PartitionLog) -> None:
+    log.producers._entries[9].batches[-1] = ProducedBatch(12, 13, 3, 4, 0)
+
+
+def _window_too_large(log: PartitionLog) -> None:
     log.producers._entries[9].batches.append(ProducedBatch(12, 13, 3, 4, 0))
 
 
@@ -119,7 +123,8 @@ def _transaction_past_the_end(log: PartitionLog) -> None:
         (_epoch_past_the_end, "starts past the log end"),
         (_epoch_before_the_start, "begin below the log start 2"),
         (_producer_misfiled, "producer 9 is filed under 8"),
-        (_batches_fall, "is not between 12 and the log end 12"),
+        (_window_too_large, "6 batches are remembered"),
+        (_batches_fall, "is not between 10 and the log end 12"),
         (_batch_of_another_size, "more offsets than sequences, or less"),
         (_transaction_past_the_end, "its transaction begins at 12"),
     ],

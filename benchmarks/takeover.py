@@ -1,0 +1,65 @@
+"""When the partitions of a broker that died can be written again, as the brokers that are left see it.
+
+One record is written to each of a few partitions, by a request to every broker that is left, again and again until one
+acknowledges it for all replicas in sync. The few stand for thousands: a client of thousands would take more of the
+processors than the brokers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.record import encode_batch
+
+from .churn import Peer
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+VERSION = 9
+AGAIN_S = 0.005
+
+
+def few_of(places: Sequence[Place], count: int) -> list[Place]:
+    """So many of them, evenly spread, the first and the last among them."""
+    if len(places) <= count:
+        return list(places)
+    return [places[round(number * (len(places) - 1) / (count - 1))] for number in range(count)]
+
+
+async def written_after(brokers: Sequence[str], places: Sequence[Place], since: float) -> list[float]:
+    """Seconds since `since`, a time of `time.monotonic()`, until each of the partitions took a record; ascending."""
+    took: dict[Place, float] = {}
+    missing = set(places)
+
+    async def ask(broker: str) -> None:
+        peer = await Peer.connect(broker, "takeover")
+        try:
+            while missing:
+                answer = await peer.ask(request(sorted(missing)), VERSION)
+                now = time.monotonic()
+                for topic in answer.responses:
+                    for one in topic.partition_responses:
+                        if not one.error_code and (topic.name, one.index) in missing:
+                            missing.discard((topic.name, one.index))
+                            took[topic.name, one.index] = now - since
+                await asyncio.sleep(AGAIN_S)
+        finally:
+            peer.close()
+
+    await asyncio.gather(*map(ask, brokers))
+    return sorted(took.values())
+
+
+def request(places: Sequence[Place]) -> ProduceRequest:
+    """A record to each of the partitions, acks=all."""
+    batch = encode_batch([(None, b"x", int(time.time() * 1000))])
+    by_topic: dict[str, list[PartitionProduceData]] = defaultdict(list)
+    for topic, index in places:
+        by_topic[topic].append(PartitionProduceData(index=index, records=batch))
+    data = [TopicProduceData(name=topic, partition_data=parts) for topic, parts in by_topic.items()]
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
