@@ -36,6 +36,7 @@ from ..protocol.messages.token_commands import RemoveExpiredTokens
 from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from ..protocol.messages.user_commands import ScramCredentialChange
+from .deciding_ends import deciding_ends
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
 from .token_expiry import ExpiredTokens
@@ -271,15 +272,12 @@ class LeaderDuties:
         )
 
     def _progress_of(self, image: ClusterImage, broker_id: int) -> list[ReplicaLogEnd]:
-        """What is known about the replicas of the partitions that this broker leads."""
-        return self._log_ends(_led_by(image, broker_id))
+        """What is known about the replicas of the partitions that this broker leads, where it matters."""
+        return [_log_end(entry) for entry in deciding_ends(image, self.progress, broker_id)]
 
     def leaderless_progress(self) -> list[ReplicaLogEnd]:
         """What is known about the replicas of the partitions that nobody leads."""
-        return self._log_ends(_led_by(self._image(), NO_LEADER))
-
-    def _log_ends(self, partitions: Iterable[tuple[bytes, int]]) -> list[ReplicaLogEnd]:
-        return [_log_end(entry) for entry in self.progress.of(partitions)]
+        return [_log_end(entry) for entry in self.progress.of(_led_by(self._image(), NO_LEADER))]
 
     def tick(self, now: float, wall_ms: int = 0) -> None:
         """To be called many times per session timeout; a call that is late tells that this node stood still.

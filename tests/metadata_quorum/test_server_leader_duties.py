@@ -72,10 +72,15 @@ def test_the_first_leader_forms_the_cluster() -> None:
 
 
 def test_a_silent_broker_is_fenced_once_with_what_is_known_of_its_partitions() -> None:
-    world = World(p0=PartitionState((1, 2), (1, 2), leader=1), p1=PartitionState((2, 1), (1, 2), leader=2))
+    everywhere = (1, 2, 3)
+    world = World(
+        p0=PartitionState(everywhere, everywhere, leader=1),
+        p1=PartitionState(everywhere, everywhere, leader=2),
+    )
     world.duties.lead(0.0)
     for partition in (0, 1):
         world.duties.progress.note(ReplicaProgress(TOPIC, partition, 2, 4, 100))
+        world.duties.progress.note(ReplicaProgress(TOPIC, partition, 3, 4, 90))
     for now in (1.0, 2.0, 3.0, 4.0, 5.0):
         world.beat(2, READY, now)
         world.beat(3, READY, now)
@@ -83,7 +88,7 @@ def test_a_silent_broker_is_fenced_once_with_what_is_known_of_its_partitions() -
     (command,) = world.proposed
     assert isinstance(command, FenceBroker)
     assert (command.broker_id, command.broker_epoch) == (1, 1)
-    assert [(entry.partition, entry.log_end_offset) for entry in command.progress] == [(0, 100)]
+    assert [(entry.partition, entry.log_end_offset) for entry in command.progress] == [(0, 100), (0, 90)]
     world.outcomes[0]()
     world.duties.tick(5.1)
     assert len(world.proposed) == 2

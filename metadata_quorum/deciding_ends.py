@@ -1,0 +1,47 @@
+"""What an election has to be told of where logs end, when a broker leaves all that it leads. Pure.
+
+Of replicas in sync the one furthest along leads, and the first of those that are equally far. Where all are, nothing
+needs to be told. So it is with most of the partitions of a large cluster, and the command that fences a broker stays
+small. A command that is told less than it would need elects a replica in sync all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..protocol.cluster_image import ClusterImage, PartitionState
+from .liveness import ProgressTable, ReplicaProgress
+
+_End = tuple[int, int] | None
+"""Leader epoch of a log's last batch, and where it ends; None if that is not known."""
+
+
+def deciding_ends(image: ClusterImage, progress: ProgressTable, leaving: int) -> Iterator[ReplicaProgress]:
+    """What is known of the partitions that broker `leaving` leads, where it may decide who leads next."""
+    usable = {broker_id for broker_id, broker in image.brokers.items() if broker.usable} - {leaving}
+    for topic in image.topics.values():
+        for index, state in topic.partitions.items():
+            if state.leader != leaving:
+                continue
+            known = progress.of([(topic.id, index)])
+            if known and _may_decide(image, state, known, usable):
+                yield from known
+
+
+def _may_decide(
+    image: ClusterImage, state: PartitionState, known: list[ReplicaProgress], usable: set[int]
+) -> bool:
+    able = [one for one in state.isr if one in usable and one not in state.offline_replicas]
+    if not able:
+        return True
+    ends = {entry.broker_id: _end(image, entry) for entry in known}
+    first = ends.get(able[0])
+    return any(ends.get(other) != first for other in able)
+
+
+def _end(image: ClusterImage, entry: ReplicaProgress) -> _End:
+    """As an election takes it: what a process told that was replaced since does not count."""
+    broker = image.brokers.get(entry.broker_id)
+    if broker is None or entry.broker_epoch not in (-1, broker.broker_epoch):
+        return None
+    return entry.leader_epoch, entry.log_end_offset
