@@ -1,7 +1,8 @@
 """Topics as Metadata tells of them: what clients of a listener can reach, in one version of the API.
 
 An answer about all topics of a cluster has thousands, of which few have changed since the last one. So a topic's bytes
-are kept beside what they were made of, and used while that is the same. Nothing has to be told of changes.
+are kept beside what they were made of, and used while that is the same. Nothing has to be told of changes. Topics that
+were deleted go when there are more topics here than in the cluster.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 _ENTRY_BYTES: Final = 280
 _STATE_BYTES: Final = 8
 """What an entry takes beside its bytes, and for each partition."""
+
+_GONE_MAX: Final = 64
+"""How many topics that are gone may be kept besides an eighth of those that exist. To look for them takes as long as
+there are topics, and has to be worth it."""
 
 _Kept = tuple[TopicState, tuple[PartitionState, ...], bytes]
 
@@ -78,16 +83,24 @@ class TopicView:
         return encode_element(topic, MetadataResponse, self._version)
 
     def _keep(self, topic: TopicState, states: tuple[PartitionState, ...], encoded: bytes) -> None:
-        size = len(encoded) + _ENTRY_BYTES + _STATE_BYTES * len(states)
+        size = _size(states, encoded)
         if topic.id in self._kept:
-            before = self._kept[topic.id]
-            self._kept_bytes -= len(before[2]) + _ENTRY_BYTES + _STATE_BYTES * len(before[1])
+            _, *before = self._kept[topic.id]
+            self._kept_bytes -= _size(*before)
         elif self._kept_bytes + size > KEPT_BYTES_MAX:
             # Topics that are gone may be among these.
             self._kept.clear()
             self._kept_bytes = 0
         self._kept[topic.id] = topic, states, encoded
         self._kept_bytes += size
+
+    def forget_gone(self, image: ClusterImage) -> None:
+        """Let go of topics that were deleted: what is kept of one keeps its state alive."""
+        existing = image.topics_by_id
+        if len(self._kept) <= len(existing) + len(existing) // 8 + _GONE_MAX:
+            return
+        self._kept = {topic_id: kept for topic_id, kept in self._kept.items() if topic_id in existing}
+        self._kept_bytes = sum(_size(states, encoded) for _, states, encoded in self._kept.values())
 
     def _partition(self, index: int, state: PartitionState) -> bytes:
         live = self.reach.live
@@ -107,6 +120,10 @@ class TopicView:
         return self._writer.partition(error, index, leader, state.leader_epoch, replicas, isr, offline)
 
 
+def _size(states: tuple[PartitionState, ...], encoded: bytes) -> int:
+    return len(encoded) + _ENTRY_BYTES + _STATE_BYTES * len(states)
+
+
 class TopicViews:
     """The views that were used last. One writer: the event loop."""
 
@@ -122,6 +139,8 @@ class TopicViews:
             found = TopicView(reach, version)
             if len(self._views) >= VIEWS_MAX:
                 del self._views[next(iter(self._views))]
+        else:
+            found.forget_gone(image)
         # The one used last stands at the end.
         self._views[key] = found
         return found
