@@ -181,7 +181,7 @@ class Core:
 
     def _tick(self) -> None:
         self._ticked_at = self._clock()
-        self.consensus.tick(stands=self._stands_now())
+        self.consensus.tick(stands=self._stands_now(), patience=self.election.patience(self._ticked_at))
         if self.commands.take_applied():
             self._effects.applied()
         self._compactor.consider(self.consensus.last_applied)

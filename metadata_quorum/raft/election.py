@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
+from .patience import Patience
 from .settings import Timing
 
 _LEADER_GONE_SECONDS = (0.004, 0.008)
@@ -56,7 +57,10 @@ class Election:
         self._peers = peers
         self._timing = timing
         self._random = random
-        self._deadline = now + self._timeout()
+        self._patience = Patience()
+        self._term: int | None = None
+        self._led = False
+        self._deadline = now + self._timeout(now)
         self._looked_at = now
         self._may_stand = False
         self._round: _Round | None = None
@@ -67,6 +71,7 @@ class Election:
     def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
         """What this node has to do now; `term` is its current one. To be called whenever time has passed."""
         pause, self._looked_at = now - self._looked_at, now
+        self._note_term(term, leads=leads, now=now)
         if leads or self.waits(now):
             return Wait()
         self.postpone(now)
@@ -79,13 +84,23 @@ class Election:
         self.ask(term + 1)
         return Ask(term + 1)
 
+    def _note_term(self, term: int, *, leads: bool, now: float) -> None:
+        had_leader = self._led or self._leader is not None
+        if self._term is not None and term != self._term and had_leader:
+            self._patience.leader_fell_silent(now)
+        self._term, self._led = term, leads
+
+    def patience(self, now: float) -> int:
+        """By how much silence may last longer than `Timing` says."""
+        return self._patience.factor(now)
+
     def waits(self, now: float) -> bool:
         """Whether nothing is due yet."""
         return bool(self._peers) and now <= self._deadline
 
     def postpone(self, now: float) -> None:
         """Wait for one more random timeout: a leader was heard, a vote was given, or this node has just begun."""
-        self._deadline = now + self._timeout()
+        self._deadline = now + self._timeout(now)
 
     def hasten(self, deadline: float) -> None:
         """Something is due no later than `deadline`."""
@@ -147,5 +162,6 @@ class Election:
         self._votes = {vote for vote in self._votes if vote[1] == term} | {(peer, term)}
         return True
 
-    def _timeout(self) -> float:
-        return self._random.uniform(self._timing.election_min, self._timing.election_max)
+    def _timeout(self, now: float) -> float:
+        timing = self._timing
+        return self._random.uniform(timing.election_min, timing.election_max) * self._patience.factor(now)

@@ -182,7 +182,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._clock = clock
         self._nodes = {peer: _Peer(peer) for peer in peers}
         self._outlet = _Outlet(hooks)
-        configuration = SyncObjConf(
+        self._configuration = configuration = SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=True,
             commandsWaitLeader=False,
@@ -236,8 +236,10 @@ class Consensus(SyncObj):  # type: ignore[misc]
         confirming = sum(index > self._SyncObj__raftCommitIndex for index in others)
         return bool(confirming >= (len(others) + 1) // 2)
 
-    def tick(self, *, stands: bool) -> None:
-        """The commit rule, applying, heartbeats, new commands; once. `stands`: first of all stand for election."""
+    def tick(self, *, stands: bool, patience: int) -> None:
+        """The commit rule, applying, heartbeats, new commands; once. `stands`: first of all stand for election.
+        `patience`: so many times `Timing.leader_fallback` a majority may be silent before this node leads no more."""
+        self._configuration.leaderFallbackTimeout = self._timing.leader_fallback * patience
         self._SyncObj__raftElectionDeadline = -inf if stands else inf
         self.doTick(0)
 

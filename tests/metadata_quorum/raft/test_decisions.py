@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -226,3 +227,58 @@ def test_a_vote_counts_once() -> None:
     assert election.count_vote(2, 4)
     assert not election.count_vote(2, 4)
     assert election.count_vote(2, 5)
+
+
+def after_terms(election: Election, terms: int, every_s: float) -> float:
+    """So many terms follow one another, each with a leader that is heard; the time then."""
+    now = 0.0
+    for term in range(6, 6 + terms):
+        election.due(now, term=term, leads=False, may_vote=True)
+        election.leader_heard(2 + term % 2, now)
+        now += every_s
+        election.due(now, term=term, leads=False, may_vote=True)
+    election.due(now, term=6 + terms, leads=False, may_vote=True)
+    election.leader_heard(2, now)
+    return now
+
+
+def asked_after(election: Election, now: float, term: int) -> float:
+    """How long a silent leader is waited for, by a node that looks every 10 ms."""
+    for step in range(1, 1000):
+        if election.due(now + step / 100, term=term, leads=False, may_vote=True) != Wait():
+            return step / 100
+    raise AssertionError("it never asks")
+
+
+@pytest.mark.parametrize(("terms", "factor"), [(0, 1), (1, 1), (3, 1), (4, 2), (5, 4), (6, 8), (20, 8)])
+def test_nodes_are_more_patient_the_more_leaders_have_fallen_silent(terms: int, factor: int) -> None:
+    election = standing(3)
+    now = after_terms(election, terms, every_s=0.5)
+    assert election.patience(now) == factor
+    waited = asked_after(election, now, 6 + terms)
+    assert TIMING.election_min * factor <= waited <= TIMING.election_max * factor + 0.02
+
+
+def test_patience_ends_with_a_minute_of_one_leader() -> None:
+    election = standing(3)
+    now = after_terms(election, 20, every_s=0.5)
+    for second in range(61):
+        election.leader_heard(2, now + second)
+        election.due(now + second, term=26, leads=False, may_vote=True)
+    assert election.patience(now + 61) == 1
+
+
+def test_a_leader_whose_connection_was_lost_was_not_silent() -> None:
+    election = standing(3)
+    for term in range(6, 26):
+        election.due(term, term=term, leads=False, may_vote=True)
+        election.leader_heard(3, term)
+        election.leader_gone(3, term + 0.5)
+    assert election.patience(26) == 1
+
+
+def test_a_leader_that_is_deposed_again_and_again_is_patient_too() -> None:
+    election = standing(3)
+    for term in range(6, 26):
+        election.due(term / 2, term=term, leads=term % 2 == 0, may_vote=True)
+    assert election.patience(13) == 8

@@ -77,10 +77,10 @@ def test_a_leader_ticks_once_for_an_entry(monkeypatch: pytest.MonkeyPatch) -> No
         ticks = 0
         tick = leader.running.consensus.tick
 
-        def counting(*, stands: bool) -> None:
+        def counting(*, stands: bool, patience: int) -> None:
             nonlocal ticks
             ticks += 1
-            tick(stands=stands)
+            tick(stands=stands, patience=patience)
 
         monkeypatch.setattr(leader.running.consensus, "tick", counting)
         begun = world.now()
