@@ -5,16 +5,25 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+MANY_OBJECTS: Final = 50_000
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def uncollected(*, stays: bool = False) -> Iterator[None]:
     """What a command makes stays, nearly all of it. One that changes every partition of a large cluster takes half as
-    long without a search after every few hundred objects."""
+    long without a search after every few hundred objects.
+
+    `stays`: what is left of many objects is frozen. The search that is due then would look through all of them, and hold
+    up everybody who waits for what the command did. A node looks through what is frozen once in a while.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if stays and gc.get_count()[0] > MANY_OBJECTS:
+                gc.freeze()
             gc.enable()

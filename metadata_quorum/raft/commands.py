@@ -123,7 +123,7 @@ class Commands:
             if entry_index != index:
                 raise BrokenInvariant(f"entry {index} is found at the place of {entry_index}")
             commands = unpack_group(payload)
-            with uncollected():
+            with uncollected(stays=True):
                 results = [self._machine.apply(index, term, command) for command in commands]
             consensus.mark_applied(index)
             self._compactor.applied(len(payload))

@@ -117,11 +117,10 @@ def _elected(
         return was
     leader = furthest(was.isr, electorate, progress)
     if leader != NO_LEADER:
-        new = was
         if _may_acknowledge(replicas, was.isr, electorate.min_isr):
-            # The minimum was lowered while nobody led: from now on writes go on without the others.
-            new = was._replace(elr=(), last_known_elr=())
-        return new._replace(leader=leader, unclean=False)
+            # Where the minimum was lowered while nobody led, writes go on without the others from now on.
+            return _Membership(was.isr, (), (), leader, False)
+        return _Membership(was.isr, was.elr, was.last_known_elr, leader, False)
     leader = furthest(was.elr, electorate, progress)
     if leader != NO_LEADER:
         new = _with_isr(replicas, was, (leader,), electorate.min_isr)

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from ottla.metadata_quorum.raft.collection import uncollected
+from ottla.metadata_quorum.raft.collection import MANY_OBJECTS, uncollected
 
 
 def test_garbage_is_looked_for_before_and_afterwards_only() -> None:
@@ -20,3 +20,18 @@ def test_garbage_is_looked_for_before_and_afterwards_only() -> None:
     with pytest.raises(ZeroDivisionError), uncollected():
         raise ZeroDivisionError
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("stays", "objects", "frozen"),
+    [(True, 2 * MANY_OBJECTS, True), (True, MANY_OBJECTS // 2, False), (False, 2 * MANY_OBJECTS, False)],
+)
+def test_what_stays_of_many_objects_is_not_looked_through(stays: bool, objects: int, frozen: bool) -> None:
+    gc.collect()
+    before = gc.get_freeze_count()
+    try:
+        with uncollected(stays=stays):
+            made: list[list[int]] = [[] for _ in range(objects)]
+        assert (gc.get_freeze_count() - before >= len(made)) == frozen
+    finally:
+        gc.unfreeze()
