@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from .acls import Acl
+from .broker_lists import broker_list
 from .delegation_tokens import TokenState
 from .messages.metadata_records import (
     AclRecord,
@@ -484,8 +485,8 @@ def partition_record(topic_id: bytes, index: int, state: PartitionState) -> Part
 
 def _partition_state(record: PartitionRecord) -> PartitionState:
     return PartitionState(
-        tuple(record.replicas),
-        tuple(record.isr),
+        broker_list(record.replicas),
+        broker_list(record.isr),
         tuple(record.elr),
         tuple(record.last_known_elr),
         record.leader,

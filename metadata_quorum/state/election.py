@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ...protocol.broker_lists import broker_list
 from ...protocol.cluster_image import NO_LEADER, PartitionState
 
 LogEnd = tuple[int, int]
@@ -65,7 +66,7 @@ def _successor(old: PartitionState, was: _Membership, new: _Membership) -> Parti
         return old
     return PartitionState(
         old.replicas,
-        new.isr,
+        broker_list(new.isr),
         new.elr,
         new.last_known_elr,
         new.leader,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+from ...protocol.broker_lists import broker_list
 from ...protocol.cluster_image import PartitionState, TopicState
 from ...protocol.config_keys import ConfigError, check_topic_config, check_topic_configs
 from ...protocol.errors import ErrorCode, KafkaError
@@ -272,8 +273,8 @@ def _configure_and_place(
 
 
 def _new_partition(work: Workspace, replicas: list[int]) -> PartitionState:
-    isr = tuple(broker_id for broker_id in replicas if broker_id in work.usable)
-    return PartitionState(replicas=tuple(replicas), isr=isr, leader=isr[0])
+    isr = broker_list(broker_id for broker_id in replicas if broker_id in work.usable)
+    return PartitionState(replicas=broker_list(replicas), isr=isr, leader=isr[0])
 
 
 def delete_topics(work: Workspace, command: DeleteTopics) -> DeleteTopicsResult:
