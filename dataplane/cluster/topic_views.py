@@ -85,8 +85,8 @@ class TopicView:
     def _keep(self, topic: TopicState, states: tuple[PartitionState, ...], encoded: bytes) -> None:
         size = _size(states, encoded)
         if topic.id in self._kept:
-            _, *before = self._kept[topic.id]
-            self._kept_bytes -= _size(*before)
+            _, states_before, encoded_before = self._kept[topic.id]
+            self._kept_bytes -= _size(states_before, encoded_before)
         elif self._kept_bytes + size > KEPT_BYTES_MAX:
             # Topics that are gone may be among these.
             self._kept.clear()

@@ -15,8 +15,8 @@ def uncollected(*, stays: bool = False) -> Iterator[None]:
     """What a command makes stays, nearly all of it. One that changes every partition of a large cluster takes half as
     long without a search after every few hundred objects.
 
-    `stays`: what is left of many objects is frozen. The search that is due then would look through all of them, and hold
-    up everybody who waits for what the command did. A node looks through what is frozen once in a while.
+    `stays`: what is left of many objects is frozen. The search that is due then would look through all of them, and
+    hold up everybody who waits for what the command did. A node looks through what is frozen once in a while.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -2,8 +2,8 @@
 
 Pure. On a machine with too much to do, a leader's loop may stand still for longer than the election timeout. Whoever
 follows it has more to do than it had, as every broker tells it about all of its logs. So terms may follow one another
-for minutes, and nothing is decided meanwhile. Here the timeouts double with each such term beyond a few, and are as they
-were after a minute without one. A leader whose connection is lost is replaced at once, as before.
+for minutes, and nothing is decided meanwhile. Here the timeouts double with each such term beyond a few. After a minute
+without one they are as usual. A leader whose connection is lost is replaced at once, however many were silent.
 """
 
 from __future__ import annotations

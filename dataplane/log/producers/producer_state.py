@@ -72,8 +72,8 @@ class ProducerEntry:
         """Where its open transaction begins."""
         # No deque, which has room for 64: a log may know thousands of producers.
         self.batches: list[ProducedBatch] = []
-        # Invariant: at most WINDOW, all of the entry's producer epoch, with rising offsets. Their sequences join, unless
-        # compaction took some between, or a leader that had forgotten the producer let it leave some out.
+        # Invariant: at most WINDOW, all of the entry's producer epoch, with rising offsets. Their sequences join,
+        # unless compaction took some between, or a leader that had forgotten the producer let it leave some out.
 
     @property
     def last_sequence(self) -> int:
