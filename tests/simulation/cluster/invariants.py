@@ -46,6 +46,10 @@ class StateHoldsTogether:
         if self._turns < TURNS_BETWEEN_CHECKS or not _between_events(node):
             return
         self._turns = 0
+        self.check(node)
+
+    def check(self, node: Node) -> None:
+        """Between two events of its process."""
         try:
             if node.quorum_node is not None:
                 _check_quorum_node(node.quorum_node)
