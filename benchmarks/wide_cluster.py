@@ -1,10 +1,11 @@
 """A cluster of many partitions: what it costs at rest, and how long it stands still when something happens.
 
-    python -m benchmarks.wide_cluster [--partitions 10000] [--replicas 3] [--record FILE]
+    python -m benchmarks.wide_cluster [--partitions 10000] [--replicas 3] [--brokers 3] [--record FILE]
 
-Three brokers and three quorum nodes. Topics of 1,000 partitions are created, as many in one request as a request may
-have. Then: memory, descriptors and idle CPU; the newest snapshot of the quorum; a broker is killed, and a client writes
-one record to each partition that it led; it comes back; leaders go back; each broker is restarted in turn. That begins
+Three quorum nodes, and as many brokers as are asked for. Topics of 1,000 partitions are created, as many in one request
+as a request may have. Then: memory, descriptors and idle CPU; the newest snapshot of the quorum; a broker is killed,
+and 100 of the partitions that it led are written to as soon as they can be; it comes back, and leaders go back. It is
+killed again, and a client writes one record to each partition that it led. At last each broker is restarted in turn,
 after the checkpoint of each minute, which flushes new logs.
 
 All the while each node is asked for /healthz every 25 ms. The CPU that its main thread takes until it answers bounds
@@ -40,6 +41,7 @@ from .cpu import cpu_s
 from .long_turns import main_thread_cpu_s
 from .rounds import record
 from .scaling import memory_mb
+from .takeover import few_of, written_after
 
 PARTITIONS_OF_TOPIC = 1_000
 PARTITIONS_OF_REQUEST = 10_000
@@ -49,6 +51,7 @@ PROBE_S = 0.025
 DEADLINE_S = 900.0
 LOOKING_SHARE = 10
 """It waits for so many times as long as it looked, up to a second."""
+FEW = 100
 SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "262144"}
 
 
@@ -222,11 +225,40 @@ class WideCluster:
             for one in topic.partitions.values()
         )
 
+    def others(self, node: Node) -> list[str]:
+        """Addresses of the brokers besides this one."""
+        return [f"127.0.0.1:{one.port}" for one in self.cluster.brokers if one is not node]
+
     async def kill(self, admin: Admin, node: Node) -> None:
-        """A client writes a record to each partition that the node led, from its death on."""
+        """A few of the partitions that the node led are written to, from its death on: as brokers see it."""
         led = await self.led_by(admin, node.id)
         self.figures["led_by_the_killed"] = len(led)
-        others = ",".join(f"127.0.0.1:{one.port}" for one in self.cluster.brokers if one is not node)
+        took: list[float] = []
+
+        async def write() -> None:
+            began = time.monotonic()
+            self.cluster.kill(node)
+            took.extend(await written_after(self.others(node), few_of(led, FEW), began))
+
+        await self.timed(f"kill a broker: {FEW} of those it led are written", write, self.at_once)
+        self._tell_times("taken_over_s", took)
+
+    async def at_once(self) -> bool:
+        """Nothing more is waited for."""
+        return True
+
+    def _tell_times(self, name: str, took: list[float]) -> None:
+        self.figures[name] = {
+            "first": round(min(took), 3),
+            "half": round(sorted(took)[len(took) // 2], 3),
+            "all": round(max(took), 3),
+        }
+        print(name, self.figures[name], flush=True)
+
+    async def kill_beside_client(self, admin: Admin, node: Node) -> None:
+        """A client writes a record to each partition that the node led, from its death on."""
+        led = await self.led_by(admin, node.id)
+        others = ",".join(self.others(node))
         took: list[float] = []
         async with Producer(bootstrap_servers=others, acks="all") as producer:
             for name in self.topics:
@@ -244,16 +276,8 @@ class WideCluster:
                         delivery = await producer.send(name, b"x", partition=index)
                         group.create_task(written(delivery, began))
 
-            async def nothing_more() -> bool:
-                return True
-
-            await self.timed("kill a broker: all it led are written", write, nothing_more)
-        self.figures["writable_s"] = {
-            "first": round(min(took), 3),
-            "half": round(sorted(took)[len(took) // 2], 3),
-            "all": round(max(took), 3),
-        }
-        print(self.figures["writable_s"], flush=True)
+            await self.timed("kill a broker: a client writes to all it led", write, self.at_once)
+        self._tell_times("writable_s", took)
 
     async def start(self, node: Node) -> None:
         await self.timed(
@@ -274,6 +298,15 @@ class WideCluster:
         await self.timed(f"broker {node.id}: stop in good order", stop, stopped)
         await self.start(node)
 
+    async def lead_again(self, admin: Admin, node: Node) -> None:
+        """It leads all that it is the first replica of."""
+        wanted = await self.preferred(admin, node.id)
+
+        async def done() -> bool:
+            return len(await self.led_by(admin, node.id)) == wanted
+
+        await self.timed("preferred leaders", admin.elect_leaders, done)
+
     async def run(self) -> None:
         """All steps, in order."""
         before_mb = {node.id: memory_mb(node.pid) for node in self.nodes}
@@ -284,13 +317,10 @@ class WideCluster:
             if self.replicas > 1:
                 await self.kill(admin, last)
                 await self.start(last)
-
-                wanted = await self.preferred(admin, last.id)
-
-                async def led_again() -> bool:
-                    return len(await self.led_by(admin, last.id)) == wanted
-
-                await self.timed("preferred leaders", admin.elect_leaders, led_again)
+                await self.lead_again(admin, last)
+                await self.kill_beside_client(admin, last)
+                await self.start(last)
+                await self.lead_again(admin, last)
             await asyncio.sleep(CHECKPOINT_S)
             for node in self.cluster.brokers:
                 await self.restart(node)
@@ -303,11 +333,12 @@ def main() -> None:
     )
     parser.add_argument("--partitions", type=int, default=10_000, help="a multiple of 1,000 (10000)")
     parser.add_argument("--replicas", type=int, default=3, choices=(1, 2, 3), help="of each partition (3)")
+    parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="ottla-wide-") as name,
-        ottla_cluster(Path(name), settings=SETTINGS) as cluster,
+        ottla_cluster(Path(name), brokers=arguments.brokers, settings=SETTINGS) as cluster,
     ):
         wide = WideCluster(cluster, Path(name), arguments.partitions, arguments.replicas)
         try:
@@ -329,6 +360,7 @@ def report(wide: WideCluster, arguments: argparse.Namespace) -> None:
             arguments.record,
             partitions=wide.partitions,
             replicas=wide.replicas,
+            brokers=len(wide.cluster.brokers),
             load_average=round(os.getloadavg()[0], 1),
             steps=wide.steps,
             **wide.figures,

@@ -1,6 +1,6 @@
 """What a broker pays when another one dies: CPU from the bytes of the metadata feed to its new roles.
 
-    python -m benchmarks.leader_changes [--partitions 10000] [--rounds 5] [--profile | --record FILE]
+    python -m benchmarks.new_roles [--partitions 10000] [--rounds 5] [--profile | --record FILE]
 
 One broker of three, with a log of each partition. The quorum's own code makes the records that fence broker 3, which
 led a third. They are folded and followed as in a node. Nobody is there to fetch from. Half of the third are led by this
@@ -137,7 +137,7 @@ def profile(rig: Rig, push: FeedRecords) -> Reading:
 
 async def measure(partitions: int, rounds: int, *, profiled: bool) -> Reading:
     """The least of the rounds."""
-    with tempfile.TemporaryDirectory(prefix="ottla-leaders-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ottla-roles-") as folder:
         rig = Rig(Path(folder), partitions)
         await rig.start()
         push = rig.fence()
