@@ -33,7 +33,7 @@ def _read_rows(path: Path, columns: int) -> list[list[str]]:
     Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be read or is not well formed.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
@@ -107,7 +107,7 @@ def read_topic_id(directory: Path) -> bytes | None:
     """
     path = directory / PARTITION_METADATA
     try:
-        text = path.read_text(encoding="utf-8").strip("\0")
+        text = path.read_bytes().decode().strip("\0")
         if not text:
             return None
         values = dict(line.split(": ", 1) for line in text.splitlines() if line)

@@ -9,6 +9,7 @@ records had been flushed, so they may have been acknowledged, and another replic
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,7 +33,7 @@ from ..segments.segment import (
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from ..segments.segment_swap import finish_swaps
+from ..segments.segment_swap import are_unfinished, finish_swaps
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .recovered_epochs import EpochFell, RecoveredEpochs
 
@@ -148,21 +149,36 @@ def _new_segment(request: OpenRequest, base_offset: int) -> Segment:
 
 def _find_segments(request: OpenRequest) -> list[Segment]:
     segments = []
+    directory = request.directory
     try:
-        request.directory.mkdir(parents=True, exist_ok=True)
-        finish_swaps(request.directory)
-        for path in request.directory.iterdir():
-            if path.name.endswith(_LEFTOVERS):
-                path.unlink()
-            elif path.name.endswith(LOG_SUFFIX) and path.stem.isdigit():
-                segment = _new_segment(request, int(path.stem))
-                segment.size = path.stat().st_size
+        names = _names_in(directory)
+        for name in names:
+            stem, dot, suffix = name.rpartition(".")
+            if name.endswith(_LEFTOVERS):
+                (directory / name).unlink()
+            elif dot + suffix == LOG_SUFFIX and stem.isdigit():
+                segment = _new_segment(request, int(stem))
+                segment.size = (directory / name).stat().st_size
                 segments.append(segment)
-            elif path.suffix in _INDEXES and not path.with_suffix(LOG_SUFFIX).exists():
-                path.unlink()  # The log it belonged to was renamed for deletion, then the process died.
+            elif dot + suffix in _INDEXES and stem + LOG_SUFFIX not in names:
+                (directory / name).unlink()  # Its log was renamed for deletion, then the process died.
     except OSError as error:
         raise disk_error("read", request.directory, error) from error
     return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def _names_in(directory: Path) -> set[str]:
+    """After what a compaction had left there was finished or undone. By names, and with one look: a broker opens tens
+    of thousands of folders at its start. Raises OSError."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        directory.mkdir(parents=True)
+        names = []
+    if are_unfinished(names):
+        finish_swaps(directory)
+        names = os.listdir(directory)
+    return set(names)
 
 
 def _load_inactive(segment: Segment, request: OpenRequest) -> None:

@@ -16,7 +16,7 @@ class OffsetIndex(SparseIndex):
 
     __slots__ = ("_base_offset",)
 
-    def __init__(self, path: Path, base_offset: int, files: FileCache) -> None:
+    def __init__(self, path: Path | str, base_offset: int, files: FileCache) -> None:
         super().__init__(path, _ENTRY, files)
         self._base_offset = base_offset
 

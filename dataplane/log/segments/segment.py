@@ -53,13 +53,13 @@ class Segment:
     def __init__(
         self, directory: Path, base_offset: int, files: FileCache, *, size: int = 0, now_ms: int = 0
     ) -> None:
-        stem = f"{base_offset:020d}"
-        self.path = directory / (stem + LOG_SUFFIX)
+        stem = f"{os.fspath(directory)}/{base_offset:020d}"
+        self.path = Path(stem + LOG_SUFFIX)
         self.base_offset = base_offset
         self.size = size
-        self.offset_index = OffsetIndex(directory / (stem + OFFSET_INDEX_SUFFIX), base_offset, files)
-        self.time_index = TimeIndex(directory / (stem + TIME_INDEX_SUFFIX), base_offset, files)
-        self.transaction_index = TransactionIndex(directory / (stem + TRANSACTION_INDEX_SUFFIX), files)
+        self.offset_index = OffsetIndex(stem + OFFSET_INDEX_SUFFIX, base_offset, files)
+        self.time_index = TimeIndex(stem + TIME_INDEX_SUFFIX, base_offset, files)
+        self.transaction_index = TransactionIndex(stem + TRANSACTION_INDEX_SUFFIX, files)
         self.created_ms = now_ms
         self.first_timestamp: int | None = None
         """Largest timestamp of the first batch, in ms; what `segment.ms` counts from."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..durable_files import sync_directory
@@ -93,14 +93,17 @@ def _bases(directory: Path, suffix: str) -> list[int]:
 # After a crash
 
 
+def are_unfinished(names: Iterable[str]) -> bool:
+    """Whether these are names of a folder in which swaps were interrupted."""
+    return any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names)
+
+
 def finish_swaps(directory: Path) -> None:
     """Before the segments are looked for: finish the swaps that were decided, undo the others. Blocking.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     try:
-        if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in os.listdir(directory)):
-            return
         undecided = min(_bases(directory, _CLEANED_LOG), default=None)
         swaps = _bases(directory, _SWAP_LOG)
         decided = [base for base in swaps if undecided is None or base < undecided]

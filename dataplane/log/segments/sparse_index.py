@@ -28,7 +28,9 @@ class SparseIndex:
 
     __slots__ = ("_entry", "_file", "_files", "_tail", "_write_from_bytes", "_written")
 
-    def __init__(self, path: Path, entry: struct.Struct, files: FileCache, *, written_bytes: int = 0) -> None:
+    def __init__(
+        self, path: Path | str, entry: struct.Struct, files: FileCache, *, written_bytes: int = 0
+    ) -> None:
         self._file = os.fspath(path)  # As a Path it would take three times the memory, for thousands of logs.
         self._entry = entry
         self._files = files
@@ -175,7 +177,7 @@ class SparseIndex:
     def adopt_file(self) -> bool:
         """Take the entries of an existing file as they are; False if the file is missing or oddly sized."""
         try:
-            size = self.path.stat().st_size
+            size = os.stat(self._file).st_size
         except OSError:
             return False
         if size % self._entry.size:

@@ -27,7 +27,7 @@ class TransactionIndex(SparseIndex):
 
     __slots__ = ("is_incomplete",)
 
-    def __init__(self, path: Path, files: FileCache) -> None:
+    def __init__(self, path: Path | str, files: FileCache) -> None:
         super().__init__(path, _ENTRY, files)
         self.is_incomplete = False
         """Whether the segment has markers that were not looked at since the index was reset."""
