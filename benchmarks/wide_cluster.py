@@ -1,12 +1,13 @@
 """A cluster of many partitions: what it costs at rest, and how long it stands still when something happens.
 
-    python -m benchmarks.wide_cluster [--partitions 10000] [--replicas 3] [--brokers 3] [--record FILE]
+    python -m benchmarks.wide_cluster [--partitions 10000] [--replicas 3] [--brokers 3] [--at-rest] [--record FILE]
 
 Three quorum nodes, and as many brokers as are asked for. Topics of 1,000 partitions are created, as many in one request
-as a request may have. Then: memory, descriptors and idle CPU; the newest snapshot of the quorum; a broker is killed,
-and 100 of the partitions that it led are written to as soon as they can be; it comes back, and leaders go back. It is
-killed again, and a client writes one record to each partition that it led. At last each broker is restarted in turn,
-after the checkpoint of each minute, which flushes new logs.
+as a request may have. Then, after the checkpoint of each minute, which flushes new logs: memory, descriptors, and the
+CPU of a minute in which nothing happens; the newest snapshot of the quorum; each node tells its metrics. With --at-rest
+this is all. Else a broker is killed, and 100 of the partitions that it led are written to as soon as they can be; it
+comes back, and leaders go back. It is killed again, and a client writes one record to each partition that it led. At
+last each broker is restarted in turn, after another checkpoint.
 
 All the while each node is asked for /healthz every 25 ms. The CPU that its main thread takes until it answers bounds
 the longest turn of its loop, whatever else the machine does.
@@ -45,7 +46,7 @@ from .takeover import few_of, written_after
 
 PARTITIONS_OF_TOPIC = 1_000
 PARTITIONS_OF_REQUEST = 10_000
-QUIET_S = 10.0
+QUIET_S = 60.0
 CHECKPOINT_S = 65.0
 PROBE_S = 0.025
 DEADLINE_S = 900.0
@@ -186,7 +187,7 @@ class WideCluster:
 
     async def quiet(self, before_mb: dict[int, float]) -> None:
         """Memory, descriptors and CPU while nothing happens."""
-        await asyncio.sleep(5)
+        await asyncio.sleep(CHECKPOINT_S)
         used = {node.id: cpu_s(node.pid) for node in self.nodes}
         self.pauses.end()  # it is not idle as long as it is asked
         await asyncio.sleep(QUIET_S)
@@ -208,6 +209,20 @@ class WideCluster:
             ),
         }
         print(self.figures, flush=True)
+
+    async def pages(self) -> None:
+        """Each node is asked for its metrics, one after the other."""
+
+        def read() -> None:
+            for node in self.nodes:
+                with urllib.request.urlopen(node.metrics, timeout=DEADLINE_S) as answer:
+                    answer.read()
+
+        async def nothing_more() -> bool:
+            return True
+
+        await asyncio.sleep(1)  # Those who watch have begun.
+        await self.timed("metrics of each node", lambda: asyncio.to_thread(read), nothing_more)
 
     async def led_by(self, admin: Admin, broker_id: int) -> list[tuple[str, int]]:
         return [
@@ -307,12 +322,15 @@ class WideCluster:
 
         await self.timed("preferred leaders", admin.elect_leaders, done)
 
-    async def run(self) -> None:
-        """All steps, in order."""
+    async def run(self, *, at_rest: bool) -> None:
+        """All steps, in order; `at_rest`: up to where something happens to the cluster."""
         before_mb = {node.id: memory_mb(node.pid) for node in self.nodes}
         async with Admin(bootstrap_servers=self.cluster.bootstrap, request_timeout_ms=900_000) as admin:
             await self.timed("create", lambda: self.create(admin), self.all_logs)
             await self.quiet(before_mb)
+            await self.pages()
+            if at_rest:
+                return
             last = self.cluster.brokers[-1]
             if self.replicas > 1:
                 await self.kill(admin, last)
@@ -334,6 +352,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=10_000, help="a multiple of 1,000 (10000)")
     parser.add_argument("--replicas", type=int, default=3, choices=(1, 2, 3), help="of each partition (3)")
     parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--at-rest", action="store_true", help="end when it is known what it costs at rest")
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     with (
@@ -342,7 +361,7 @@ def main() -> None:
     ):
         wide = WideCluster(cluster, Path(name), arguments.partitions, arguments.replicas)
         try:
-            uvloop.run(wide.run())
+            uvloop.run(wide.run(at_rest=arguments.at_rest))
         finally:
             wide.pauses.end()
             report(wide, arguments)

@@ -48,7 +48,7 @@ class ImageChanges:
     lost: LostBrokers
     server: Server
     logs: LogStore
-    cleaner: LogCleaner
+    cleaner: LogCleaner[Partition]
     replicas: Replicas
     transactions: TransactionParticipant
     groups: GroupCoordinator

@@ -117,7 +117,7 @@ class BrokerParts:
             _session_config(config, foundation, incarnation),
             # The session hears and asks these once it runs, when all parts are made.
             on_delta=lambda image, delta: self.image_changes.image_changed(image, delta),
-            progress=lambda: self.replicas.progress(),
+            log_ends=lambda: self.replicas.log_ends,
             on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
             on_lost=on_lost,
         )

@@ -36,10 +36,10 @@ class Upkeep:
         replicas: Replicas,
         groups: GroupCoordinator,
     ) -> None:
-        self.cleaner = LogCleaner(CleanerSettings.of(settings), lambda: replicas, wall_ms, self._held_from)
+        self.cleaner = LogCleaner(CleanerSettings.of(settings), replicas, wall_ms, self._held_from)
         self._replicas = replicas
         self._log_upkeep = LogUpkeep(
-            lambda: replicas, self.keep_log_starts, config.retention_check_interval_ms, wall_ms
+            replicas, self.keep_log_starts, config.retention_check_interval_ms, wall_ms
         )
         self._verifier: LogVerifier[Partition] = LogVerifier(
             lambda: replicas,
@@ -90,5 +90,5 @@ class Upkeep:
             await asyncio.wrap_future(self._logs.checkpoint())
             await self.write_position()
             if round_ % _CHECKPOINTS_PER_EXPIRY == 0:
-                self._logs.expire_producers()
+                await self._logs.expire_producers()
                 self._groups.expire()

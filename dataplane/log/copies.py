@@ -67,6 +67,7 @@ def end_at(log: PartitionLog, offset: int) -> None:
     Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
     """
     before = log.log_end_offset
+    log.on_move()
     if offset < log.log_end_offset:
         log.truncation.truncate_to(offset)
     elif log.log_start_offset == log.log_end_offset:

@@ -105,9 +105,11 @@ class OldSegments:
         dropped = segments.drop_first(upto_offset, _DROPPED_AT_ONCE)
         if dropped:
             log.log_start_offset = max(log.log_start_offset, segments.first_base)
+            log.start_moved = True
             log.leader_epochs.truncate_from_start(log.log_start_offset)
             for base in bases[:dropped]:
                 snapshot_path(log.directory, base).unlink(missing_ok=True)
+            log.on_move()
         return dropped
 
     def replace(self, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
@@ -133,6 +135,7 @@ class OldSegments:
             raise
         for segment in old[1:]:
             snapshot_path(log.directory, segment.base_offset).unlink(missing_ok=True)
+        log.on_move()
 
     def _producers_durable_without(self) -> int:
         """The offset below which segments tell nothing of producers that is not durable elsewhere."""

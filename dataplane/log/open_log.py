@@ -36,6 +36,7 @@ class OpenLog(Protocol):
     leader_epochs: LeaderEpochs
     log_start_offset: int
     log_end_offset: int
+    start_moved: bool
 
     @property
     def directory(self) -> Path: ...
@@ -43,6 +44,9 @@ class OpenLog(Protocol):
     def segment_list(self) -> SegmentList: ...
     def check_usable(self) -> None:
         """Raises KafkaError: KAFKA_STORAGE_ERROR."""
+
+    def on_move(self) -> object:
+        """Called by whatever changes an end of the log, its epochs or its files."""
 
     def fail(self, error: KafkaError) -> None:
         """Take the log offline."""

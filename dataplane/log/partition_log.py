@@ -46,6 +46,10 @@ logger = logging.getLogger(__name__)
 OnFailure = Callable[[KafkaError], None]
 
 
+def _nobody_looks() -> None:
+    return
+
+
 class PartitionLog:
     """Segments, leader epochs and producer state of a partition, its two ends, and whether its disk still works.
 
@@ -59,6 +63,9 @@ class PartitionLog:
         """Why the log is offline: set by a disk error after which its content is not certain."""
         self.on_failure: OnFailure | None = None
         """Called once when the log goes offline while in use, in the thread that found out."""
+        self.on_move: Callable[[], object] = _nobody_looks
+        """Called by whatever changes one of its ends, its epochs or its files. It must be cheap, as each append does,
+        and not look yet: some call it before they are through."""
         opened = open_folder(request)
         self.segment_list = SegmentList(
             self.directory,
@@ -72,6 +79,8 @@ class PartitionLog:
         self.log_start_offset = min(
             max(request.log_start_offset, opened.segments[0].base_offset), opened.next_offset
         )
+        self.start_moved = self.log_start_offset != request.log_start_offset
+        """Whether its start is another than was written down; whoever has it written down sets this to False."""
         self.durability = Durability(self.directory, request.recovery_point, is_named=opened.is_named)
         self.leader_epochs: LeaderEpochs = opened.leader_epochs
         self.producers: ProducerStates = opened.producers
@@ -147,7 +156,7 @@ class PartitionLog:
         return (
             self.segment_list.changed
             or self.leader_epochs.lacks_a_save(self.log_end_offset)
-            or any(not segment.synced for segment in self.segment_list.copy()[:-1])
+            or (len(self.segment_list) > 1 and any(not one.synced for one in self.segment_list.copy()[:-1]))
         )
 
     def check(self) -> None:
@@ -217,6 +226,7 @@ class PartitionLog:
         self.segment_list.note_boundary(next_offset, position + size)
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, offset)
+        self.on_move()
         return AppendResult(offset, next_offset - 1, -1, max_timestamp, size, False)
 
     def append_unsequenced(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -328,6 +338,7 @@ class PartitionLog:
                     segments.note_abort(aborted)
         self.log_end_offset = placement.next_offset
         segments.note_boundary(placement.next_offset, start + size)
+        self.on_move()
         return placement.max_timestamp
 
     def _segment_for(self, size: int, max_timestamp: int, next_offset: int, now_ms: int) -> Segment:
@@ -433,6 +444,7 @@ class PartitionLog:
         write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
         active.finish()
         self.segment_list.start_segment(self.log_end_offset, now_ms)
+        self.on_move()
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide the records below `offset` (retention, DeleteRecords) and drop the segments that held only
@@ -447,8 +459,10 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             return
         self.log_start_offset = offset
+        self.start_moved = True
         self.leader_epochs.truncate_from_start(offset)
         self.old_segments.drop_below(offset)
+        self.on_move()
 
     # Flushing and closing
 

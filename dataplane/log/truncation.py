@@ -34,6 +34,7 @@ class Truncation:
         """
         log = self._log
         log.check_usable()
+        log.on_move()
         active = log.segment_list.active
         try:
             active.finish()
@@ -74,7 +75,8 @@ class Truncation:
         self._durability.sync_cut(segment.path)
         log.log_end_offset = cut
         self._durability.end_cut()
-        log.log_start_offset = min(log.log_start_offset, cut)
+        if cut < log.log_start_offset:
+            log.log_start_offset, log.start_moved = cut, True
         log.leader_epochs.truncate_from_end(cut)
         drop_snapshots_above(log.directory, cut)
         if not log.producers.forget_from(cut):
@@ -96,6 +98,7 @@ class Truncation:
             self._durability.sync_cut(log.segment_list.active.path)
             drop_snapshots_above(log.directory, -1)
         log.log_start_offset = log.log_end_offset = offset
+        log.start_moved = True
         log.leader_epochs.clear()
         log.producers.clear()
         self._durability.end_cut()
@@ -105,6 +108,7 @@ class Truncation:
         """Records from `offset` on go within the block. After an error it is not certain which have gone: the log
         goes offline."""
         self._durability.begin_cut(offset)
+        self._log.on_move()
         try:
             yield
         except OSError as error:

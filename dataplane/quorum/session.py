@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
 from .offset_reports import Echo
-from .progress import Progress, ToldProgress
+from .progress import LogEnds, NoLogs, ToldProgress
 from .questions import PendingQuestions
 from .registration import Registration, SessionLost
 from .transaction_questions import TransactionQuestions
@@ -65,9 +65,10 @@ _RESTORED = (
 class QuorumSession:
     """Follows the quorum's leader; the image, commands, heartbeats and the broker's own state.
 
-    `on_delta(image, delta)` is called in the loop turn in which the image changed. `progress()` lists how
-    far this broker's logs reach. `on_settled(transactional_id, number)`: a decided transaction has all its markers,
-    which the image will say later. `on_lost(error)` is called once if another process took over this broker's id.
+    `on_delta(image, delta)` is called in the loop turn in which the image changed. `log_ends()`, which is asked once
+    the session runs, knows how far this broker's logs reach. `on_settled(transactional_id, number)`: a decided
+    transaction has all its markers, which the image will say later. `on_lost(error)` is called once if another process
+    took over this broker's id.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class QuorumSession:
         config: QuorumSessionConfig,
         *,
         on_delta: OnDelta,
-        progress: Callable[[], Iterable[Progress]] = tuple,
+        log_ends: Callable[[], LogEnds] = NoLogs,
         on_settled: Callable[[str, int], None] | None = None,
         on_lost: Callable[[SessionLost], None] | None = None,
     ) -> None:
@@ -103,7 +104,7 @@ class QuorumSession:
             config.voters,
             config.heartbeat_interval_ms,
         )
-        self._told = ToldProgress(progress)
+        self._told = ToldProgress(log_ends)
         self._registration = Registration(config)
         #: each waits until the image shows this broker as such, and raises SessionLost
         self.registered = self._registration.registered

@@ -27,16 +27,17 @@ class CleanerCheckpoints:
         self._rows: dict[Path, dict[TopicPartition, int]] = {}
         self._owners: dict[Path, PartitionLog] = {}
 
-    async def load(self, folders: Iterable[Path]) -> None:
-        """Read the files of folders that are new here. One that is damaged means that nothing is clean."""
-        for folder in folders:
-            if folder in self._rows:
-                continue
+    async def load(self, folders: Iterable[Path]) -> bool:
+        """Read the files of folders that are new here; whether there were any. One that is damaged means that nothing
+        is clean."""
+        new = [folder for folder in folders if folder not in self._rows]
+        for folder in new:
             self._rows[folder] = {}
             try:
                 self._rows[folder] = await asyncio.to_thread(read_offsets, folder / CLEANER_OFFSETS)
             except KafkaError as error:
                 logger.error("logs in %s are compacted from their start: %s", folder, error.message)
+        return bool(new)
 
     def get(self, key: TopicPartition, partition_log: PartitionLog) -> int | None:
         """Up to where the log is clean; None if that is not known."""

@@ -95,6 +95,17 @@ def worth_cleaning(dirty: DirtyRange, min_cleanable_ratio: float) -> bool:
     return dirty.ratio > 0 and (dirty.overdue or dirty.ratio > min_cleanable_ratio)
 
 
+def rests(log: LogFacts, dirty: DirtyRange) -> bool:
+    """Whether time alone does not make it worth cleaning: it has to change before it is looked at again."""
+    return (
+        log.held_from is None
+        and log.min_lag_ms <= 0
+        and (dirty.ratio == 0 or log.max_lag_ms >= LONG_MAX)
+        and not dirty.checkpoint_was_wrong
+        and not worth_cleaning(dirty, log.min_cleanable_ratio)
+    )
+
+
 def filthiest(logs: Iterable[tuple[LogFacts, DirtyRange]]) -> int | None:
     """Position of the log to clean next; None if none is worth it."""
     best, best_ratio = None, 0.0

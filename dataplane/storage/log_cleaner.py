@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from ...protocol.errors import KafkaError
 from ..broker_settings import BrokerSettings
@@ -25,9 +25,11 @@ from ..log.segments.segment_swap import CLEANED_SUFFIX
 from ..log.storage_errors import BrokenBatch
 from ..runtime.threads import in_thread
 from .cleaner_checkpoints import CleanerCheckpoints
-from .cleaning_choice import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest
+from .cleaning_choice import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest, rests
 from .cleaning_process import CleaningProcess, CleaningProcessDied
-from .replica import StoredReplica
+from .replica import StoredReplica, StoredReplicas
+
+_Replica = TypeVar("_Replica", bound=StoredReplica)
 
 _IDLE_LOOKS_MAX = 20
 _CRASHES_MAX = 3
@@ -62,19 +64,24 @@ class _Aborted(Exception):
     """The log is not what it was when the job began."""
 
 
-class LogCleaner:
+class LogCleaner(Generic[_Replica]):
     """One log at a time. A log that cannot be cleaned is left alone until the broker restarts, as in Kafka."""
 
     def __init__(
         self,
         settings: CleanerSettings,
-        replicas: Callable[[], Iterable[StoredReplica]],
+        replicas: StoredReplicas[_Replica],
         wall_ms: Callable[[], int],
         held_from: Callable[[str, int], int | None],
     ) -> None:
         """`held_from` tells of a topic's partition from which offset on it is not compacted yet, if there is one."""
         self._settings = settings
         self._replicas = replicas
+        self._moved = replicas.moved.since(lambda: replicas)
+        self._candidates: dict[_Replica, PartitionLog] = {}
+        """Compacted logs that may be worth cleaning, or come to be so with time. The others are looked at when they
+        have moved."""
+        self._some_are_gone = False
         self._held_from = held_from
         self._wall_ms = wall_ms
         self._checkpoints = CleanerCheckpoints()
@@ -147,15 +154,22 @@ class LogCleaner:
         Raises CleaningProcessDied if the child died over it. After three times the log counts as uncleanable. Raises
         OSError if no child can be started, or a folder not be read.
         """
-        replicas = list(self._replicas())
-        self._forget_the_gone(replicas)
-        compacted = [replica for replica in replicas if self._may_clean(replica.log)]
+        self._note_moved()
+        compacted = list(self._candidates)
         if not compacted:
             return False
-        await self._checkpoints.load({replica.log.directory.parent for replica in compacted})
+        # The file may have rows of logs that are not here.
+        self._some_are_gone |= await self._checkpoints.load(
+            {log.directory.parent for log in self._candidates.values()}
+        )
         now_ms = self._wall_ms()
         looked_at = [(each, dirty_range(each, now_ms)) for each in self._all_facts(compacted)]
         compacted = [replica for replica in compacted if replica.log not in self.uncleanable]
+        self._candidates = {
+            replica: replica.log
+            for replica, (facts, dirty) in zip(compacted, looked_at, strict=True)
+            if not rests(facts, dirty)
+        }
         for replica, (_, dirty) in zip(compacted, looked_at, strict=True):
             if dirty.checkpoint_was_wrong:
                 key = replica.topic, replica.index
@@ -165,6 +179,20 @@ class LogCleaner:
             return False
         return await self._clean(compacted[number], *looked_at[number], now_ms)
 
+    def _note_moved(self) -> None:
+        """Find out which logs may be cleaned now, and forget those that are gone."""
+        for replica in self._moved.take():
+            if not self._replicas.holds(replica):
+                self._candidates.pop(replica, None)
+                self._some_are_gone = True
+                continue
+            self._some_are_gone |= self._candidates.get(replica, replica.log) is not replica.log
+            self._candidates[replica] = replica.log
+        self._candidates = {replica: log for replica, log in self._candidates.items() if self._may_clean(log)}
+        if self._some_are_gone:
+            self._some_are_gone = False
+            self._forget_the_gone()
+
     def _may_clean(self, partition_log: PartitionLog) -> bool:
         return (
             partition_log.config.compacted
@@ -173,8 +201,8 @@ class LogCleaner:
             and partition_log not in self.uncleanable
         )
 
-    def _forget_the_gone(self, replicas: Iterable[StoredReplica]) -> None:
-        present = {replica.log for replica in replicas}
+    def _forget_the_gone(self) -> None:
+        present = {replica.log for replica in self._replicas}
         self._checkpoints.keep_only(present)
         for table in (self.uncleanable, self._crashes, self.unreadable):
             for gone in table.keys() - present:

@@ -17,6 +17,7 @@ from typing import Self
 from ...protocol.errors import ErrorCode, KafkaError
 from ..log import LogConfig, PartitionLog
 from ..log.storage_errors import may_pass
+from ..runtime.time_slices import in_time_slices
 from .directory import LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,6 @@ logger = logging.getLogger(__name__)
 _NOT_OURS = "is not this broker's any more"
 
 TopicPartition = tuple[str, int]
-_HighWatermarks = Sequence[tuple[LogDirectory, Mapping[TopicPartition, int]]]
 
 
 class LogStore:
@@ -48,7 +48,8 @@ class LogStore:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._upkeep = ThreadPoolExecutor(1, thread_name_prefix="log-upkeep")
         self._checkpoint: Future[None] | None = None
-        self._unwritten: _HighWatermarks | None = None
+        self._is_checkpoint_behind = False
+        """Whether the high watermarks are others than were written down, or could not be."""
         self.on_failure: Callable[[KafkaError], None] | None = None
         """Called, in whichever thread found out, when a folder failed."""
         for directory in self.directories:
@@ -241,7 +242,7 @@ class LogStore:
         for directory in self.usable:
             if (topic, index) in directory.failed and directory.topic_id(topic, index) in (None, topic_id):
                 kept = directory.set_aside(topic, index)
-                self._high_watermarks.pop((topic, index), None)
+                self._forget_high_watermark(topic, index)
                 logger.warning(
                     "%s-%d is copied anew: its damaged log is kept as %s until you delete it",
                     topic,
@@ -255,12 +256,12 @@ class LogStore:
         except KafkaError as error:
             logger.error("%s-%d %s and cannot be set aside: %s", topic, index, reason, error.message)
             return
-        self._high_watermarks.pop((topic, index), None)
+        self._forget_high_watermark(topic, index)
         logger.warning("%s-%d %s: kept as %s until you delete it", topic, index, reason, kept)
 
     def _delete_from(self, directory: LogDirectory, topic: str, index: int) -> None:
         directory.delete(topic, index)
-        self._high_watermarks.pop((topic, index), None)
+        self._forget_high_watermark(topic, index)
         self._upkeep.submit(directory.remove_deleted)
 
     # Folders
@@ -296,37 +297,40 @@ class LogStore:
 
     # Upkeep
 
-    def expire_producers(self) -> None:
+    async def expire_producers(self) -> None:
         """Forget the producers that have been silent for producer.id.expiration.ms."""
-        now_ms = self._wall_ms()
-        for directory in self.directories:
-            for partition_log in directory.logs.values():
-                partition_log.producers.expire(now_ms, partition_log.config.producer_id_expiration_ms)
+        logs = [partition_log for directory in self.directories for partition_log in directory.logs.values()]
+        async for partition_log in in_time_slices(logs):
+            expiration_ms = partition_log.config.producer_id_expiration_ms
+            partition_log.producers.expire(self._wall_ms(), expiration_ms)
 
     def high_watermark(self, topic: str, index: int) -> int:
-        """As checkpointed before this start; 0 if it was not."""
+        """As told last, by this process or an earlier one; 0 if it was not."""
         return self._high_watermarks.get((topic, index), 0)
 
-    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the offsets down, off the loop; while the last write still runs they wait for the next one.
+    def checkpoint_high_watermarks(self, moved: Mapping[TopicPartition, int]) -> None:
+        """Write all of them down, off the loop, if any is news; `moved` are those that may be. While the last write
+        still runs they wait for the next one.
 
         What an earlier process wrote stays for logs that have no replica here yet.
         """
-        known = {**self._high_watermarks, **offsets}
-        self._unwritten = [
-            (d, {key: known[key] for key in known.keys() & d.logs.keys()}) for d in self.usable
-        ]
-        if self._checkpoint is None or self._checkpoint.done():
-            self._checkpoint = self._upkeep.submit(self._write_high_watermarks)
+        if moved:
+            self._high_watermarks |= moved
+            self._is_checkpoint_behind = True
+        if self._is_checkpoint_behind and (self._checkpoint is None or self._checkpoint.done()):
+            self._is_checkpoint_behind = False
+            self._checkpoint = self._upkeep.submit(self._write_high_watermarks, self._high_watermarks.copy())
 
-    def _write_high_watermarks(self) -> None:
-        by_directory, self._unwritten = self._unwritten, None
-        for directory, offsets in by_directory or ():
-            if directory.failure is not None:
-                continue
+    def _forget_high_watermark(self, topic: str, index: int) -> None:
+        if self._high_watermarks.pop((topic, index), None) is not None:
+            self._is_checkpoint_behind = True
+
+    def _write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        for directory in self.usable:
             try:
-                directory.checkpoints.write_high_watermarks(offsets)
+                directory.checkpoints.write_high_watermarks(high_watermarks)
             except KafkaError as error:
+                self._is_checkpoint_behind = True
                 logger.error("cannot write the high watermarks of %s: %s", directory.path, error.message)
                 self.disk_refused(directory, error)
 
@@ -363,7 +367,8 @@ class LogStore:
         """Close every log (blocking); `clean` flushes them and leaves the mark of a clean stop, except in
         folders that have failed."""
         self._upkeep.shutdown(wait=True)
-        self._write_high_watermarks()
+        if self._is_checkpoint_behind:
+            self._write_high_watermarks(self._high_watermarks)
         for directory in self.directories:
             try:
                 directory.close(clean=clean, broker_epoch=broker_epoch)

@@ -11,26 +11,28 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...protocol.errors import KafkaError
 from ..runtime.threads import in_thread
+from .replica import StoredReplica, StoredReplicas
 
 if TYPE_CHECKING:
     from ..log import PartitionLog
-    from .replica import StoredReplica
 
 logger = logging.getLogger(__name__)
+
+_Replica = TypeVar("_Replica", bound=StoredReplica)
 
 _SLICE_S = 0.003
 _FIRST_CHECK_S = 30.0
 _SWEEP_INTERVAL_S = 1.0
 
 
-class LogUpkeep:
+class LogUpkeep(Generic[_Replica]):
     """Two tasks: a retention check every log.retention.check.interval.ms, and a sweep every second.
 
     `keep_log_starts` makes the log start offsets durable.
@@ -38,14 +40,14 @@ class LogUpkeep:
 
     def __init__(
         self,
-        replicas: Callable[[], Iterable[StoredReplica]],
+        replicas: StoredReplicas[_Replica],
         keep_log_starts: Callable[[], Awaitable[None]],
         check_interval_ms: int,
         wall_ms: Callable[[], int],
     ) -> None:
         self._replicas = replicas
+        self._moved = replicas.moved.since(lambda: replicas)
         self._keep_log_starts = keep_log_starts
-        self._kept_starts = -1
         self._check_interval_s = check_interval_ms / 1000
         self._wall_ms = wall_ms
         self._doomed: list[tuple[int, Path]] = []
@@ -79,7 +81,7 @@ class LogUpkeep:
     async def check(self) -> None:
         """Apply retention to every log once."""
         slice_ends = time.monotonic() + _SLICE_S
-        for replica in list(self._replicas()):
+        for replica in list(self._replicas):
             while self._retain(replica) or await self._flushed_for(replica.log):
                 await asyncio.sleep(0)
                 slice_ends = time.monotonic() + _SLICE_S
@@ -115,12 +117,13 @@ class LogUpkeep:
 
     async def sweep(self) -> None:
         """Note the files that were renamed for deletion since, and unlink those that are due; have log starts
-        that rose since (here, or after the leader's) written down.
+        that moved since (here, or after the leader's) written down.
         """
-        now_ms, starts = self._wall_ms(), 0
-        for replica in self._replicas():
+        now_ms, has_new_start = self._wall_ms(), False
+        for replica in self._moved.take():
             partition_log = replica.log
-            starts += partition_log.log_start_offset  # Each only rises: the sum tells whether one did.
+            if partition_log.start_moved:
+                partition_log.start_moved, has_new_start = False, True
             doomed = partition_log.doomed
             if doomed:
                 due_ms = now_ms + partition_log.config.file_delete_delay_ms
@@ -132,8 +135,7 @@ class LogUpkeep:
             due.append(heapq.heappop(self._doomed)[1])
         if due:
             await in_thread(partial(_unlink, due))
-        if starts != self._kept_starts:
-            self._kept_starts = starts
+        if has_new_start:
             await self._keep_log_starts()
 
 

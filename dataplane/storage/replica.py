@@ -1,10 +1,14 @@
-"""A replica, as far as the care of its log goes: compaction, retention and verification."""
+"""Replicas, as far as the care of their logs goes: compaction, retention and verification."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
 
 from ..log import PartitionLog
+from ..runtime.moved import Moved
+
+_Replica = TypeVar("_Replica")
 
 
 class StoredReplica(Protocol):
@@ -20,3 +24,17 @@ class StoredReplica(Protocol):
     def high_watermark(self) -> int: ...
     def log_start_moved(self) -> None:
         """The log begins at a later offset now: whoever follows it has to hear of that."""
+
+
+class StoredReplicas(Protocol[_Replica]):
+    """All that are on this broker's disk."""
+
+    @property
+    def moved(self) -> Moved[_Replica]:
+        """Those whose log or high watermark has changed, that have come or gone."""
+        ...
+
+    def __iter__(self) -> Iterator[_Replica]: ...
+    def holds(self, replica: _Replica, /) -> bool:
+        """Whether it is still there."""
+        ...

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
+from ...runtime.moved import Moved
 from ..roles.leader import KnownBroker
 
-_Replica = TypeVar("_Replica", contravariant=True)
+_Replica = TypeVar("_Replica")
 
 
 class Watcher(Protocol):
@@ -32,6 +33,10 @@ class HostBroker(Protocol[_Replica]):
     def broker_id(self) -> int: ...
     @property
     def brokers(self) -> Mapping[int, KnownBroker]: ...
+    @property
+    def moved(self) -> Moved[_Replica]:
+        """The replicas whose log, high watermark or role has changed."""
+
     def monotonic_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
     def flush(self, partition: _Replica, /) -> None:

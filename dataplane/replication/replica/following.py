@@ -78,6 +78,7 @@ class Following:
         moved = watermark != self.high_watermark
         self.high_watermark = watermark
         if moved:
+            log.on_move()
             log.transactions.high_watermark_moved(watermark)
         if leader_log_start_offset > log.log_start_offset:
             log.advance_log_start_offset(min(leader_log_start_offset, watermark))
@@ -99,6 +100,7 @@ class Following:
 
     def _truncated_to(self, offset: int) -> None:
         log = self._replica.log
+        log.on_move()
         log.truncation.truncate_to(offset)
         # Even where no record goes: an epoch this replica led without writing anything must go from its
         # epochs.

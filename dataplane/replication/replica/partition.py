@@ -50,6 +50,7 @@ class Partition:
         "index",
         "leader",
         "log",
+        "note_moved",
         "readers",
         "record_deletion",
         "settings",
@@ -82,6 +83,9 @@ class Partition:
         self.traffic = Traffic()
         self.record_deletion = RecordDeletion(self)
         self._broker = broker
+        self.note_moved = partial(broker.moved.note, self)
+        """Called where its log, its high watermark, its role or what it knows of followers changes."""
+        log.on_move = self.note_moved
         self._acknowledgements = Acknowledgements()
         self.readers = Readers()
         self._flushing = Flushing(
@@ -281,6 +285,8 @@ class Partition:
         """Go on with a log that holds the same records in another folder. The old one must stay until this one
         is flushed: what counts as durable is so in there."""
         self.log = log
+        log.on_move = self.note_moved
+        self.note_moved()
         self._flushing.replace_log(log)
 
     def _leave_role(self, error: ErrorCode) -> None:
@@ -289,6 +295,7 @@ class Partition:
         self.record_deletion.failed(error)
 
     def _role_changed(self) -> None:
+        self.note_moved()
         for watcher in list(self.watchers.values()):
             watcher.role_changed()
         self.readers.wake()
@@ -314,6 +321,7 @@ class Partition:
     def _membership_changed(self, leader: LeaderState, now_ms: int) -> None:
         """Who waits goes on waiting where the ISR is too small now: what was appended counts once it is large enough
         again (KIP-966)."""
+        self.note_moved()
         if leader.advance(now_ms):
             self._watermark_moved()
 
@@ -444,9 +452,11 @@ class Partition:
     def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
         """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""
         leader = self.leader
-        if leader is not None and leader.fetched(
-            broker_id, broker_epoch, offset, self._broker.monotonic_ms()
-        ):
+        if leader is None:
+            return
+        if offset < leader.log_end_offset:
+            self.note_moved()  # It lags, perhaps behind what it had before: time may come to count against it.
+        if leader.fetched(broker_id, broker_epoch, offset, self._broker.monotonic_ms()):
             self._watermark_moved()
 
     def advance(self) -> None:
@@ -495,6 +505,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             return
+        self.note_moved()
         watermark = leader.high_watermark
         self.following.high_watermark = watermark
         self.log.transactions.high_watermark_moved(watermark)

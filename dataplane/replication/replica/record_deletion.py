@@ -28,6 +28,9 @@ class Replica(Protocol):
     def log_start_moved(self) -> None:
         """The leader's log starts later now."""
 
+    def note_moved(self) -> None:
+        """Have it looked at from time to time."""
+
 
 class RecordDeletion:
     """Of one replica. Whoever waits is called once, in the leadership in which it began to wait; a deadline is the
@@ -80,6 +83,7 @@ class RecordDeletion:
             done(ErrorCode.NONE)
         else:
             self._waiting.append((offset, done))
+            self._partition.note_moved()
 
     def stop_waiting(self, done: Trimmed) -> None:
         """`done` waits for no low watermark any more."""

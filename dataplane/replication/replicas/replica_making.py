@@ -42,7 +42,8 @@ class ReplicaLogs(Protocol):
     def high_watermark(self, topic: str, index: int) -> int:
         """As of the last checkpoint; 0 if there is none."""
 
-    def checkpoint_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None: ...
+    def checkpoint_high_watermarks(self, moved: Mapping[tuple[str, int], int]) -> None:
+        """Write down all there are, of which these may have changed since the last call."""
 
 
 class ReplicaMaking:

@@ -14,6 +14,7 @@ from ....protocol.image_delta import ImageDelta
 from ....protocol.messages.config_commands import ResourceType
 from ....protocol.node_proof import NodeCredentials
 from ...runtime import clocks
+from ...runtime.moved import Moved
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
 from ..follower.fetching import FetchLimits
@@ -27,10 +28,12 @@ from ..replica.settings import TopicSettings
 from ..roles.leader import KnownBroker
 from .catch_up import CatchUpThrottles
 from .damage import Damage
+from .log_ends import ReplicaLogEnds
 from .mirror_copies import MirrorCopies
 from .offline import OfflineReplicas, Report, tell_nobody
 from .rebuilding import Rebuild, rebuild_nothing
 from .replica_making import ReplicaLogs, ReplicaMaking
+from .unsettled import UnsettledLeaders
 
 if TYPE_CHECKING:
     from ....protocol.cluster_image import ClusterImage, PartitionState, TopicState
@@ -90,6 +93,12 @@ class Replicas:
         self._known_brokers = image.brokers
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
+        self.moved: Moved[Partition] = Moved()
+        """For whoever looks at replicas from time to time. What is idle is not looked at."""
+        self.log_ends = ReplicaLogEnds(self)
+        """What the quorum hears."""
+        self._watermarks_moved = self.moved.since(lambda: self)
+        self._unsettled = UnsettledLeaders(self.moved.since(lambda: self))
         self.offline = OfflineReplicas(report_offline)
         self.damage = Damage(self, logs, renew)
         self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._make)
@@ -180,12 +189,22 @@ class Replicas:
             raise AssertionError("replicas by name and by topic id differ")
         for key, partition in self._by_key.items():
             partition.check()
+            self._unsettled.check(partition)
+            if partition not in self._watermarks_moved:
+                self._check_checkpoint(partition)
             if key in self.offline:
                 raise AssertionError(f"{partition!r} is offline, and here")
             topic = self.image.topics_by_id.get(key[0])
             state = None if topic is None else topic.partitions.get(key[1])
             if state is not None:
                 check_role(partition, state, self.broker_id)
+
+    def _check_checkpoint(self, partition: Partition) -> None:
+        known = self._logs.high_watermark(partition.topic, partition.index)
+        if known != partition.high_watermark:
+            raise AssertionError(
+                f"{partition!r} has high watermark {partition.high_watermark}, {known} is written down"
+            )
 
     # What a partition needs of its broker, and what sessions need
 
@@ -236,16 +255,6 @@ class Replicas:
         return next(
             ((listener.host, listener.port) for listener in broker.listeners if listener.name == wanted), None
         )
-
-    # What the quorum hears
-
-    def progress(self) -> Iterator[tuple[PartitionKey, int, int]]:
-        """How far every replica's log reaches, with the leader epoch of its last record: what an election of the member
-        furthest along goes by. The quorum's session tells what is new of it, and asks twice a second."""
-        for key, partition in self._by_key.items():
-            log = partition.log
-            end = log.log_end_offset
-            yield key, log.leader_epochs.last_written(end), end
 
     # The cluster image
 
@@ -390,6 +399,7 @@ class Replicas:
         if partition is None:
             return None
         self._by_key[key] = self._by_name[topic.name, index] = partition
+        self.moved.note(partition)
         return partition
 
     def _remove(self, partition: Partition, told: ErrorCode) -> None:
@@ -468,6 +478,7 @@ class Replicas:
                 continue  # It has gone with the same change.
             settings = self._settings_of(partition.topic)
             partition.log.config = settings.log
+            partition.note_moved()
             partition.reconfigure(settings.replication)
 
     # Timers
@@ -492,7 +503,7 @@ class Replicas:
         """Drop lagging members, let in those that wait, and let the high watermarks move that waited for
         time."""
         now_ms = self.monotonic_ms()
-        for partition in list(self._by_key.values()):
+        for partition in self._unsettled.look():
             leader = partition.leader
             if leader is None:
                 continue
@@ -512,9 +523,8 @@ class Replicas:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks, from which a restart goes on."""
-        self._logs.checkpoint_high_watermarks(
-            {name: partition.high_watermark for name, partition in self._by_name.items()}
-        )
+        moved = filter(self.holds, self._watermarks_moved.take())
+        self._logs.checkpoint_high_watermarks({(one.topic, one.index): one.high_watermark for one in moved})
 
     async def close(self) -> None:
         """Stop following and leading; logs stay open for their owner to close."""

@@ -148,6 +148,15 @@ class LeaderState:
         members = len(self.in_sync.committed)
         return members < self.min_in_sync and members < self.effective_min_in_sync
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether time alone changes nothing: every follower is in the ISR, and has all that the leader has."""
+        current, end = self.in_sync, self.log_end_offset
+        return isinstance(current, Committed) and all(
+            follower.log_end_offset == end and broker_id in current.committed
+            for broker_id, follower in self.followers.items()
+        )
+
     def check(self, log_start_offset: int) -> None:
         """AssertionError if this leadership contradicts itself, or a log that starts there."""
         watermark, end, where = self.high_watermark, self.log_end_offset, f"leader epoch {self.leader_epoch}"

@@ -17,6 +17,7 @@ from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
 from tests.dataplane.log.batches import make_batch
+from tests.dataplane.log.held_replicas import Held
 
 NOW = 1_000_000
 
@@ -194,7 +195,7 @@ def test_jitter_rolls_segments_earlier_but_never_late(tmp_path: Path) -> None:
 
 
 def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> None:
-    @dataclass
+    @dataclass(eq=False)
     class Replica:
         log: PartitionLog
         high_watermark: int
@@ -214,13 +215,13 @@ def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> N
     async def keep() -> None:
         pass
 
-    asyncio.run(LogUpkeep(lambda: [Replica(log, 9)], keep, 1000, lambda: NOW + 2000).check())
+    asyncio.run(LogUpkeep(Held(Replica(log, 9)), keep, 1000, lambda: NOW + 2000).check())
     assert ([segment.base_offset for segment in log.segments], log.old_segments.awaits_flush) == ([9], False)
     log.close(clean=False)
 
 
 def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> None:
-    @dataclass
+    @dataclass(eq=False)
     class Replica:
         log: PartitionLog
         high_watermark: int
@@ -230,18 +231,18 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
             self.told += 1
 
     config = LogConfig(segment_bytes=250, retention_bytes=300, file_delete_delay_ms=1000)
-    replicas = []
+    replicas: Held[Replica] = Held()
     for number in range(3):
         log = _log(tmp_path / f"t-{number}", config)
         _append(log, 100)
-        replicas.append(Replica(log, 100))
+        replicas.add(Replica(log, 100))
     clock = [NOW]
     kept = []
 
     async def keep() -> None:
         kept.append(clock[0])
 
-    upkeep = LogUpkeep(lambda: replicas, keep, 1000, lambda: clock[0])
+    upkeep = LogUpkeep(replicas, keep, 1000, lambda: clock[0])
 
     def doomed() -> int:
         return len(list(tmp_path.glob("*/*.deleted")))

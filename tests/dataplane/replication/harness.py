@@ -24,6 +24,7 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replica.settings import ReplicationSettings
 from ottla.dataplane.replication.roles.in_sync import Proposal
 from ottla.dataplane.replication.roles.leader import Refusal
+from ottla.dataplane.runtime.moved import Moved
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch, value_of
 
@@ -108,6 +109,9 @@ class Node:
     def __init__(self, cluster: ReplicasByHand, broker_id: int, directory: Path) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
+        self.moved: Moved[Partition] = Moved()
+        self._noted = self.moved.since(lambda: ())
+        self._seen: tuple[Partition | None, object, bool] = (None, None, False)
         self.brokers = dict(cluster.brokers)
         self.directory = directory
         self.checkpointed_watermark = 0
@@ -248,6 +252,20 @@ class Node:
         self.proposals.clear()
         self.retries.clear()
         self._open(clean=False)
+
+    def check_noted(self) -> None:
+        """What has changed since the last call was noted, for those who look at it from time to time."""
+        taken, partition, log = self._noted.take(), self.partition, self.log
+        stands = (
+            log.leader_epochs.last_written(log.log_end_offset),
+            (log.log_start_offset, partition.high_watermark, log.log_end_offset),
+            (len(log.segments), len(log.doomed), log.start_moved),
+        )
+        is_settled = partition.leader is None or partition.leader.is_settled
+        same, before, was_settled = self._seen
+        if same is partition and partition not in taken:
+            assert (stands, is_settled or not was_settled) == (before, True)
+        self._seen = partition, stands, is_settled
 
     def records(self) -> list[bytes]:
         """Every record batch with its offset and epoch: equal lists are byte-identical replicas."""

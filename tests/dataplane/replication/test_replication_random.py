@@ -174,6 +174,7 @@ class History:
         for node in nodes:
             node.partition.check()
             node.log.check()
+            node.check_noted()
             for other in nodes:
                 known = range(
                     max(node.log.log_start_offset, other.log.log_start_offset),

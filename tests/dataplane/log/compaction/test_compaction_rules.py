@@ -13,7 +13,15 @@ from ottla.dataplane.log.compaction.grouping import SegmentSizes, group
 from ottla.dataplane.log.compaction.offset_map import SLOT_BYTES, OffsetMap
 from ottla.dataplane.log.compaction.throttle import CompactionThrottle
 from ottla.dataplane.log.timestamps import offset_for_timestamp
-from ottla.dataplane.storage.cleaning_choice import LONG_MAX, LogFacts, SegmentFacts, dirty_range, filthiest
+from ottla.dataplane.storage.cleaning_choice import (
+    LONG_MAX,
+    LogFacts,
+    SegmentFacts,
+    dirty_range,
+    filthiest,
+    rests,
+    worth_cleaning,
+)
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import ControlType, encode_batch
@@ -77,6 +85,46 @@ def test_the_dirtiest_that_is_dirty_enough() -> None:
     assert filthiest(looked_at) == 1
     assert filthiest([looked_at[2], looked_at[3]]) == 0
     assert filthiest([looked_at[3], (facts(200), dirty_range(facts(200), 1000))]) is None
+
+
+@given(
+    st.sampled_from([None, 0, 50, 100, 200, 300, 400]),
+    st.sampled_from([120, 250, 350]),
+    st.sampled_from([None, 0, 250]),
+    st.sampled_from([0.1, 0.5, 1.0]),
+    st.sampled_from([0, 1, 500]),
+    st.sampled_from([LONG_MAX, 700, 100_000]),
+    st.integers(0, 200_000),
+    st.integers(0, 200_000),
+)
+def test_time_does_not_make_a_log_at_rest_worth_cleaning(
+    checkpoint: int | None,
+    stable: int,
+    held: int | None,
+    ratio: float,
+    min_lag_ms: int,
+    max_lag_ms: int,
+    now_ms: int,
+    later_ms: int,
+) -> None:
+    log = facts(
+        checkpoint, stable=stable, held=held, ratio=ratio, min_lag_ms=min_lag_ms, max_lag_ms=max_lag_ms
+    )
+    if rests(log, dirty_range(log, now_ms)):
+        assert not worth_cleaning(dirty_range(log, now_ms + later_ms), ratio)
+
+
+def test_an_idle_log_comes_to_rest() -> None:
+    for log in (facts(300), facts(200), facts(200, stable=120, max_lag_ms=700)):
+        assert rests(log, dirty_range(log, 1000))
+    for log in (
+        facts(),
+        facts(400),
+        facts(200, max_lag_ms=900),
+        facts(300, held=250),
+        facts(300, min_lag_ms=1),
+    ):
+        assert not rests(log, dirty_range(log, 1000))
 
 
 _SIZES = st.tuples(st.integers(1, 2**30), st.integers(0, 60), st.integers(0, 12), st.integers(0, 12))

@@ -16,11 +16,12 @@ import pytest
 import pytest_asyncio
 
 from ottla.cli.local_cluster.liveness import is_alive
-from ottla.dataplane.log import PartitionLog
+from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.compaction.job import Limits
 from ottla.dataplane.storage.cleaning_process import CleaningProcessDied
 from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
 from ottla.protocol.record import encode_batch
+from tests.dataplane.log.held_replicas import Held
 from tests.poisoned import poisoned
 
 from .histories import NOW_MS, History, look
@@ -29,7 +30,7 @@ KEYS = 20
 SLOW = Limits(io_bytes_per_second=15_000, io_buffer_bytes=512)
 
 
-@dataclass
+@dataclass(eq=False)
 class Replica:
     """A partition as the cleaner sees it."""
 
@@ -66,15 +67,15 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.replicas: list[Replica] = []
+        self.replicas: Held[Replica] = Held()
         self.now_ms = NOW_MS
         self.held: dict[tuple[str, int], int] = {}
         self.cleaner = self.make_cleaner(Limits())
 
-    def make_cleaner(self, limits: Limits) -> LogCleaner:
+    def make_cleaner(self, limits: Limits) -> LogCleaner[Replica]:
         self.cleaner = LogCleaner(
             CleanerSettings(limits=limits, backoff_ms=10),
-            lambda: self.replicas,
+            self.replicas,
             lambda: self.now_ms,
             lambda topic, index: self.held.get((topic, index)),
         )
@@ -82,8 +83,14 @@ class Bench:
 
     def add(self, topic: str, segment_bytes: int = 8000) -> History:
         history = History(self.folder / f"{topic}-0", segment_bytes)
-        self.replicas.append(Replica(topic, history.log))
+        self.replicas.add(Replica(topic, history.log))
         return history
+
+    @staticmethod
+    def configure(log: PartitionLog, config: LogConfig) -> None:
+        """As a broker does that hears of a topic's settings."""
+        log.config = config
+        log.on_move()
 
     def cleaned_files(self) -> list[Path]:
         return list(self.folder.rglob("*.cleaned"))
@@ -155,23 +162,24 @@ async def test_settings_decide(bench: Bench) -> None:
     fill(history)
     log = history.log
     compact = log.config
-    log.config = replace(compact, cleanup_policy="delete")
+    bench.configure(log, replace(compact, cleanup_policy="delete"))
     assert not await bench.cleaner.clean_filthiest()
-    log.config = replace(compact, min_compaction_lag_ms=1)
+    bench.configure(log, replace(compact, min_compaction_lag_ms=1))
     assert not await bench.cleaner.clean_filthiest(), "all records are from now"
     bench.now_ms += 1000
     assert await bench.cleaner.clean_filthiest()
     fill(history, 30)
-    log.config = replace(compact, min_cleanable_dirty_ratio=1.0)
+    bench.configure(log, replace(compact, min_cleanable_dirty_ratio=1.0))
     assert not await bench.cleaner.clean_filthiest()
-    log.config = replace(compact, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=500)
+    bench.configure(log, replace(compact, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=500))
     assert await bench.cleaner.clean_filthiest(), "its oldest dirty records have waited long enough"
 
 
 async def test_a_new_log_of_the_same_name_is_all_dirty(bench: Bench) -> None:
     fill(bench.add("t"))
     assert await bench.cleaner.clean_filthiest()
-    gone = bench.replicas.pop()
+    gone = bench.replicas[0]
+    bench.replicas.drop(gone)
     gone.log.close(clean=False)
     gone.log.directory.rename(bench.folder / "gone")
     fill(bench.add("t"), 80)
@@ -217,7 +225,7 @@ async def test_a_log_that_moves_on_is_left_as_it_is(bench: Bench, cut: str) -> N
     elif cut == "retention":
         log.advance_log_start_offset(log.segments[-1].base_offset)
     else:
-        log.config = replace(log.config, cleanup_policy="delete")
+        bench.configure(log, replace(log.config, cleanup_policy="delete"))
     before = look(log)
     assert not await task
     assert look(log) == before
@@ -260,7 +268,7 @@ async def test_a_stop_ends_the_child(bench: Bench) -> None:
 
 async def test_settings_change_while_it_waits(bench: Bench) -> None:
     cleaner = LogCleaner(
-        CleanerSettings(backoff_ms=3_600_000), lambda: bench.replicas, lambda: bench.now_ms, lambda *_: None
+        CleanerSettings(backoff_ms=3_600_000), bench.replicas, lambda: bench.now_ms, lambda *_: None
     )
     try:
         cleaner.start()
@@ -286,6 +294,7 @@ from pathlib import Path
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
 from ottla.dataplane.log.compaction.job import Limits
+from tests.dataplane.log.held_replicas import Held
 
 class Replica:
     topic, index = "t", 0
@@ -295,8 +304,8 @@ async def main():
     config = LogConfig(segment_bytes=8000, cleanup_policy="compact")
     log = PartitionLog.open(Path(sys.argv[1]), config, clean_shutdown=False, recovery_point=0, now_ms=0)
     limits = Limits(io_bytes_per_second=float(sys.argv[2]), io_buffer_bytes=512)
-    replicas = [Replica(log)]
-    cleaner = LogCleaner(CleanerSettings(limits=limits), lambda: replicas, lambda: 0, lambda *_: None)
+    replicas = Held(Replica(log))
+    cleaner = LogCleaner(CleanerSettings(limits=limits), replicas, lambda: 0, lambda *_: None)
     task = asyncio.create_task(cleaner.clean_filthiest())
     while cleaner.process.pid is None: await asyncio.sleep(0.01)
     print(cleaner.process.pid, flush=True)
@@ -354,7 +363,7 @@ async def test_batches_that_cannot_be_read_are_told_of_and_the_log_is_cleaned(
     assert bench.cleaner.unreadable_in(bench.folder) == 2
     assert bench.cleaner.unreadable_in(bench.folder / "another") == 0
     assert f"t-0: the records of 2 batches cannot be read, the first at offset {at};" in caplog.text
-    bench.replicas.clear()
+    bench.replicas.drop(bench.replicas[0])
     assert not await bench.cleaner.clean_filthiest()
     assert bench.cleaner.unreadable_in(bench.folder) == 0
     history.log.close(clean=False)
