@@ -124,7 +124,7 @@ class Broker:
         if self.parts is not None:
             self.parts.tls_reloads.look_again()
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[Family | None]:
         """Its metrics; none before it serves."""
         return self.parts.metrics.families() if self.parts is not None and self._serves else iter(())
 

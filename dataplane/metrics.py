@@ -11,13 +11,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..protocol.acls import AclOperation
 from ..protocol.cluster_image import PartitionState
-from ..protocol.exposition import Family, Metric, MetricKind
+from ..protocol.exposition import Family, Metric, MetricKind, labelled
 from .mirroring.measures import MIRROR_METRICS, mirror_families
+from .runtime.time_slices import pieces
 from .server.request_times import RequestTimes
 
 if TYPE_CHECKING:
@@ -153,8 +155,48 @@ OLD_SECRETS = _gauge(
     "Passwords of users and settings that the quorum keeps encrypted under another cluster secret than the first.",
 )
 _GONE = PartitionState((), ())
+_SURVEYED_AT_ONCE = 500
 
 METRICS = (*(value for value in list(globals().values()) if isinstance(value, Metric)), *MIRROR_METRICS)
+
+
+@dataclass(slots=True)
+class _Labelled:
+    """Replicas, and the labels of each, topic and partition. Pairs of both would be looked through for garbage."""
+
+    partitions: list[Partition] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[Partition, str]]:
+        return zip(self.partitions, self.labels, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def add(self, partition: Partition, labels: str) -> None:
+        """One more."""
+        self.partitions.append(partition)
+        self.labels.append(labels)
+
+
+@dataclass(slots=True)
+class _Survey:
+    """What is counted over all replicas, and their labels, which many families share."""
+
+    held: _Labelled = field(default_factory=_Labelled)
+    led: _Labelled = field(default_factory=_Labelled)
+    lacking_replicas: int = 0
+    below_min_isr: int = 0
+    offline_logs: int = 0
+    by_topic: dict[str, list[int]] = field(default_factory=dict)
+    """Records in, bytes in, bytes out."""
+
+    def note_traffic(self, partition: Partition) -> None:
+        """Add what went through this one."""
+        traffic, of_topic = partition.traffic, self.by_topic.setdefault(partition.topic, [0, 0, 0])
+        of_topic[0] += traffic.messages_in
+        of_topic[1] += traffic.bytes_in
+        of_topic[2] += traffic.bytes_out
 
 
 class BrokerMetrics:
@@ -191,15 +233,18 @@ class BrokerMetrics:
         self._authentication, self._authorization = authentication, authorization
         self._bearer_keys = bearer_keys
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[Family | None]:
         """All metrics. Rows are lazy, and made of what stands when they are asked for."""
-        held = list(self._replicas)
-        led = [partition for partition in held if partition.leader is not None]
         yield from self._cluster()
-        yield from self._partitions(led)
-        yield from self._counts(held, led)
-        yield from _traffic(held)
-        yield from _logs(held)
+        survey = _Survey()
+        for some in pieces(list(self._replicas), _SURVEYED_AT_ONCE):
+            yield None
+            for partition in filter(self._replicas.holds, some):
+                self._look_at(partition, survey)
+        yield from self._partitions(survey.led)
+        yield from _counts(survey)
+        yield from _traffic(survey.by_topic)
+        yield from self._logs(survey.held)
         yield Family(UNCLEANABLE, [((folder,), count) for folder, count in self._uncleanable().items()])
         yield Family(UNREADABLE, [((folder,), count) for folder, count in self._unreadable().items()])
         yield from self._of_groups()
@@ -238,15 +283,36 @@ class BrokerMetrics:
         yield Family(HISTORY_LOST, [((), int(self._has_lost_history()))])
         yield Family(METADATA_OFFSET, [((), image.offset)])
 
-    def _partitions(self, led: list[Partition]) -> Iterator[Family]:
+    def _look_at(self, partition: Partition, survey: _Survey) -> None:
+        labels = labelled(_PARTITION, (partition.topic, partition.index))
+        survey.held.add(partition, labels)
+        survey.offline_logs += partition.log.failure is not None
+        survey.note_traffic(partition)
+        if partition.leader is not None:
+            survey.led.add(partition, labels)
+            state = self._state(partition)
+            survey.lacking_replicas += len(state.isr) < len(state.replicas)
+            survey.below_min_isr += len(state.isr) < partition.settings.min_in_sync
+
+    def _partitions(self, led: _Labelled) -> Iterator[Family]:
         broker_id = self._replicas.broker_id
-        yield _by_partition(CURRENT_OFFSET, led, lambda p: p.high_watermark)
-        yield _by_partition(OLDEST_OFFSET, led, lambda p: p.log.log_start_offset)
-        yield _by_partition(LEADER, led, lambda p: broker_id)
-        yield _by_partition(IN_SYNC, led, lambda p: len(self._state(p).isr))
-        yield _by_partition(REPLICAS, led, lambda p: len(self._state(p).replicas))
-        yield _by_partition(PREFERRED, led, lambda p: self._state(p).replicas[:1] == (broker_id,))
-        yield _by_partition(UNDER_REPLICATED, led, self._lacks_replicas)
+        yield _of_led(CURRENT_OFFSET, led, lambda p: p.high_watermark)
+        yield _of_led(OLDEST_OFFSET, led, lambda p: p.log.log_start_offset)
+        yield _of_led(LEADER, led, lambda p: broker_id)
+        yield _of_led(IN_SYNC, led, lambda p: len(self._state(p).isr))
+        yield _of_led(REPLICAS, led, lambda p: len(self._state(p).replicas))
+        yield _of_led(PREFERRED, led, lambda p: self._state(p).replicas[:1] == (broker_id,))
+        yield _of_led(UNDER_REPLICATED, led, self._lacks_replicas)
+
+    def _logs(self, held: _Labelled) -> Iterator[Family]:
+        yield self._of_held(LOG_SIZE, held, lambda p: p.log.size)
+        yield self._of_held(LOG_SEGMENTS, held, lambda p: len(p.log.segment_list))
+        yield self._of_held(LOG_END_OFFSET, held, lambda p: p.log.log_end_offset)
+
+    def _of_held(self, metric: Metric, held: _Labelled, value: Callable[[Partition], int]) -> Family:
+        """Of those that are still there when their turn comes."""
+        holds = self._replicas.holds
+        return Family(metric, rendered=((labels, value(p)) for p, labels in held if holds(p)))
 
     def _state(self, partition: Partition) -> PartitionState:
         topic = self._image().topics_by_id.get(partition.topic_id)
@@ -256,14 +322,6 @@ class BrokerMetrics:
     def _lacks_replicas(self, partition: Partition) -> bool:
         state = self._state(partition)
         return len(state.isr) < len(state.replicas)
-
-    def _counts(self, held: list[Partition], led: list[Partition]) -> Iterator[Family]:
-        yield Family(LEADER_COUNT, [((), len(led))])
-        yield Family(PARTITION_COUNT, [((), len(held))])
-        yield Family(UNDER_REPLICATED_COUNT, [((), sum(map(self._lacks_replicas, led)))])
-        below = sum(len(self._state(p).isr) < p.settings.min_in_sync for p in led)
-        yield Family(UNDER_MIN_ISR_COUNT, [((), below)])
-        yield Family(OFFLINE_LOGS, [((), sum(p.log.failure is not None for p in held))])
 
     def _of_groups(self) -> Iterator[Family]:
         shards = list(self._groups.shards())
@@ -304,25 +362,22 @@ def _committed(shards: list[Shard]) -> Iterator[tuple[tuple[str, str, int], int]
                 yield (group_id, topic, index), entry.offset
 
 
-def _traffic(held: list[Partition]) -> Iterator[Family]:
-    sums: dict[str, list[int]] = {}
-    for partition in held:
-        traffic, of_topic = partition.traffic, sums.setdefault(partition.topic, [0, 0, 0])
-        of_topic[0] += traffic.messages_in
-        of_topic[1] += traffic.bytes_in
-        of_topic[2] += traffic.bytes_out
+def _counts(survey: _Survey) -> Iterator[Family]:
+    yield Family(LEADER_COUNT, [((), len(survey.led))])
+    yield Family(PARTITION_COUNT, [((), len(survey.held))])
+    yield Family(UNDER_REPLICATED_COUNT, [((), survey.lacking_replicas)])
+    yield Family(UNDER_MIN_ISR_COUNT, [((), survey.below_min_isr)])
+    yield Family(OFFLINE_LOGS, [((), survey.offline_logs)])
+
+
+def _traffic(by_topic: Mapping[str, list[int]]) -> Iterator[Family]:
     for position, metric in enumerate((MESSAGES_IN, BYTES_IN, BYTES_OUT)):
-        yield Family(metric, [((topic,), counts[position]) for topic, counts in sums.items()])
+        yield Family(metric, (((topic,), counts[position]) for topic, counts in by_topic.items()))
 
 
-def _logs(held: list[Partition]) -> Iterator[Family]:
-    yield _by_partition(LOG_SIZE, held, lambda p: p.log.size)
-    yield _by_partition(LOG_SEGMENTS, held, lambda p: len(p.log.segments))
-    yield _by_partition(LOG_END_OFFSET, held, lambda p: p.log.log_end_offset)
-
-
-def _by_partition(metric: Metric, partitions: list[Partition], value: Callable[[Partition], float]) -> Family:
-    return Family(metric, (((p.topic, p.index), int(value(p))) for p in partitions))
+def _of_led(metric: Metric, led: _Labelled, value: Callable[[Partition], int]) -> Family:
+    """Of those that are still led when their turn comes. What is gone leads nothing."""
+    return Family(metric, rendered=((labels, int(value(p))) for p, labels in led if p.leader is not None))
 
 
 def _decisions(audit: AuditLog) -> Iterator[tuple[tuple[str, str], float]]:

@@ -5,7 +5,6 @@ a sum over all quorum nodes is the cluster's figure. `ottla_quorum_*` are told b
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 
 from ..network.tls.nodes import RenewedNodeTls
@@ -57,7 +56,13 @@ RELOAD_FAILURES = Metric(
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-def quorum_families(raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | None) -> Iterator[Family]:
+_COUNTED_AT_ONCE = 2_000
+"""Partitions; in topics of more, all of one."""
+
+
+def quorum_families(
+    raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | None
+) -> Iterator[Family | None]:
     """All metrics of a node, as it stands now."""
     yield Family(ACTIVE, [((), int(raft.is_leader))])
     yield Family(TERM, [((), raft.term)])
@@ -74,17 +79,21 @@ def quorum_families(raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | N
         yield from _cluster_families(image)
 
 
-def _cluster_families(image: ClusterImage) -> Iterator[Family]:
-    counts: Counter[str] = Counter()
-    for topic in image.topics.values():
-        for state in topic.partitions.values():
-            counts["partitions"] += 1
-            counts["offline"] += state.leader == NO_LEADER
-            counts["imbalance"] += state.leader != state.replicas[0]
+def _cluster_families(image: ClusterImage) -> Iterator[Family | None]:
+    partitions = offline = imbalance = uninterrupted = 0
+    for topic in list(image.topics.values()):
+        if uninterrupted >= _COUNTED_AT_ONCE:
+            uninterrupted = 0
+            yield None
+        leaders = [(state.leader, state.replicas[0]) for state in topic.partitions.values()]
+        uninterrupted += len(leaders)
+        partitions += len(leaders)
+        offline += sum(leader == NO_LEADER for leader, _ in leaders)
+        imbalance += sum(leader != preferred for leader, preferred in leaders)
     fenced = sum(broker.fenced for broker in image.brokers.values())
     yield Family(TOPICS, [((), len(image.topics))])
-    yield Family(PARTITIONS, [((), counts["partitions"])])
-    yield Family(OFFLINE, [((), counts["offline"])])
-    yield Family(IMBALANCE, [((), counts["imbalance"])])
+    yield Family(PARTITIONS, [((), partitions)])
+    yield Family(OFFLINE, [((), offline)])
+    yield Family(IMBALANCE, [((), imbalance)])
     yield Family(ACTIVE_BROKERS, [((), len(image.brokers) - fenced)])
     yield Family(FENCED_BROKERS, [((), fenced)])

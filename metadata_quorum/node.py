@@ -141,7 +141,7 @@ class QuorumNode:
         if self.config.tls is not None:
             self.config.tls.look_again()
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[Family | None]:
         """Its metrics; none before `start`."""
         if not self._started:
             return iter(())

@@ -62,24 +62,38 @@ Row = tuple[tuple[object, ...], float | Histogram]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric and its samples now. `rows` may be lazy: it is consumed once, piece by piece."""
+    """A metric and its samples now. They may be lazy: they are consumed once, piece by piece."""
 
     metric: Metric
-    rows: Iterable[Row]
+    rows: Iterable[Row] = ()
+    rendered: Iterable[tuple[str, float]] = ()
+    """Samples with labels as `labelled` writes them: where many families have the same, that is most of the work."""
 
 
-def exposition(families: Iterable[Family]) -> Iterator[str]:
-    """The text in pieces of at most `ROWS_PER_PIECE` samples, so that a loop can breathe between them."""
+Families = Iterable[Family | None]
+"""None between two of them: what comes next takes time, and others may have a turn first."""
+
+
+def exposition(families: Families) -> Iterator[str]:
+    """The text in pieces of at most `ROWS_PER_PIECE` samples, so that a loop can breathe between them. Some are
+    empty."""
     for family in families:
+        if family is None:
+            yield ""
+            continue
         metric = family.metric
-        rows = iter(family.rows)
+        rows, rendered = iter(family.rows), iter(family.rendered)
         lines = [f"# HELP {metric.name} {metric.about}", f"# TYPE {metric.name} {metric.kind}"]
         while piece := list(islice(rows, ROWS_PER_PIECE)):
             for values, value in piece:
                 if isinstance(value, Histogram):
                     lines += _histogram(metric, values, value)
                 else:
-                    lines.append(f"{metric.name}{_labels(metric.labels, values)} {value!r}")
+                    lines.append(f"{metric.name}{labelled(metric.labels, values)} {value!r}")
+            yield "\n".join(lines) + "\n"
+            lines = []
+        while samples := list(islice(rendered, ROWS_PER_PIECE)):
+            lines += [f"{metric.name}{labels} {value!r}" for labels, value in samples]
             yield "\n".join(lines) + "\n"
             lines = []
         if lines:
@@ -92,13 +106,14 @@ def _histogram(metric: Metric, values: tuple[object, ...], histogram: Histogram)
     for bound, count in zip((*histogram.bounds, inf), histogram.counts, strict=True):
         running += count
         le = "+Inf" if bound == inf else f"{bound:g}"
-        yield f"{metric.name}_bucket{_labels(names, (*values, le))} {running}"
-    labels = _labels(metric.labels, values)
+        yield f"{metric.name}_bucket{labelled(names, (*values, le))} {running}"
+    labels = labelled(metric.labels, values)
     yield f"{metric.name}_sum{labels} {histogram.total!r}"
     yield f"{metric.name}_count{labels} {running}"
 
 
-def _labels(names: tuple[str, ...], values: tuple[object, ...]) -> str:
+def labelled(names: tuple[str, ...], values: tuple[object, ...]) -> str:
+    """The labels of a sample as they stand behind its name."""
     if not names:
         return ""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))

@@ -18,13 +18,13 @@ import resource
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from ...network.resolving import not_to_encode
-from ...protocol.exposition import CONTENT_TYPE, Family, Metric, MetricKind, exposition
+from ...protocol.exposition import CONTENT_TYPE, Families, Family, Metric, MetricKind, exposition
 from ..failures import CommandFailed
 from .endpoint_security import EndpointSecurity
 
@@ -70,7 +70,7 @@ class Pages(Protocol):
 class Observed(Protocol):
     """A node as its endpoint sees it, also before it has started and after it has stopped."""
 
-    def families(self) -> Iterable[Family]:
+    def families(self) -> Families:
         """Its metrics now; none before it serves."""
 
     def unready(self) -> str:
@@ -87,14 +87,15 @@ class NodesHere:
     async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
         """Everything, with a turn for others after each piece."""
         for piece in exposition(self._families(loop_lag_s)):
-            yield piece
+            if piece:
+                yield piece
             await asyncio.sleep(0)
 
     async def unready(self) -> list[str]:
         """Why nodes do not take part now."""
         return [reason for node in self._nodes if (reason := node.unready())]
 
-    def _families(self, loop_lag_s: float) -> Iterator[Family]:
+    def _families(self, loop_lag_s: float) -> Iterator[Family | None]:
         for node in self._nodes:
             yield from node.families()
         usage = resource.getrusage(resource.RUSAGE_SELF)

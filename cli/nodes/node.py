@@ -25,7 +25,7 @@ from .secret_settings import check_visible, remark_on_file
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
 
 if TYPE_CHECKING:
-    from ...protocol.exposition import Family
+    from ...protocol.exposition import Families
     from .quorum_tls import QuorumTls
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Runnable(Protocol):
 class RunnableNode(Runnable, Protocol):
     """A quorum node or a broker."""
 
-    def families(self) -> Iterable[Family]:
+    def families(self) -> Families:
         """Its metrics now; none before it serves."""
 
     def unready(self) -> str:

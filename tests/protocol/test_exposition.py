@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.protocol.exposition import ROWS_PER_PIECE, Family, Histogram, Metric, MetricKind, exposition
+from ottla.protocol.exposition import (
+    ROWS_PER_PIECE,
+    Family,
+    Histogram,
+    Metric,
+    MetricKind,
+    exposition,
+    labelled,
+)
 
 SIZE = Metric("log_size", MetricKind.GAUGE, "Bytes of a log.", ("topic", "partition"))
 TIMES = Metric("times_ms", MetricKind.HISTOGRAM, "Milliseconds.", ("request",))
@@ -47,3 +55,16 @@ def test_many_samples_come_in_pieces() -> None:
         ROWS_PER_PIECE,
         1,
     ]
+
+
+@given(st.dictionaries(st.tuples(st.text(), st.integers()), st.integers(-(2**53), 2**53)))
+def test_labels_that_are_rendered_before_say_the_same(samples: dict[tuple[str, int], int]) -> None:
+    rendered = [(labelled(SIZE.labels, labels), value) for labels, value in samples.items()]
+    once = "".join(exposition([Family(SIZE, rendered=rendered)]))
+    assert once == "".join(exposition([Family(SIZE, samples.items())]))
+
+
+def test_what_takes_time_gives_others_a_turn() -> None:
+    pieces = list(exposition([None, Family(SIZE, [(("orders", 0), 1)]), None]))
+    assert (pieces[0], pieces[2]) == ("", "")
+    assert pieces[1].endswith('log_size{topic="orders",partition="0"} 1\n')
