@@ -64,7 +64,8 @@ class FolderCheckpoints:
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Those of logs that are here."""
         with self._writing:
-            present = {key: high_watermarks[key] for key in high_watermarks.keys() & self._logs.keys()}
+            here = self._logs
+            present = {key: offset for key, offset in high_watermarks.items() if key in here}
             self._write(HIGH_WATERMARKS, present)
 
     def write_log_starts(self) -> None:
