@@ -346,4 +346,6 @@ class BrokerSessions:
 
 
 def _leader(term: int, leader_id: int) -> LeaderChanged:
-    return LeaderChanged(term=term, leader_id=leader_id, knows_transactions=True, knows_app_versions=True)
+    return LeaderChanged(
+        term=term, leader_id=leader_id, knows_transactions=True, knows_app_versions=True, takes_pieces=True
+    )

@@ -241,7 +241,7 @@ class ProgressTable:
     _by_partition: dict[tuple[bytes, int], dict[int, ReplicaProgress]] = field(default_factory=dict)
     #: what something is known about
     topics: set[bytes] = field(default_factory=set)
-    #: by broker: its registration, and where its image stood when it told last
+    #: by broker: its registration, and as of which offset of its image it has told of all its logs
     _told: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def clear(self) -> None:
@@ -257,11 +257,11 @@ class ProgressTable:
         replicas[progress.broker_id] = progress
 
     def told(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> None:
-        """This broker has told all that is new, with its image at this offset."""
+        """This broker has told where each of its logs ended when its image was at this offset, or later."""
         self._told[broker_id] = (broker_epoch, metadata_offset)
 
     def has_told(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> bool:
-        """Whether this registration has told all, with its image at this offset or beyond."""
+        """Whether this registration has told of all its logs, as of an image at this offset or beyond."""
         epoch, offset = self._told.get(broker_id, (-1, -1))
         return epoch == broker_epoch and offset >= metadata_offset
 

@@ -59,6 +59,7 @@ class SignsOfLife:
                     message.broker_epoch,
                 )
             )
-        duties.progress.told(session.broker_id, message.broker_epoch, message.metadata_offset)
+        told_offset = message.metadata_offset if message.told_offset < 0 else message.told_offset
+        duties.progress.told(session.broker_id, message.broker_epoch, told_offset)
         if duties.wishes(heartbeat, Wish(message.wants_unfence, message.wants_shutdown), now):
             session.send(ShutdownAllowed())

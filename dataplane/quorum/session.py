@@ -45,9 +45,10 @@ from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
 from .offset_reports import Echo
-from .progress import LogEnds, NoLogs, ToldProgress
+from .progress import LogEnds, NoLogs
 from .questions import PendingQuestions
 from .registration import Registration, SessionLost
+from .telling import LogTelling
 from .transaction_questions import TransactionQuestions
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class QuorumSession:
             config.voters,
             config.heartbeat_interval_ms,
         )
-        self._told = ToldProgress(log_ends)
+        self._telling = LogTelling(log_ends, self._tell_leader)
         self._registration = Registration(config)
         #: each waits until the image shows this broker as such, and raises SessionLost
         self.registered = self._registration.registered
@@ -112,7 +113,7 @@ class QuorumSession:
         self._shutdown_allowed = asyncio.Event()
         self._wants_unfence = False
         self._wants_shutdown = False
-        self._echo = Echo(self._tell_offset)
+        self._echo = Echo(self._tell_leader)
         self._ticker: asyncio.Task[None] | None = None
         #: the leader is asked whether it has what this broker has followed; before it says so, it is not followed
         self._asked: LeaderChanged | None = None
@@ -215,6 +216,7 @@ class QuorumSession:
         if self._ticker is not None:
             self._ticker.cancel()
         self._echo.stop()
+        self._telling.stop()
         self._heartbeats.stop()
         await asyncio.gather(*(link.stop() for link in self._links.values()))
         self._commands.close(ErrorCode.REQUEST_TIMED_OUT, "the broker is stopping")
@@ -310,7 +312,7 @@ class QuorumSession:
         if self._followed is not None and self._followed is not link:
             self._send(self._followed, Unsubscribe())
         self._followed = link
-        self._told.clear()
+        self._telling.new_leader(takes_pieces=message.takes_pieces)
         self._subscribe()
         if self.broker_epoch < 0:
             self._register()
@@ -442,7 +444,7 @@ class QuorumSession:
                 self._heartbeat()
             await asyncio.sleep(turn)
 
-    def _tell_offset(self) -> None:
+    def _tell_leader(self) -> None:
         if self._leader is not None:
             self._heartbeat_to(self._leader)
 
@@ -458,6 +460,8 @@ class QuorumSession:
     def _heartbeat_to(self, link: QuorumLink, *, question: int = 0, number: int = 0) -> None:
         if not link.is_open or self._registration.lost is not None:
             return
+        is_heard = self._is_heard_by(link)
+        progress = self._telling.piece(self.image.offset) if is_heard else []
         self._send(
             link,
             SessionHeartbeat(
@@ -466,10 +470,11 @@ class QuorumSession:
                 heartbeat_port=self._heartbeats.port,
                 wants_unfence=self._wants_unfence,
                 wants_shutdown=self._wants_shutdown,
-                progress=self._told.news() if self._is_heard_by(link) else [],
+                progress=progress,
                 question=question,
                 number=number,
                 answered=self._heartbeats.answered(link.node_id),
+                told_offset=self._telling.told_offset if is_heard else 0,
             ),
         )
 

@@ -108,6 +108,12 @@ class LeaderChanged(Message):
     knows_app_versions: bool = boolean(
         "0+", tag=1, about="Whether it takes AskAppVersions, too, which came later."
     )
+    takes_pieces: bool = boolean(
+        "0+",
+        tag=2,
+        about="Whether a broker may tell the ends of its logs in several heartbeats. One that does not say so would "
+        "take the first of them for all.",
+    )
 
 
 @data()
@@ -193,6 +199,13 @@ class SessionHeartbeat(Message):
         default=-1,
         about="The highest number that this node was heard to answer, over TCP or UDP, 0 for none; -1 from a broker "
         "that does not tell.",
+    )
+    told_offset: int = int64(
+        "0+",
+        tag=3,
+        default=-1,
+        about="With this heartbeat the broker has told where all its logs end, as of its image at this offset; 0 if it "
+        "has never told all. -1 from a broker that tells all at once: as of metadata_offset.",
     )
 
 

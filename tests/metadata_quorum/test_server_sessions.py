@@ -114,7 +114,11 @@ def test_a_session_opens_with_who_leads_and_subscribing_brings_the_records(tmp_p
         broker = await RawBroker().connect(node)
         await until(lambda: broker.received)
         assert broker.received[0] == LeaderChanged(
-            term=node.raft.term, leader_id=101, knows_transactions=True, knows_app_versions=True
+            term=node.raft.term,
+            leader_id=101,
+            knows_transactions=True,
+            knows_app_versions=True,
+            takes_pieces=True,
         )
         broker.send(Subscribe(metadata_offset=0))
         await until(lambda: broker.of(FeedRecords))

@@ -80,7 +80,7 @@ def test_a_node_that_knows_no_questions_and_no_answers_reads_the_heartbeat(
 ) -> None:
     asking = decode_session_message(encode_session_message(HEARTBEAT))
     assert isinstance(asking, SessionHeartbeat)
-    asking.question, asking.number, asking.answered = question, number, answered
+    asking.question, asking.number, asking.answered, asking.told_offset = question, number, answered, number
     payload = encode_session_message(asking)
     assert decode_session_message(payload) == asking
     first = decode(FirstHeartbeat, payload, 0, 1)
@@ -91,7 +91,7 @@ def test_a_node_that_knows_no_questions_and_no_answers_reads_the_heartbeat(
 def test_the_heartbeat_of_a_broker_that_knows_no_answers_asks_for_none() -> None:
     heartbeat = decode_session_message(encode_session_message(HEARTBEAT))
     assert isinstance(heartbeat, SessionHeartbeat)
-    assert (heartbeat.number, heartbeat.answered) == (0, -1)
+    assert (heartbeat.number, heartbeat.answered, heartbeat.told_offset) == (0, -1, -1)
 
 
 @data()
@@ -104,7 +104,9 @@ class FirstLeaderChanged(Message):
 
 @pytest.mark.parametrize("knows", [False, True])
 def test_a_broker_that_asks_nothing_passes_over_what_may_be_asked(knows: bool) -> None:
-    said = LeaderChanged(term=4, leader_id=102, knows_transactions=knows, knows_app_versions=knows)
+    said = LeaderChanged(
+        term=4, leader_id=102, knows_transactions=knows, knows_app_versions=knows, takes_pieces=knows
+    )
     encoded = encode_session_message(said)
     assert decode_session_message(encoded) == said
     assert decode(FirstLeaderChanged, encoded, 0, 1) == FirstLeaderChanged(term=4, leader_id=102)
@@ -112,7 +114,9 @@ def test_a_broker_that_asks_nothing_passes_over_what_may_be_asked(knows: bool) -
 
 def test_a_node_of_an_earlier_version_cannot_be_asked() -> None:
     before = encode_session_message(LeaderChanged(term=4, leader_id=102))
-    assert decode_session_message(before) == LeaderChanged(term=4, leader_id=102, knows_transactions=False)
+    assert decode_session_message(before) == LeaderChanged(
+        term=4, leader_id=102, knows_transactions=False, knows_app_versions=False, takes_pieces=False
+    )
 
 
 PLACES = [WriterPartitions(topic_id=b"t" * 16, partitions=[0, 7])]

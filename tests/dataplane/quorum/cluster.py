@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
+from ottla.dataplane.quorum.progress import LogEnds, NoLogs
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.protocol.authorizer_settings import AuthorizerSettings
@@ -119,11 +120,19 @@ class QuorumAndSessions:
         )
 
     async def broker(
-        self, broker_id: int, *, ready: bool = True, on_settled: Callable[[str, int], None] | None = None
+        self,
+        broker_id: int,
+        *,
+        ready: bool = True,
+        on_settled: Callable[[str, int], None] | None = None,
+        log_ends: Callable[[], LogEnds] = NoLogs,
     ) -> QuorumSession:
         """A broker session in this process."""
         session = QuorumSession(
-            self.session_config(broker_id), on_delta=lambda image, delta: None, on_settled=on_settled
+            self.session_config(broker_id),
+            on_delta=lambda image, delta: None,
+            on_settled=on_settled,
+            log_ends=log_ends,
         )
         self.sessions.append(session)
         if ready:

@@ -38,8 +38,11 @@ class Logs(dict[LogKey, LogEnd]):
             self[key] = end
 
 
-def told(progress: ToldProgress) -> list[tuple[bytes, int, int, int]]:
-    return [(one.topic_id, one.partition, one.leader_epoch, one.log_end_offset) for one in progress.news()]
+def told(
+    progress: ToldProgress, image_offset: int = 1, at_most: int | None = None
+) -> list[tuple[bytes, int, int, int]]:
+    news = progress.news(image_offset, at_most)
+    return [(one.topic_id, one.partition, one.leader_epoch, one.log_end_offset) for one in news]
 
 
 def test_what_moved_is_told_once() -> None:
@@ -88,3 +91,78 @@ def test_as_much_is_told_as_by_a_walk_over_all_logs(
         else:
             assert not isinstance(change, str)
             logs.change(*change)
+
+
+# ---------------------------------------------------------------- in pieces
+
+
+def test_many_logs_are_told_in_pieces_and_then_as_of_the_image_of_the_first() -> None:
+    logs = Logs(dict.fromkeys(KEYS, (1, 5)))
+    progress = ToldProgress(lambda: logs)
+    assert len(told(progress, 10, 4)) == 4
+    assert (progress.is_amid_round, progress.told_offset) == (True, 0)
+    logs.change(KEYS[0], (1, 6))
+    assert told(progress, 11, 4) == [(*key, 1, 5) for key in KEYS[4:]]
+    assert (progress.is_amid_round, progress.told_offset) == (False, 10)
+    assert told(progress, 12, 4) == [(*KEYS[0], 1, 6)]
+    assert progress.told_offset == 12
+
+
+def test_a_round_ends_however_fast_logs_move() -> None:
+    """Else a broker under load would never have told everything."""
+    logs = Logs(dict.fromkeys(KEYS, (1, 0)))
+    progress = ToldProgress(lambda: logs)
+    for image_offset in range(1, 50):
+        for key in KEYS:
+            logs.change(key, (1, image_offset))
+        told(progress, image_offset, 2)
+        assert image_offset - progress.told_offset <= len(KEYS)
+
+
+def test_another_leader_is_told_from_the_beginning() -> None:
+    logs = Logs(dict.fromkeys(KEYS, (1, 5)))
+    progress = ToldProgress(lambda: logs)
+    told(progress, 10, 100)
+    logs.change(KEYS[1], (1, 6))
+    told(progress, 11, 100)
+    assert progress.told_offset == 11
+    progress.clear()
+    assert progress.told_offset == 0
+    assert len(told(progress, 11, 4)) == 4
+    assert progress.told_offset == 0
+    told(progress, 12, 4)
+    assert progress.told_offset == 11
+
+
+STEPS = st.lists(
+    st.one_of(st.integers(1, 4), st.just("clear"), st.tuples(st.sampled_from(KEYS), ENDS)), max_size=60
+)
+
+
+@given(STEPS)
+def test_the_leader_knows_all_that_was_so_at_the_offset_it_is_told(
+    steps: list[int | str | tuple[LogKey, LogEnd | None]],
+) -> None:
+    """The image moves with each step. A log that has not changed since that offset ends where the leader thinks."""
+    logs = Logs({(A, 0): (0, 0)})
+    changed_at: dict[LogKey, int] = {(A, 0): 0}
+    progress = ToldProgress(lambda: logs)
+    known: dict[LogKey, LogEnd] = {}
+    for image_offset, step in enumerate(steps, 1):
+        if isinstance(step, int):
+            for topic_id, index, leader_epoch, end in told(progress, image_offset, step):
+                known[topic_id, index] = (leader_epoch, end)
+        elif isinstance(step, str):
+            progress.clear()
+            known = {}
+        else:
+            logs.change(*step)
+            changed_at[step[0]] = image_offset
+        settled = {key: end for key, end in logs.items() if changed_at[key] <= progress.told_offset}
+        if progress.told_offset:
+            assert settled.items() <= known.items()
+    for _ in range(2 * len(KEYS) + 4):
+        for topic_id, index, leader_epoch, end in told(progress, len(steps) + 1, 2):
+            known[topic_id, index] = (leader_epoch, end)
+    assert logs.items() <= known.items()
+    assert progress.told_offset == len(steps) + 1

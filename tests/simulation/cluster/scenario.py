@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
+from ottla.dataplane.quorum import telling
 from ottla.dataplane.server import server
 from ottla.dataplane.server.handler import HandlerTable
 from tests.histories.invariants import InvariantBroken, check_all
@@ -56,6 +57,8 @@ HEAL_S = 30.0
 END_S = 90.0
 """By when clients have done what they set out to do: longer, where links are slow and transactions time out."""
 
+LOGS_AT_ONCE = 2
+"""That a heartbeat tells of."""
 
 NETWORKS_S = ((GOOD_DELAY_S, GOOD_JITTER_S), (GOOD_DELAY_S, GOOD_JITTER_S), (0.002, 0.002), (0.008, 0.02))
 DISKS_S = ((0.0002, 0.003), (0.0002, 0.003), (0.01, 0.08))
@@ -318,7 +321,9 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], objec
     machine.network = Network(machine)
     branches = Counter[str]()
     preparing = patch.object(server, "prepare_codecs", prepared_already)
-    with counting(branches), log_lines(machine), installed(machine), preparing:
+    # The quorum's leader hears of a few logs at a time, as it does of thousands.
+    in_pieces = patch.object(telling, "LOGS_AT_ONCE", LOGS_AT_ONCE)
+    with counting(branches), log_lines(machine), installed(machine), preparing, in_pieces:
         scenario = Scenario(machine, seed, plan)
         with scenario.watching():
             scenario.play()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 from ottla.client.admin import Admin, NewTopic
+from ottla.dataplane.quorum import telling
 from ottla.dataplane.server import server
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import KafkaError
@@ -38,6 +39,8 @@ from tests.simulation.machine.trace import Trace
 PARTITIONS_OF_TOPIC = 100
 TOPICS_OF_REQUEST = 50
 REPLICATION_FACTOR = 3
+LOGS_AT_ONCE = 100
+"""That a heartbeat tells of: a tenth, as there are fewer partitions."""
 STEP_S = 600.0
 LOOK_EVERY_S = 0.05
 
@@ -150,7 +153,9 @@ def play(seed: int, partitions: int, brokers: int = 3) -> Report:
     """Play it in this process, which is used up by that. Raises AssertionError with what was broken."""
     machine = Machine(seed, Trace(None))
     machine.network = Network(machine)
-    with installed(machine), patch.object(server, "prepare_codecs", prepared_already):
+    preparing = patch.object(server, "prepare_codecs", prepared_already)
+    in_pieces = patch.object(telling, "LOGS_AT_ONCE", LOGS_AT_ONCE)
+    with installed(machine), preparing, in_pieces:
         wide = WideCluster(machine, partitions, brokers)
         wide.play()
     return Report(seed, machine.trace.digest(), machine.now - START_S, machine.events, wide.took)

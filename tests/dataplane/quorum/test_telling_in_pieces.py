@@ -1,0 +1,127 @@
+"""A broker with thousands of logs tells the quorum's leader where they end, in messages that are not long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.quorum.progress import LogEnd, LogKey
+from ottla.dataplane.quorum.telling import LOGS_AT_ONCE
+from ottla.metadata_quorum import broker_sessions
+from ottla.metadata_quorum.liveness import ProgressTable
+from ottla.metadata_quorum.node import QuorumNode
+from ottla.metadata_quorum.signs_of_life import SignsOfLife
+from ottla.protocol.messages.quorum_session import LeaderChanged, SessionHeartbeat
+
+from .cluster import QuorumAndSessions, until
+from .test_told_progress import Logs
+
+TOPIC = b"t" * 16
+COUNT = 2 * LOGS_AT_ONCE + 500
+DEADLINE_S = 60
+
+
+def logs() -> Logs:
+    keys: list[LogKey] = [(TOPIC, number) for number in range(COUNT)]
+    ends: dict[LogKey, LogEnd] = {key: (1, key[1]) for key in keys}
+    return Logs(ends)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[SessionHeartbeat]:
+    """The heartbeats that quorum nodes heard. The topic that they tell of is in no image, and is not forgotten here."""
+    monkeypatch.setattr(ProgressTable, "forget", lambda _table, _topics: None)
+    taken: list[SessionHeartbeat] = []
+    hear = SignsOfLife.heartbeat
+
+    def noted(signs: SignsOfLife, session: broker_sessions.BrokerSession, message: SessionHeartbeat) -> None:
+        taken.append(message)
+        hear(signs, session, message)
+
+    monkeypatch.setattr(SignsOfLife, "heartbeat", noted)
+    return taken
+
+
+def known(node: QuorumNode) -> dict[LogKey, int]:
+    """Where the logs of broker 1 end, as this node knows it."""
+    table: ProgressTable = node.duties.progress
+    return {
+        (one.topic_id, one.partition): one.log_end_offset
+        for one in table.of([(TOPIC, number) for number in range(COUNT)])
+    }
+
+
+def has_told_all(node: QuorumNode, broker_epoch: int) -> Callable[[], bool]:
+    return lambda: node.duties.progress.has_told(1, broker_epoch, 1)
+
+
+async def test_every_log_is_told_in_a_few_messages(tmp_path: Path, heard: list[SessionHeartbeat]) -> None:
+    there = logs()
+    async with asyncio.timeout(DEADLINE_S), QuorumAndSessions(tmp_path) as cluster:
+        session = await cluster.broker(1, log_ends=lambda: there)
+        await session.registered()
+        node = await cluster.leading()
+        await until(has_told_all(node, session.broker_epoch))
+        assert known(node) == {key: end for key, (_, end) in there.items()}
+        told = [len(one.progress) for one in heard if one.progress]
+        assert (sum(told), max(told)) == (COUNT, LOGS_AT_ONCE)
+        there.change((TOPIC, 0), (2, 9))
+        await until(lambda: known(node)[TOPIC, 0] == 9)
+        assert len([one for one in heard if one.progress][-1].progress) == 1
+
+
+async def test_a_leader_of_before_is_told_all_at_once(
+    tmp_path: Path, heard: list[SessionHeartbeat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take a piece for everything."""
+
+    def of_before(term: int, leader_id: int) -> LeaderChanged:
+        return LeaderChanged(term=term, leader_id=leader_id, knows_transactions=True)
+
+    monkeypatch.setattr(broker_sessions, "_leader", of_before)
+    there = logs()
+    async with asyncio.timeout(DEADLINE_S), QuorumAndSessions(tmp_path) as cluster:
+        session = await cluster.broker(1, log_ends=lambda: there)
+        await session.registered()
+        node = await cluster.leading()
+        await until(has_told_all(node, session.broker_epoch))
+        assert [len(one.progress) for one in heard if one.progress] == [COUNT]
+        assert len(known(node)) == COUNT
+
+
+async def test_another_leader_is_told_everything_anew(tmp_path: Path, heard: list[SessionHeartbeat]) -> None:
+    there = logs()
+    async with asyncio.timeout(DEADLINE_S), QuorumAndSessions(tmp_path, nodes=3) as cluster:
+        session = await cluster.broker(1, log_ends=lambda: there)
+        await session.registered()
+        first = await cluster.leading()
+        await until(has_told_all(first, session.broker_epoch))
+        heard.clear()
+        await cluster.stop_node(first.config.node_id)
+        await until(lambda: cluster.leader is not None and len(known(cluster.leader)) == COUNT)
+        assert cluster.leader is not None
+        await until(has_told_all(cluster.leader, session.broker_epoch))
+        assert max(len(one.progress) for one in heard) <= LOGS_AT_ONCE
+
+
+async def test_a_node_that_is_not_known_to_lead_is_not_told_that_nothing_is_new(
+    tmp_path: Path, heard: list[SessionHeartbeat]
+) -> None:
+    """The first heartbeat of a new connection says nothing of logs. They have grown while there was none."""
+    there = Logs({(TOPIC, 0): (1, 5)})
+    async with asyncio.timeout(DEADLINE_S), QuorumAndSessions(tmp_path) as cluster:
+        session = await cluster.broker(1, log_ends=lambda: there)
+        await session.registered()
+        node = await cluster.leading()
+        await until(has_told_all(node, session.broker_epoch))
+        heard.clear()
+        session._links[node.config.node_id].cut("by the test")
+        there.change((TOPIC, 0), (1, 9))
+        await until(lambda: known(node)[TOPIC, 0] == 9)
+        told = [(len(one.progress), one.told_offset > 0) for one in heard]
+        assert told[0] == (0, False)
+        assert told.index((0, False)) < told.index((1, True))
+        await until(has_told_all(node, session.broker_epoch))
