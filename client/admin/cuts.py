@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListAppVersionsRequest, ListCutOffsetsRequest
 from ..arguments import topic_partitions
-from ..connections.metadata import ClusterMetadata, TopicInfo
+from ..connections.metadata import ClusterMetadata, KnownTopic
 from ..records import TopicPartition
 from ..transactions.cuts import cut_offsets, cut_topics
 from .of_leaders import ask_leaders
@@ -83,7 +83,7 @@ class CutAdmin(AdminTheme):
         return AppVersions(versions, told.is_whole, told.next_offset)
 
 
-def _known(names: Collection[str], metadata: ClusterMetadata) -> dict[str, TopicInfo]:
+def _known(names: Collection[str], metadata: ClusterMetadata) -> dict[str, KnownTopic]:
     """Raises KafkaError for a topic of which nothing is known."""
     for name in names:
         info = metadata.topics.get(name)

@@ -68,7 +68,7 @@ class AdminSession:
         metadata = ClusterMetadata()
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(set(topics))]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
-        metadata.update(await self.cluster.ask_any(request))
+        await self.cluster.ask_metadata(request, metadata)
         return metadata
 
     async def brokers_to_ask(self) -> list[int]:

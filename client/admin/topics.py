@@ -83,7 +83,7 @@ class TopicAdmin(AdminTheme):
             if info is None or info.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             check(info.error, f"topic {name!r}", None, operation="DESCRIBE", name=name)
-            described.append(info)
+            described.append(info.info())
         return described
 
     async def _wait_until_led(self, names: Sequence[str]) -> None:

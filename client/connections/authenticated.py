@@ -129,16 +129,17 @@ class AuthenticatedConnection(Connection):
         *,
         version: int | None = None,
         timeout_ms: float | None = None,
+        aside: bool = False,
     ) -> None:
         """See Connection."""
         if self._held is None:
-            super().send_for(answer, message, version=version, timeout_ms=timeout_ms)
+            super().send_for(answer, message, version=version, timeout_ms=timeout_ms, aside=aside)
             return
         if self.lost is not None:
             raise self.lost
         if version is None:
             version = self.version_for(type(message))
-        send = partial(super().send_for, answer, message, version=version, timeout_ms=timeout_ms)
+        send = partial(super().send_for, answer, message, version=version, timeout_ms=timeout_ms, aside=aside)
         self._held.append(_Held(answer, send))
 
     def send_unanswered(self, message: Request[ResponseT], *, version: int | None = None) -> None:

@@ -5,11 +5,12 @@ belong.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ...protocol.codec import MalformedMessage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.schema import Message, Request
@@ -25,6 +26,7 @@ from ..security.security import Security
 from .connection import Connection
 from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
 from .opening import connect
+from .refreshing import Refreshing
 
 FIRST_BACKOFF_MS = 1.0
 """Waits after a failure begin here and grow: a leader that died is often replaced within milliseconds."""
@@ -36,7 +38,12 @@ CONNECT_TIMEOUT_MS = 10_000
 HEDGE_AFTER_MS = 300
 """A question that any broker can answer goes to another one too when the first is silent for so long: a paused
 broker keeps its connections and would be waited for until the timeout."""
+READ_PER_TURN = 5_000
+"""Of the partitions in an answer to Metadata, so many are read before others have their turn."""
+TOPIC_TAKES = 20
+"""A topic without partitions takes as long to read as so many partitions."""
 
+AnswerT = TypeVar("AnswerT")
 ResponseT = TypeVar("ResponseT", bound=Message)
 _Line = tuple[BrokerAddress, str]
 """A connection is known by where it goes and what for."""
@@ -76,8 +83,7 @@ class Cluster:
             BrokerAddress, float
         ] = {}  # loop time at which a broker last refused the client
         self._topics: set[str] = set()
-        self._asked: set[str] = set()
-        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshing = Refreshing(self._refresh)
         self._refreshing_on: asyncio.Task[None] | None = None
         self._turn = 0
         self._closed = False
@@ -96,11 +102,12 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection; idempotent."""
         self._closed = True
-        refreshing = [one for one in (self._refreshing, self._refreshing_on) if one is not None]
-        tasks = [*self._opening.values(), *refreshing]
+        tasks: list[asyncio.Task[Any]] = list(self._opening.values())
+        if self._refreshing_on is not None:
+            tasks.append(self._refreshing_on)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self._refreshing.close(), return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
 
@@ -151,7 +158,7 @@ class Cluster:
         Raises NoBrokerReachable with the last reason, or what the last of several brokers failed with.
         """
         nothing = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        connection, _ = await self._first_answer(nothing)
+        connection, _ = await self._first_answer(lambda one: one.request(nothing))
         return connection
 
     async def ask_any(self, message: Request[ResponseT], *, timeout_ms: float | None = None) -> ResponseT:
@@ -160,8 +167,30 @@ class Cluster:
         Several brokers may carry the request out, so it must be one that does no more the second time.
         Raises NoBrokerReachable, or what the last of several brokers failed with.
         """
-        _, answer = await self._first_answer(message, timeout_ms)
+        _, answer = await self._first_answer(lambda one: one.request(message, timeout_ms=timeout_ms))
         return answer
+
+    async def ask_metadata(
+        self, request: MetadataRequest, into: ClusterMetadata, *, timeout_ms: float | None = None
+    ) -> None:
+        """Ask some broker, one with nothing else to answer if there is one, and take its answer over. Others have their
+        turns while it is read. Raises as `ask_any`.
+        """
+
+        async def ask(connection: Connection) -> None:
+            patience_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
+            answer = await connection.request_aside(request, timeout_ms=patience_ms)
+            read = 0
+            try:
+                for partitions in into.read(answer.frame, answer.version, answer.position):
+                    read += partitions + TOPIC_TAKES
+                    if read >= READ_PER_TURN:
+                        read = 0
+                        await asyncio.sleep(0)
+            except MalformedMessage as error:
+                raise connection.unreadable(error) from None
+
+        await self._first_answer(ask, idle_first=True)
 
     async def ask(
         self, broker_id: int, message: Request[ResponseT], *, lane: str = "", timeout_ms: float | None = None
@@ -173,27 +202,24 @@ class Cluster:
     # metadata
 
     def follow(self, topics: Iterable[str]) -> None:
-        """From now on every refresh asks for these topics too."""
+        """From now on a refresh of everything asks for these topics too."""
         self._topics.update(topics)
 
     def unfollow(self, topics: Iterable[str]) -> None:
         """Ask for these topics no more."""
         self._topics.difference_update(topics)
 
-    async def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Fetch fresh metadata of all followed topics and of `topics`; callers at the same time share one
-        request.
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        """Fetch fresh metadata of `topics`, which are followed from now on; without them, of all that are followed.
+        Callers at the same time share requests.
 
         Raises NoBrokerReachable or RequestTimedOut.
         """
-        self.follow(topics)
+        wanted = self._topics if topics is None else set(topics)
+        self.follow(wanted)
         if self._closed:
             raise ClientClosed("the client was closed")
-        if self._refreshing is None or not self._topics <= self._asked:
-            self._asked = set(self._topics)
-            self._refreshing = asyncio.ensure_future(self._refresh(sorted(self._topics)))
-            self._refreshing.add_done_callback(self._refreshed)
-        await asyncio.shield(self._refreshing)
+        await self._refreshing.of(wanted)
 
     def refresh_every(self, seconds: float) -> None:
         """From now on fetch fresh metadata so often: nobody tells a client of partitions that are added."""
@@ -233,25 +259,20 @@ class Cluster:
             with suppress(KafkaError):  # whoever sends meanwhile notices it, too, and looks more often
                 await self.refresh()
 
-    async def _refresh(self, topics: list[str]) -> None:
+    async def _refresh(self, topics: Sequence[str]) -> None:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in topics],
             allow_auto_topic_creation=self.creates_topics,
         )
-        self.metadata.update(await self.ask_any(request, timeout_ms=METADATA_TIMEOUT_MS))
-
-    def _refreshed(self, task: asyncio.Task[None]) -> None:
-        if self._refreshing is task:
-            self._refreshing = None
-        if not task.cancelled():
-            task.exception()  # whoever still waits gets it; nobody else is warned
+        await self.ask_metadata(request, self.metadata, timeout_ms=METADATA_TIMEOUT_MS)
 
     async def _first_answer(
-        self, message: Request[ResponseT], timeout_ms: float | None = None
-    ) -> tuple[Connection, ResponseT]:
-        """Ask one broker after the other, not waiting long for any, until one has answered."""
-        left = self._candidates()
-        asked: dict[asyncio.Task[tuple[Connection, ResponseT]], BrokerAddress] = {}
+        self, ask: Callable[[Connection], Awaitable[AnswerT]], *, idle_first: bool = False
+    ) -> tuple[Connection, AnswerT]:
+        """Ask one broker after the other, not waiting long for any, until one has answered. `idle_first`: those last
+        that have other requests to answer before."""
+        left = self._candidates(idle_first=idle_first)
+        asked: dict[asyncio.Task[tuple[Connection, AnswerT]], BrokerAddress] = {}
         reason: KafkaError | None = None
         try:
             while not self._closed:
@@ -259,7 +280,7 @@ class Cluster:
                 address = next((one for one in left if one.place not in busy), None)
                 if address is not None:
                     left.remove(address)
-                    asked[asyncio.ensure_future(self._ask_at(address, message, timeout_ms))] = address
+                    asked[asyncio.ensure_future(self._ask_at(address, ask))] = address
                 elif not asked:
                     break
                 patience_s = HEDGE_AFTER_MS / 1000 if left else None
@@ -278,28 +299,30 @@ class Cluster:
         raise self._nobody_at_all(reason) if isinstance(reason, NoBrokerReachable) else reason
 
     async def _ask_at(
-        self, address: BrokerAddress, message: Request[ResponseT], timeout_ms: float | None
-    ) -> tuple[Connection, ResponseT]:
+        self, address: BrokerAddress, ask: Callable[[Connection], Awaitable[AnswerT]]
+    ) -> tuple[Connection, AnswerT]:
         """Ask at one address. Raises NoBrokerReachable when there is no connection to be had."""
         try:
             connection = await self._connection_to(address, "")
         except (ConnectionLost, RequestTimedOut) as error:
             raise NoBrokerReachable(error.message) from None
-        return connection, await connection.request(message, timeout_ms=timeout_ms)
+        return connection, await ask(connection)
 
     def _nobody_at_all(self, reason: KafkaError) -> NoBrokerReachable:
         servers = ", ".join(f"{address.host}:{address.port}" for address in self._bootstrap)
         return NoBrokerReachable(f"no broker answers at {servers} ({reason.message})")
 
-    def _candidates(self) -> list[BrokerAddress]:
+    def _candidates(self, *, idle_first: bool) -> list[BrokerAddress]:
         """Where to ask: over open connections, then brokers known from metadata (again, as a connection may
         have broken), then the bootstrap servers; beginning elsewhere each time.
         """
         self._turn += 1
-        open_ones = [address for address, lane in self._connections if not lane]
+        open_ones = _rotated([address for address, lane in self._connections if not lane], self._turn)
+        if idle_first:
+            open_ones.sort(key=lambda address: self._connections[address, ""].in_flight > 0)
         known = list(self.metadata.brokers.values())
         return [
-            *_rotated(open_ones, self._turn),
+            *open_ones,
             *dict.fromkeys(chain(_rotated(known, self._turn), self._bootstrap)),
         ]
 

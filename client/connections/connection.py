@@ -13,13 +13,14 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from struct import unpack_from
 from typing import Protocol, TypeVar, cast
 
 from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ...protocol.messages.headers import decode_response, request_pieces
+from ...protocol.messages.headers import decode_response, request_pieces, response_body_at
 from ...protocol.schema import Message, Request
 from ..failures import ClientError, ConnectionLost, RequestTimedOut, TlsFailed, VersionUnsupported
 from ..security.tls_failure import broken_handshake
@@ -61,6 +62,17 @@ class _UnderWay:
     deadline: float
     """Loop time in seconds after which the connection is given up."""
     answer: ResponseWaiter
+    aside: bool = False
+    """Whether it was sent by `request_aside`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """An answer as it came: `frame` has no size, and `version` is that of the body, which begins at `position`."""
+
+    frame: bytes
+    version: int
+    position: int
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -127,8 +139,9 @@ class Connection(asyncio.BufferedProtocol):
         *,
         version: int | None = None,
         timeout_ms: float | None = None,
+        aside: bool = False,
     ) -> None:
-        """`send`, for one who is told of the answer as soon as it is read."""
+        """`send`, for one who is told of the answer as soon as it is read. `aside`: see `request_aside`."""
         if self.lost is not None:
             raise self.lost
         request_class = type(message)
@@ -137,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id = self._write(message, version)
         patience_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline = self._loop.time() + patience_ms / 1000
-        self._under_way.append(_UnderWay(correlation_id, request_class, version, deadline, answer))
+        self._under_way.append(_UnderWay(correlation_id, request_class, version, deadline, answer, aside))
         if self._timer is None or deadline < self._timer.when():
             self._watch(deadline)
 
@@ -156,6 +169,22 @@ class Connection(asyncio.BufferedProtocol):
     ) -> ResponseT:
         """Send and wait for the answer; raises what `send` and its future raise."""
         return await self.send(message, version=version, timeout_ms=timeout_ms)
+
+    async def request_aside(self, message: Request[ResponseT], *, timeout_ms: float) -> Undecoded:
+        """Ask what another broker could tell as well, with less patience than others have here. While their requests
+        wait for answers, the broker may be busy with those: then a late answer to this one breaks nothing.
+
+        The answer is left to be decoded in parts; `unreadable` is for those that cannot be. Raises as `request`.
+        """
+        answer: asyncio.Future[object] = self._loop.create_future()
+        self.send_for(answer, message, timeout_ms=timeout_ms, aside=True)
+        return cast(Undecoded, await answer)
+
+    def unreadable(self, error: MalformedMessage) -> ConnectionLost:
+        """Break the connection for an answer that cannot be decoded. What to raise."""
+        lost = ConnectionLost(f"{self.address} sent an answer that cannot be read: {error}")
+        self._break(lost)
+        return lost
 
     def close(self) -> None:
         """Close now; what is under way fails with ConnectionLost."""
@@ -218,11 +247,9 @@ class Connection(asyncio.BufferedProtocol):
         if asked.answer.done():
             return
         try:
-            answer = _decode(asked.request_class, frame, asked.version)
+            answer = _as_it_came(asked, frame) if asked.aside else _decode(asked, frame)
         except MalformedMessage as error:
-            lost = ConnectionLost(f"{self.address} sent an answer that cannot be read: {error}")
-            asked.answer.set_exception(lost)
-            self._break(lost)
+            asked.answer.set_exception(self.unreadable(error))
         else:
             asked.answer.set_result(answer)
 
@@ -233,16 +260,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def _check_deadlines(self) -> None:
         self._timer = None
-        if not self._under_way:
-            return
         now = self._loop.time()
-        earliest = min(asked.deadline for asked in self._under_way)
-        if earliest > now:
+        for asked in self._under_way:
+            if asked.deadline > now:
+                continue
+            name = asked.request_class.__name__.removesuffix("Request")
+            late = RequestTimedOut(f"{self.address} did not answer {name} in time")
+            if not asked.aside or asked is self._under_way[0]:
+                self._break(late)
+                return
+            asked.deadline = inf
+            if not asked.answer.done():
+                asked.answer.set_exception(late)
+        earliest = min((asked.deadline for asked in self._under_way), default=inf)
+        if earliest < inf:
             self._watch(earliest)
-            return
-        late = next(asked for asked in self._under_way if asked.deadline <= now)
-        name = late.request_class.__name__.removesuffix("Request")
-        self._break(RequestTimedOut(f"{self.address} did not answer {name} in time"))
 
     def _break(self, reason: ClientError) -> None:
         if self.lost is not None:
@@ -261,10 +293,14 @@ class Connection(asyncio.BufferedProtocol):
             self.on_lost(self)
 
 
-def _decode(request_class: type, frame: memoryview, version: int) -> object:
+def _decode(asked: _UnderWay, frame: memoryview) -> object:
     """The answer in `frame`. An ApiVersions answer that says "unsupported" is always in version 0."""
-    if request_class is ApiVersionsRequest and len(frame) >= 6:
+    if asked.request_class is ApiVersionsRequest and len(frame) >= 6:
         error: int = unpack_from(">h", frame, 4)[0]
         if error == ErrorCode.UNSUPPORTED_VERSION:
             return decode(ApiVersionsResponse, frame, 0, 4)
-    return decode_response(request_class, frame, version)[1]
+    return decode_response(asked.request_class, frame, asked.version)[1]
+
+
+def _as_it_came(asked: _UnderWay, frame: memoryview) -> Undecoded:
+    return Undecoded(bytes(frame), asked.version, response_body_at(asked.request_class, frame, asked.version))

@@ -4,14 +4,19 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from ...protocol.codec import decode
 from ...protocol.errors import ErrorCode
-from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from ...protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from ...protocol.metadata_reader import MetadataReader, ToldPartition, ToldTopic
 
 DEFAULT_PORT = 9092
 NO_LEADER = -1
+ALIKE_MAX: Final = 100_000
+"""Of so many partitions that differ in more than their number what was read is kept, to be shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,32 @@ class TopicInfo:
         return [index for index, partition in self.partitions.items() if partition.leader != NO_LEADER]
 
 
+@dataclass(slots=True)
+class KnownTopic:
+    """A topic as the cache has it: `TopicInfo`, with partitions that are alike as one object."""
+
+    name: str
+    id: bytes
+    is_internal: bool
+    error: ErrorCode = ErrorCode.NONE
+    partitions: dict[int, ToldPartition] = field(default_factory=dict)
+    encoded: bytes = b""
+    """Its bytes in the answer that told of it. If the same come again they say nothing new. Empty if they might."""
+
+    @property
+    def available(self) -> list[int]:
+        """The partitions that have a leader, in order."""
+        return [index for index, partition in self.partitions.items() if partition.leader != NO_LEADER]
+
+    def info(self) -> TopicInfo:
+        """For programs."""
+        partitions = {
+            index: PartitionInfo(index, one.leader, one.leader_epoch, one.replicas, one.isr, one.offline)
+            for index, one in self.partitions.items()
+        }
+        return TopicInfo(self.name, self.id, self.is_internal, self.error, partitions)
+
+
 class ClusterMetadata:
     """The cache. A partition's leader epoch never goes back: an answer from a broker behind the others is no
     news.
@@ -70,27 +101,39 @@ class ClusterMetadata:
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.brokers: dict[int, BrokerAddress] = {}
-        self.topics: dict[str, TopicInfo] = {}
+        self.topics: dict[str, KnownTopic] = {}
+        self._alike: dict[bytes, ToldPartition] = {}
 
     def update(self, response: MetadataResponse) -> None:
         """Take over what one Metadata response says of brokers and of the topics it names."""
-        self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
-        if response.brokers:
-            self.brokers = {
-                broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
-                for broker in response.brokers
-            }
+        self._take_cluster(response.brokers, response.cluster_id, response.controller_id)
         for topic in response.topics:
-            if topic.name is not None:
-                self.topics[topic.name] = self._merged(topic, self.topics.get(topic.name))
+            self._take_topic(_answer_of(topic))
+
+    def read(self, body: bytes, version: int, position: int = 0) -> Iterator[int]:
+        """Take over a response that nobody has read yet, topic by topic. After each it yields how many partitions were
+        read, so that others may have their turn. Raises MalformedMessage, perhaps after the first topics.
+        """
+        if version not in MetadataResponse.schema.flexible:
+            response = decode(MetadataResponse, body, version, position)
+            self.update(response)
+            yield sum(len(topic.partitions) for topic in response.topics)
+            return
+        if len(self._alike) > ALIKE_MAX:
+            self._alike.clear()
+        reader = MetadataReader(body, version, position, self._alike)
+        self._take_cluster(reader.brokers, reader.cluster_id, reader.controller_id)
+        for topic in reader.topics(self._encoded):
+            if topic.partitions is not None:
+                self._take_topic(topic)
+            yield len(topic.partitions or ())
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The broker id of the leader, None when not known."""
         info = self.partition(topic, partition)
         return None if info is None or info.leader == NO_LEADER else info.leader
 
-    def partition(self, topic: str, partition: int) -> PartitionInfo | None:
+    def partition(self, topic: str, partition: int) -> ToldPartition | None:
         """What is known of one partition."""
         known = self.topics.get(topic)
         return None if known is None else known.partitions.get(partition)
@@ -101,31 +144,49 @@ class ClusterMetadata:
         """
         info = self.partition(topic, partition)
         if info is not None and leader_epoch > info.leader_epoch and leader in self.brokers:
-            news = PartitionInfo(partition, leader, leader_epoch, info.replicas, info.isr, info.offline)
-            self.topics[topic].partitions[partition] = news
+            known = self.topics[topic]
+            known.partitions[partition] = ToldPartition(
+                leader, leader_epoch, info.replicas, info.isr, info.offline
+            )
+            known.encoded = b""
 
     def learn_broker(self, broker: BrokerAddress) -> None:
         """Take over a broker's address that another broker named in passing."""
         self.brokers[broker.id] = broker
 
-    @staticmethod
-    def _merged(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
-        name = topic.name or ""
-        merged = TopicInfo(name, topic.topic_id, topic.is_internal, ErrorCode.of(topic.error_code))
-        same = known is not None and known.id == merged.id
-        for partition in sorted(topic.partitions, key=lambda entry: entry.partition_index):
-            news = PartitionInfo(
-                partition.partition_index,
-                partition.leader_id,
-                partition.leader_epoch,
-                tuple(partition.replica_nodes),
-                tuple(partition.isr_nodes),
-                tuple(partition.offline_replicas),
-            )
-            old = known.partitions.get(news.index) if known is not None and same else None
-            newer = old is None or news.leader_epoch < 0 or news.leader_epoch >= old.leader_epoch
-            merged.partitions[news.index] = news if newer or old is None else old
-        return merged
+    def _take_cluster(
+        self, brokers: Iterable[MetadataResponseBroker], cluster_id: str | None, controller_id: int
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        listed = {one.node_id: BrokerAddress(one.node_id, one.host, one.port, one.rack) for one in brokers}
+        if listed:
+            self.brokers = listed
+
+    def _take_topic(self, topic: ToldTopic) -> None:
+        if topic.name is None:
+            return
+        known = self.topics.get(topic.name)
+        partitions = topic.partitions or {}
+        if known is not None and known.id == topic.id:
+            for index, before in known.partitions.items():
+                news = partitions.get(index)
+                if news is not None and 0 <= news.leader_epoch < before.leader_epoch:
+                    partitions[index] = before
+        error = ErrorCode.of(topic.error_code)
+        self.topics[topic.name] = KnownTopic(
+            topic.name, topic.id, topic.is_internal, error, partitions, topic.encoded
+        )
+
+    def _encoded(self, topic: str) -> bytes:
+        known = self.topics.get(topic)
+        return b"" if known is None else known.encoded
+
+
+def _answer_of(topic: MetadataResponseTopic) -> ToldTopic:
+    in_order = sorted(topic.partitions, key=lambda one: one.partition_index)
+    partitions = {one.partition_index: ToldPartition.of(one) for one in in_order}
+    return ToldTopic(topic.name, topic.topic_id, topic.is_internal, topic.error_code, partitions, b"")
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> list[BrokerAddress]:

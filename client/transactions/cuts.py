@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import CutOffset, CutTopic, ListCutOffsetsResponse
-from ..connections.metadata import TopicInfo
+from ..connections.metadata import KnownTopic
 from ..failures import cluster_error
 from ..records import TopicPartition
 
 
-def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicInfo]) -> list[CutTopic]:
+def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, KnownTopic]) -> list[CutTopic]:
     """For FindCut and ListCutOffsets, which go by topic ids. `topics`: those of the partitions, by name."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for topic, index in partitions:
@@ -21,7 +21,7 @@ def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicI
 
 
 def cut_offsets(
-    answer: ListCutOffsetsResponse, topics: Mapping[str, TopicInfo]
+    answer: ListCutOffsetsResponse, topics: Mapping[str, KnownTopic]
 ) -> dict[TopicPartition, CutOffset | KafkaError]:
     """What a leader says of each partition. `topics`: those that it was asked about, by name."""
     names = {info.id: name for name, info in topics.items()}

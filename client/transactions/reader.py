@@ -170,7 +170,7 @@ class TransactionReader:
         while True:
             try:
                 if moved:
-                    await self._cluster.refresh()
+                    await self._cluster.refresh({one.topic for one in self._partitions})
                 return await self._ask_for_cut()
             except KafkaError as error:
                 helps = isinstance(error, (ConnectionLost, RequestTimedOut)) or error.code.retriable

@@ -142,21 +142,31 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     return header
 
 
+def response_body_at(request_class: type[Request[_R]], frame: Buffer, version: int) -> int:
+    """Where the body begins in the answer to a request of this class and version; `frame` has no size.
+
+    Raises MalformedMessage if the frame is shorter than a header.
+    """
+    schema = request_class.schema
+    position = _CORRELATION_ID.size
+    if len(frame) < position:
+        raise MalformedMessage("the response header is cut short")
+    if schema.api_key == API_VERSIONS or version not in schema.flexible:
+        return position
+    try:
+        tags = frame[position]
+        position += 1
+        return tagged_sections(frame, position, len(frame), tags)[1] if tags else position
+    except IndexError:
+        raise MalformedMessage("the response header is cut short") from None
+
+
 def decode_response(request_class: type[Request[_R]], frame: Buffer, version: int) -> tuple[int, _R]:
     """Correlation id and body of the answer to a request of this class and version; `frame` has no size.
 
     Raises MalformedMessage if the frame is not such an answer.
     """
-    schema = request_class.schema
-    try:
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-        position = _CORRELATION_ID.size
-        if schema.api_key != API_VERSIONS and version in schema.flexible:
-            tags = frame[position]
-            position += 1
-            if tags:
-                position = tagged_sections(frame, position, len(frame), tags)[1]
-    except (struct.error, IndexError):
-        raise MalformedMessage("the response header is cut short") from None
+    position = response_body_at(request_class, frame, version)
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
     response_class: type[_R] = request_class.response  # type: ignore[assignment]
     return correlation_id, decode(response_class, frame, version, position)

@@ -13,7 +13,7 @@ from ottla.client.connections.connection import MAX_RESPONSE_BYTES, Connection
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.connections.opening import connect
 from ottla.client.failures import ConnectionLost, RequestTimedOut, VersionUnsupported
-from ottla.protocol.codec import encode
+from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchRequest
@@ -104,6 +104,42 @@ async def test_many_requests_are_under_way_and_answered_in_order_byte_by_byte() 
         answers = await asyncio.gather(*(connection.send(MetadataRequest()) for _ in range(20)))
         numbers = [int(answer.cluster_id or "") for answer in answers]
         assert numbers == list(range(numbers[0], numbers[0] + 20))
+
+
+async def test_a_late_answer_to_a_question_aside_breaks_nothing_while_others_wait_before_it() -> None:
+    """A producer of 30,000 partitions: brokers that took four seconds for its records were asked who leads meanwhile.
+    After three the connections were given up, and with them all that was under way."""
+    go_on = asyncio.Event()
+
+    async def serve(writer: asyncio.StreamWriter, header: RequestHeader) -> None:
+        await go_on.wait()
+        writer.write(metadata_answer(header, str(header.correlation_id)))
+
+    async with connected(serve) as connection:
+        before = connection.send(MetadataRequest(), timeout_ms=60_000)
+        with pytest.raises(RequestTimedOut, match="did not answer Metadata"):
+            await connection.request_aside(MetadataRequest(), timeout_ms=50)
+        behind = connection.send(MetadataRequest(), timeout_ms=60_000)
+        go_on.set()
+        first, second = [int(one.cluster_id or "") for one in await asyncio.gather(before, behind)]
+        assert second == first + 2
+        answer = await connection.request_aside(MetadataRequest(), timeout_ms=60_000)
+        decoded = decode(MetadataResponse, answer.frame, answer.version, answer.position)
+        assert decoded.cluster_id == str(second + 1)
+
+
+async def test_one_that_nobody_waits_before_breaks_the_connection() -> None:
+    async def serve(writer: asyncio.StreamWriter, header: RequestHeader) -> None:
+        pass
+
+    async with connected(serve) as connection:
+        question = asyncio.ensure_future(connection.request_aside(MetadataRequest(), timeout_ms=50))
+        await asyncio.sleep(0)
+        behind = connection.send(MetadataRequest(), timeout_ms=60_000)
+        for waiting in (question, behind):
+            with pytest.raises(RequestTimedOut, match="did not answer Metadata"):
+                await waiting
+        assert connection.lost is not None
 
 
 async def test_a_silent_broker_breaks_the_connection_for_everyone_who_waits() -> None:

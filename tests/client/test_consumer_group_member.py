@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla import Consumer, RebalanceListener, TopicPartition
-from ottla.client.connections.metadata import TopicInfo
+from ottla.client.connections.metadata import KnownTopic
 from ottla.client.failures import ConnectionLost
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_groups import (
@@ -40,7 +40,7 @@ class Broker:
         self.failing: list[ErrorCode | Exception] = []
         """What the next answers are instead."""
         self._told: list[int] | None = None
-        coordinator.metadata.topics["t"] = TopicInfo("t", TOPIC_ID, False)
+        coordinator.metadata.topics["t"] = KnownTopic("t", TOPIC_ID, False)
         coordinator.answers[ConsumerGroupHeartbeatRequest] = self._heartbeat
 
     async def _heartbeat(self, beat: ConsumerGroupHeartbeatRequest) -> Message:

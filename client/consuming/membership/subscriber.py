@@ -149,12 +149,14 @@ class Subscriber:
         if self._dropping is not None:
             await self._dropping
         if selection.pattern is None:
-            await self._cluster.refresh(selection.names)
             topics = selection.names
         else:
             topics = await self._matching(selection.pattern)
             self._cluster.unfollow(set(self._topics).difference(topics))
-            await self._cluster.refresh(topics)
+        self._cluster.follow(topics)
+        await (
+            self._cluster.refresh()
+        )  # of those that are read, too, which a pattern of the brokers does not name
         if self._selection is not selection:
             return
         self._topics = topics
