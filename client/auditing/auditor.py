@@ -17,7 +17,8 @@ from ..producing.appending import Appender
 from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import murmur2_partition
 from ..producing.pending import PendingRecord, estimated_bytes
-from ..producing.sender import Sender, SenderOptions
+from ..producing.sender import Sender
+from ..producing.sender_options import SenderOptions
 from ..records import ConsumerRecord, TopicPartition
 from .counts import Stamped
 from .handed_out import stamped

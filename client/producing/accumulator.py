@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, TypeVar
 
 from ...protocol.record import EncodedRecords, Record, RecordCursor, SealedBatch
@@ -131,6 +132,8 @@ class PartitionQueue(Generic[ResultT]):
         """No retry before this time, unless the leader is another than `failed_leader`."""
         self.failed_leader: tuple[int, int] | None = None
         """(broker id, leader epoch) of the last failed attempt."""
+        self.sent_to: tuple[int, int] | None = None
+        """(broker id, leader epoch) of the last attempt."""
         self._result = result
         self._waiting: deque[ProducerBatch[ResultT]] = deque()  # Invariant: ordered by `order`
         self._under_way: list[ProducerBatch[ResultT]] = []
@@ -153,6 +156,11 @@ class PartitionQueue(Generic[ResultT]):
     def next_order(self) -> int:
         """The order number that the next new batch gets."""
         return self._next_order
+
+    @property
+    def oldest_s(self) -> float:
+        """When the oldest waiting batch was created; infinity when none waits."""
+        return self._waiting[0].created_s if self._waiting else inf
 
     def resolved_below(self, order: int) -> bool:
         """Whether no batch with a smaller order number waits or is under way."""

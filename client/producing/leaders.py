@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -34,6 +35,15 @@ Spawn = Callable[[Coroutine[None, None, None]], None]
 _Queue = PartitionQueue[Any]
 
 
+@dataclass(slots=True)
+class _Unreachable:
+    """A broker to which there is no connection to be had. `timer` runs out when it may be tried again."""
+
+    backoff: Backoff
+    may_be_tried: bool = False
+    timer: asyncio.TimerHandle | None = None
+
+
 class Leaders:
     """The leaders of queues, as far as they are known, and which of them failed."""
 
@@ -57,6 +67,7 @@ class Leaders:
         self._refused = refused
         self._backoffs: dict[_Queue, Backoff] = {}
         self._connecting: set[int] = set()
+        self._unreachable: dict[int, _Unreachable] = {}
         self._leaderless: dict[_Queue, None] = {}
         self._seeking = False
         self._closed = False
@@ -66,31 +77,35 @@ class Leaders:
         info = self._cluster.metadata.partition(queue.topic, queue.partition)
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
-    def connection_for(self, queue: _Queue) -> Connection | None:
-        """The open connection to the queue's leader; otherwise sees to it that there will be one."""
-        leader = self.of(queue)
+    def connection_for(self, queue: _Queue, leader: tuple[int, int] | None) -> Connection | None:
+        """The open connection to the queue's leader; otherwise sees to it that there will be one, or another leader."""
         if leader is None:
-            self._leaderless[queue] = None
-            self._seek()
+            self._search_for(queue)
             return None
-        connection = self._cluster.connected(leader[0])
-        if connection is None and leader[0] not in self._connecting:
-            self._connecting.add(leader[0])
-            self._spawn(self._connect(leader[0]))
-        return connection
-
-    def failed_last(self, queue: _Queue) -> bool:
-        """The leader is still the one that failed: it is tried again at `queue.retry_at_s`."""
-        return queue.failed_leader is not None and queue.failed_leader == self.of(queue)
+        broker_id = leader[0]
+        connection = self._cluster.connected(broker_id)
+        if connection is not None:
+            return connection
+        refused = self._unreachable.get(broker_id)
+        if refused is not None:
+            self._search_for(queue)
+        if broker_id not in self._connecting and (refused is None or refused.may_be_tried):
+            self._connecting.add(broker_id)
+            self._spawn(self._connect(broker_id))
+        return None
 
     def failed(self, queue: _Queue, *, moved: bool) -> None:
-        """An attempt failed and is to be repeated; `moved` if another broker may lead by now."""
-        backoff = self._backoff(queue)
-        queue.failed_leader = self.of(queue)
+        """An attempt failed and is to be repeated; `moved` if another broker may lead by now. If another one has been
+        known since to lead, that one is asked at once.
+        """
+        leader = self.of(queue)
+        if moved and leader is not None and leader != queue.sent_to:
+            return
+        backoff = self._backoffs.setdefault(queue, Backoff(self._retry_backoff_max_ms))
+        queue.failed_leader = queue.sent_to
         queue.retry_at_s = asyncio.get_running_loop().time() + backoff.next_s()
         if moved:
-            self._leaderless[queue] = None
-            self._seek()
+            self._search_for(queue)
 
     def succeeded(self, queue: _Queue) -> None:
         """The leader took a batch."""
@@ -101,31 +116,43 @@ class Leaders:
     def close(self) -> None:
         """Search no longer."""
         self._closed = True
-
-    def _backoff(self, queue: _Queue) -> Backoff:
-        return self._backoffs.setdefault(queue, Backoff(self._retry_backoff_max_ms))
+        for refused in self._unreachable.values():
+            if refused.timer is not None:
+                refused.timer.cancel()
 
     async def _connect(self, broker_id: int) -> None:
         try:
             await self._cluster.connection(broker_id)
         except (ConnectionLost, RequestTimedOut):
-            now = asyncio.get_running_loop().time()
-            for queue in self._active:
-                leader = self.of(queue)
-                if leader is not None and leader[0] == broker_id:
-                    backoff = self._backoff(queue)
-                    queue.failed_leader, queue.retry_at_s = leader, now + max(backoff.next_s(), REFUSED_S)
-                    self._leaderless[queue] = None
-            self._seek()
+            self._connecting.discard(broker_id)
+            self._refused_by(broker_id)
+            return
         except AuthenticationFailed as error:
             for queue in list(self._active):
                 if (leader := self.of(queue)) is not None and leader[0] == broker_id:
                     self._refused(queue, error)
-        finally:
-            self._connecting.discard(broker_id)
-            self._wake()
+        self._connecting.discard(broker_id)
+        self._unreachable.pop(broker_id, None)
+        self._wake()
 
-    def _seek(self) -> None:
+    def _refused_by(self, broker_id: int) -> None:
+        """Nothing can be sent to it now, so nobody is woken before it may be tried again."""
+        refused = self._unreachable.get(broker_id)
+        if refused is None:
+            refused = self._unreachable[broker_id] = _Unreachable(Backoff(self._retry_backoff_max_ms))
+            for queue in self._active:
+                if (leader := self.of(queue)) is not None and leader[0] == broker_id:
+                    self._search_for(queue)
+        refused.may_be_tried = False
+        wait_s = max(refused.backoff.next_s(), REFUSED_S)
+        refused.timer = asyncio.get_running_loop().call_later(wait_s, self._try_again, refused)
+
+    def _try_again(self, refused: _Unreachable) -> None:
+        refused.may_be_tried = True
+        self._wake()
+
+    def _search_for(self, queue: _Queue) -> None:
+        self._leaderless[queue] = None
         if not self._seeking:
             self._seeking = True
             self._spawn(self._refresh_until_led())
@@ -142,17 +169,19 @@ class Leaders:
                         self._refused(queue, error)
                 except KafkaError:
                     pass  # whoever cannot be reached now may be soon
-                self._leaderless = {
+                leaderless = {
                     queue: None
                     for queue in self._leaderless
                     if queue.waiting and not self._has_other_leader(queue)
                 }
-                self._wake()
-                if self._leaderless:
+                if len(leaderless) < len(self._leaderless):
+                    self._leaderless = leaderless
+                    self._wake()
+                if leaderless:
                     await asyncio.sleep(backoff.next_s())
         finally:
             self._seeking = False
 
     def _has_other_leader(self, queue: _Queue) -> bool:
         leader = self.of(queue)
-        return leader is not None and leader != queue.failed_leader
+        return leader is not None and leader != queue.failed_leader and leader[0] not in self._unreachable

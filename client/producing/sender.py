@@ -7,13 +7,10 @@ Nothing here waits for one partition on behalf of another.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
     PartitionProduceResponse,
@@ -22,6 +19,7 @@ from ...protocol.messages.produce import (
 from ...protocol.record import EncodedRecords
 from ..connections.cluster import Cluster
 from ..connections.connection import Connection
+from ..connections.metadata import BrokerAddress
 from ..failures import (
     ClientClosed,
     ClientError,
@@ -34,40 +32,22 @@ from .appending import Appender
 from .batch_limit import BatchLimit
 from .busy_poll import BusyPoll
 from .deliveries import BatchResult, RecordDelivery
+from .departures import Departures
 from .idempotence import SEQUENCE_LOST, Idempotence
 from .in_flight import InFlight
 from .leaders import LEADER_MOVED, Leaders
 from .pending import PendingRecord
 from .requests import produce_request, produce_version
+from .sender_options import SenderOptions
 from .transaction_state import TransactionState
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Answers that say: a smaller batch may be taken. The topic's `max.message.bytes` or `segment.bytes` is less."""
 
-BATCHES_MAX = 4_000
-"""Of one request. Brokers refuse more than 10,000 elements, and each batch may be of a topic of its own."""
-
 _TORN = (
     "the record may have been appended: its batch was sent and not acknowledged, then refused for its size; sent again "
     "in parts it does not continue the producer's sequence"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SenderOptions:
-    """See Producer for the meaning of each."""
-
-    acks: int
-    idempotent: bool
-    compression: Compression
-    linger_s: float
-    batch_bytes: int
-    request_bytes: int
-    max_in_flight: int
-    delivery_timeout_s: float
-    request_timeout_ms: int
-    retry_backoff_max_ms: int
-    busy_poll_s: float = 0.0
 
 
 _Batch = ProducerBatch[BatchResult]
@@ -124,11 +104,14 @@ class Sender:
             cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake, self._refused
         )
         self._in_flight = InFlight(cluster, self._leaders, self._spawn)
+        self._departures = Departures(self._active, self._leaders, self._in_flight, options, transaction)
         self._busy_poll = BusyPoll(options.busy_poll_s)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._idempotence = Idempotence(
             cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake, self._give_up
         )
+        self._expires_s = 0.0
+        """No batch that waits may be given up before this time."""
         self._flushing = 0
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -279,47 +262,16 @@ class Sender:
             if self._active and self._transaction is None:
                 self._idempotence.seek()
             return
-        next_look = now + 1.0
-        requests: dict[Connection, _Sent] = {}
-        sizes: defaultdict[Connection, int] = defaultdict(int)
-        for queue in list(self._active):
-            if not queue.waiting:
-                del self._active[queue]
-                continue
-            due = self._due_s(queue)
-            if due > now:
-                next_look = min(next_look, due)
-                continue
-            admitted = self._transaction is None or self._transaction.admits(queue.topic, queue.partition)
-            connection = self._leaders.connection_for(queue)
-            if connection is None:
-                self._appender.clear()  # records without key go where there is a leader
-            if not admitted or connection is None:
-                continue
-            if self._in_flight.count(connection) >= self._options.max_in_flight:
-                continue
-            is_full = sizes[connection] >= self._options.request_bytes
-            if is_full or len(requests.get(connection, ())) >= BATCHES_MAX:
-                next_look = now
-                continue
-            leader = (connection, self._leaders.of(queue))
-            batch = queue.take(self._idempotence.identity, self._options.max_in_flight, leader)
-            if batch is not None:
-                requests.setdefault(connection, []).append((queue, batch))
-                sizes[connection] += batch.size
-                del self._active[queue]
-                if queue.waiting:
-                    self._active[queue] = None  # to the end: partitions take turns
-        for connection, sent in requests.items():
+        linger_s = 0.0 if self._flushing else self._options.linger_s
+        chosen = self._departures.choose(now, linger_s, self._idempotence.identity)
+        if chosen.lacks_leader:
+            self._appender.clear()  # records without key go where there is a leader
+        for connection, sent in chosen.requests.items():
             self._send(connection, sent)
-        if requests and self._active:
+        if chosen.requests and self._active:
             self.wake()
         elif self._active:
-            self._look_again(next_look)
-
-    def _due_s(self, queue: _Queue) -> float:
-        due = queue.due_s(0.0 if self._flushing else self._options.linger_s) or 0.0
-        return max(due, queue.retry_at_s) if self._leaders.failed_last(queue) else due
+            self._look_again(chosen.look_again_s)
 
     def _send(self, connection: Connection, sent: _Sent) -> None:
         options, transaction = self._options, self._transaction
@@ -354,6 +306,7 @@ class Sender:
         self._in_flight.answered(answer.connection, answer.sent)
         if self._closed:
             return
+        self._learn_brokers(response)
         by_partition = {
             (topic.name, partition.index): partition
             for topic in response.responses
@@ -363,6 +316,13 @@ class Sender:
             self._partition_answered(queue, batch, by_partition.get((queue.topic, queue.partition)))
         if self._active:
             self.wake()
+
+    def _learn_brokers(self, response: ProduceResponse) -> None:
+        """Where leaders listen that the answer names (KIP-951), as far as nobody has told that before."""
+        metadata = self._cluster.metadata
+        for end in response.node_endpoints:
+            if end.node_id not in metadata.brokers:
+                metadata.learn_broker(BrokerAddress(end.node_id, end.host, end.port, end.rack))
 
     def _unanswered(self, answer: _Answer, error: KafkaError) -> None:
         self._busy_poll.end()
@@ -387,7 +347,7 @@ class Sender:
             self._acknowledge(queue, batch, answer.base_offset, answer.log_append_time_ms)
             return
         leader = answer.current_leader
-        if leader is not None and leader.leader_id >= 0:
+        if leader.leader_id >= 0:
             self._cluster.metadata.learn_leader(
                 queue.topic, queue.partition, leader.leader_id, leader.leader_epoch
             )
@@ -395,9 +355,10 @@ class Sender:
         if code in TOO_LARGE and batch.count == 1 and batch.encoded is not None:
             text = f"a record that takes {batch.encoded.size} bytes is more than the topic takes: {text}"
         where = f"{queue.topic}-{queue.partition}"
-        self._failed(
-            queue, batch, self._cluster.failure(code, where, text, operation="WRITE", name=queue.topic)
-        )
+        # A broker that has yet to hear of its own leadership is asked again, and nobody else is asked about it.
+        is_behind = queue.sent_to is not None and 0 <= leader.leader_epoch < queue.sent_to[1]
+        failure = self._cluster.failure(code, where, text, operation="WRITE", name=queue.topic)
+        self._failed(queue, batch, failure, may_have_moved=not is_behind)
 
     def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
         queue.acknowledged(batch)
@@ -407,7 +368,9 @@ class Sender:
         self._settled(batch)
         batch.result.acknowledged(base_offset, append_time_ms)
 
-    def _failed(self, queue: _Queue, batch: _Batch, error: KafkaError) -> None:
+    def _failed(
+        self, queue: _Queue, batch: _Batch, error: KafkaError, *, may_have_moved: bool = True
+    ) -> None:
         """One attempt failed: send again if that can help, give up otherwise."""
         if batch.abandoned:
             return
@@ -436,10 +399,11 @@ class Sender:
             )  # of those that help, only this is sure
         if retry and self._options.acks != 0:
             queue.give_back(batch)
+            self._expires_s = min(self._expires_s, batch.created_s + self._options.delivery_timeout_s)
             self._split_oversized(queue)
             self._active[queue] = None
             unreachable = isinstance(error, (ConnectionLost, RequestTimedOut))
-            self._leaders.failed(queue, moved=unreachable or code in LEADER_MOVED)
+            self._leaders.failed(queue, moved=may_have_moved and (unreachable or code in LEADER_MOVED))
             return
         queue.given_up(batch)
         if self._transaction is None and batch.numbered and not sequence_lost:
@@ -451,6 +415,7 @@ class Sender:
         """A leader refused the batch for its size: send it in parts, and whatever else is as large."""
         queue.limit.refused(batch.size, asyncio.get_running_loop().time())
         queue.give_back(batch)
+        self._expires_s = min(self._expires_s, batch.created_s + self._options.delivery_timeout_s)
         self._split(queue, batch)
         for one in self._queues.values():
             if one.topic == queue.topic:
@@ -468,12 +433,17 @@ class Sender:
         batch.release()
 
     def _expire(self, now: float) -> None:
+        if now < self._expires_s:
+            return
         limit = self._options.delivery_timeout_s
+        oldest_s = now
         for queue in self._active:
             identity = queue.identity
             if gone := queue.expired(now - limit):
                 late = f"{queue.topic}-{queue.partition} took no record within {limit:g} s of delivery_timeout_ms"
                 self._fail_waiting(queue, identity, gone, RequestTimedOut(late))
+            oldest_s = min(oldest_s, queue.oldest_s)
+        self._expires_s = oldest_s + limit
 
     def _refused(self, queue: _Queue, error: KafkaError) -> None:
         self._fail_waiting(queue, queue.identity, queue.expired(inf), error)

@@ -12,7 +12,7 @@ from ..large_messages.segments import Splitter
 from ..options import group_of
 from ..producing.batches import compression_named
 from ..producing.partitioner import Partitioner, murmur2_partition
-from ..producing.sender import SenderOptions
+from ..producing.sender_options import SenderOptions
 from ..producing.serialization import Intake, Serializer
 from ..security.options import SecurityKeywords, SecurityOptions
 

@@ -31,6 +31,8 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -107,6 +109,13 @@ class FakeCluster:
         self.logs = [PartitionLog() for _ in range(partitions)]
         self.fault = fault
         self.produce_requests = 0
+        self.metadata_requests = 0
+        self.names_leaders = False
+        """Whether refusals tell of the leader, and where it listens (KIP-951)."""
+        self.told_leader: tuple[int, int] | None = None
+        """Broker and epoch that refusals tell instead, as a broker does that is behind the others."""
+        self.hidden: set[int] = set()
+        """Brokers that metadata leave out."""
         self.batches_at_once = 0
         """The most that one request had."""
         self.batch_bytes_max: int | None = None
@@ -197,6 +206,7 @@ class FakeCluster:
                     ],
                 )
             case MetadataRequest():
+                self.metadata_requests += 1
                 response = self._metadata()
             case InitProducerIdRequest(transactional_id=None):
                 response = InitProducerIdResponse(producer_id=self.next_producer_id(), producer_epoch=0)
@@ -248,6 +258,7 @@ class FakeCluster:
             brokers=[
                 MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port)
                 for number, port in enumerate(self.ports)
+                if number not in self.hidden
             ],
             cluster_id="fake",
             controller_id=0,
@@ -290,12 +301,20 @@ class FakeCluster:
                                 self.appended(data.index, header, values)
                     if fault is Fault.TIMED_OUT_AFTER and code == ErrorCode.NONE:
                         code = ErrorCode.REQUEST_TIMED_OUT
-                answers.append(
-                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset)
-                )
+                answer = PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset)
+                if self.names_leaders and code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader, epoch = self.told_leader or (log.leader, log.leader_epoch)
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                answers.append(answer)
         if fault is Fault.DROP_AFTER:
             return None
-        return ProduceResponse(responses=[TopicProduceResponse(name=self.topic, partition_responses=answers)])
+        named = {answer.current_leader.leader_id for answer in answers} - {-1}
+        return ProduceResponse(
+            responses=[TopicProduceResponse(name=self.topic, partition_responses=answers)],
+            node_endpoints=[
+                NodeEndpoint(node_id=leader, host="127.0.0.1", port=self.ports[leader]) for leader in named
+            ],
+        )
 
 
 @asynccontextmanager

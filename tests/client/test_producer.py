@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client.failures import ClientClosed, NoBrokerReachable, RequestTimedOut
 from ottla.client.producer import Producer
-from ottla.client.producing.sender import BATCHES_MAX
+from ottla.client.producing.departures import BATCHES_MAX
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from tests.client.fake_cluster import Fault, fake_cluster

@@ -1,0 +1,24 @@
+"""How a producer sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol.compression import Compression
+
+
+@dataclass(frozen=True, slots=True)
+class SenderOptions:
+    """See Producer for the meaning of each."""
+
+    acks: int
+    idempotent: bool
+    compression: Compression
+    linger_s: float
+    batch_bytes: int
+    request_bytes: int
+    max_in_flight: int
+    delivery_timeout_s: float
+    request_timeout_ms: int
+    retry_backoff_max_ms: int
+    busy_poll_s: float = 0.0
