@@ -8,7 +8,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.record import Columns
 from ...protocol.record_columns import column_buffers
 from ..auditing.counts import Stamped
-from ..consuming.fetcher import AssignedPartition
+from ..consuming.assigned import AssignedPartition
 from ..consuming.inbox import Inbox
 from ..records import TopicPartition
 from .arrow import Run, need_pyarrow, number_bytes, record_batch

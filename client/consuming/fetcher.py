@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -17,86 +16,22 @@ from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsR
 from ..connections.cluster import Backoff, Cluster
 from ..failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
+from .assigned import EARLIEST, LATEST, AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
 
-EARLIEST, LATEST = -2, -1
-"""Timestamps that ListOffsets takes for the log start and for the end."""
 BY_NAME = 12
 """The last Fetch version that names topics; later ones go by topic id."""
 IMPATIENT_WAIT_MS = 10
 """A Fetch waits only this long on the broker while a partition with a full buffer had to be left out of
 it.
 """
-CHUNKS_AHEAD = 2
 REPLICA_LEASE_S = 300.0
 """A follower that the leader named is read from for so long; then the leader is asked again (KIP-392)."""
 REPLICA_PAUSE_S = 2.0
 """After a follower failed, the leader itself is read for so long."""
 
-
-@dataclass(frozen=True, slots=True)
-class FetchOptions:
-    """See Consumer for the meaning of each."""
-
-    read_committed: bool
-    reset_timestamp: int | None
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    max_partition_bytes: int
-    request_timeout_ms: int
-    retry_backoff_max_ms: int
-    check_crcs: bool
-    rack: str = ""
-
-
-@dataclass(slots=True, eq=False)
-class AssignedPartition:
-    """An assigned partition. `position`: offset of the next record for the caller, None until it is known."""
-
-    partition: TopicPartition
-    position: int | None = None
-    reset_to: int | None = None
-    """The timestamp to look the position up with, while it is not known."""
-    fetch_offset: int = 0
-    paused: bool = False
-    held: bool = False
-    """It is changing hands: nothing is fetched or given of it meanwhile."""
-    high_watermark: int = -1
-    buffer: list[FetchedRecords] = field(default_factory=list)
-    ended: bool = False
-    """Nothing can be fetched behind the buffer: that is out of range, or how far the buffer reaches cannot be told. It
-    is asked for once the caller has taken what is there."""
-    failed_leader: tuple[int, int] | None = None
-    retry_at_s: float = 0.0
-    replica: int | None = None
-    """The follower to read from instead of the leader, until `replica_until_s`."""
-    replica_until_s: float = 0.0
-    leader_until_s: float = 0.0
-    """Until then the leader is not asked for a nearer replica."""
-    give_from: int = 0
-    """What lies before was given to the caller, and is read again for large messages that lie across it."""
-    moved: bool = False
-    """Whether it was sent elsewhere since records were taken."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether more is fetched before something is taken."""
-        return len(self.buffer) < CHUNKS_AHEAD
-
-    def seek(self, offset: int, give_from: int = 0) -> None:
-        """Go on at `offset`; what was fetched is dropped."""
-        self.position, self.fetch_offset, self.reset_to = offset, offset, None
-        self.ended = False
-        self.give_from, self.moved = give_from, True
-        self.buffer.clear()
-
-    def look_up(self, timestamp: int, give_from: int = 0) -> None:
-        """Go on where `timestamp` (ms, or EARLIEST or LATEST) points."""
-        self.position, self.reset_to = None, timestamp
-        self.ended = False
-        self.give_from, self.moved = give_from, True
-        self.buffer.clear()
+_Leader = tuple[int, int]
+"""Broker id and leader epoch."""
 
 
 class Fetcher:
@@ -180,7 +115,7 @@ class Fetcher:
                     raise failure
                 await asyncio.sleep(backoff.next_s())
                 with suppress(ConnectionLost, NoBrokerReachable, RequestTimedOut):
-                    await self._cluster.refresh()
+                    await self._cluster.refresh({one.topic for one in missing})
         return found
 
     # driving
@@ -219,13 +154,14 @@ class Fetcher:
             await self._look_positions_up(lookups)
         now = asyncio.get_running_loop().time()
         again: float | None = None
-        leaderless = failing = False
+        in_need: set[str] = set()
+        failing = False
         brokers: dict[int, bool] = {}
         for state in self._readable():
             failing = failing or state.failed_leader is not None
             broker_id = self._broker_for(state, now)
             if broker_id is None:
-                leaderless = True
+                in_need.add(state.partition.topic)
             else:
                 brokers[broker_id] = brokers.get(broker_id, False) or state.has_room
         for broker_id, have_room in brokers.items():
@@ -233,11 +169,14 @@ class Fetcher:
                 task = asyncio.ensure_future(self._fetch_on(broker_id))
                 self._fetching[broker_id] = task
                 task.add_done_callback(partial(self._fetch_ended, broker_id))
-        if leaderless or any(
-            state.position is None and state.reset_to is not None for state in lookups.values()
-        ):
+        in_need.update(
+            state.partition.topic
+            for state in lookups.values()
+            if state.position is None and state.reset_to is not None
+        )
+        if in_need:
             with suppress(ConnectionLost, RequestTimedOut):
-                await self._cluster.refresh()
+                await self._cluster.refresh(in_need)
                 self._unreachable_since_s = None
             again = self._backoff.next_s()
         elif not failing:  # The attempt that follows a wait has yet to succeed.
@@ -273,20 +212,14 @@ class Fetcher:
             else:
                 by_leader[leader].append(one)
         for leader, partitions in by_leader.items():
+            topics: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
+            for one in partitions:
+                asked = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
+                topics[one.topic].append(asked)
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(self._options.read_committed),
-                topics=[
-                    ListOffsetsTopic(
-                        name=topic,
-                        partitions=[
-                            ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
-                            for one in partitions
-                            if one.topic == topic
-                        ],
-                    )
-                    for topic in dict.fromkeys(one.topic for one in partitions)
-                ],
+                topics=[ListOffsetsTopic(name=name, partitions=some) for name, some in topics.items()],
             )
             try:
                 response = await self._cluster.ask(leader, request)
@@ -359,6 +292,7 @@ class Fetcher:
         """Whether there was an answer."""
         options = self._options
         hungry = [state for state in states if state.has_room]
+        led: dict[AssignedPartition, _Leader] = {}
         try:
             connection = await self._cluster.connection(broker_id, self._lane)
             now = asyncio.get_running_loop().time()
@@ -400,10 +334,12 @@ class Fetcher:
             timeout_ms = options.request_timeout_ms + options.max_wait_ms
             response = await connection.request(request, version=version, timeout_ms=timeout_ms)
         except (ConnectionLost, RequestTimedOut):
+            retry_at_s = cache(self._next_retry_s)
             for state in hungry:
-                self._source_failed(state, broker_id)
+                leader = led.get(state) or self._leader_of(state.partition)
+                self._source_failed(state, broker_id, leader, retry_at_s)
             return False
-        self._take_over(response, {state.partition: state for state in hungry}, offsets, broker_id)
+        self._take_over(response, {state.partition: state for state in hungry}, offsets, broker_id, led)
         return True
 
     def _take_over(
@@ -412,43 +348,67 @@ class Fetcher:
         states: dict[TopicPartition, AssignedPartition],
         offsets: dict[TopicPartition, int],
         broker_id: int,
+        led: Mapping[AssignedPartition, _Leader],
     ) -> None:
         self._unreachable_since_s = None
         if response.error_code:
             code = ErrorCode.of(response.error_code)
             raise self._cluster.failure(code, "fetch failed")
+        retry_at_s = cache(self._next_retry_s)
         for topic in response.responses:
             for answer in topic.partitions:
                 one = TopicPartition(topic.topic, answer.partition_index)
                 state = states.get(one)
                 if state is None or self.assigned.get(one) is not state or state.position is None:
                     continue
-                if state.fetch_offset == offsets[one]:
-                    self._partition_fetched(state, answer, broker_id)
+                if state.fetch_offset != offsets[one]:
+                    continue
+                if answer.error_code == ErrorCode.NONE:
+                    self._partition_fetched(state, answer, led[state], retry_at_s)
+                else:
+                    self._partition_refused(state, answer, broker_id, led[state], retry_at_s)
 
-    def _partition_fetched(self, state: AssignedPartition, answer: PartitionData, broker_id: int) -> None:
+    def _partition_fetched(
+        self,
+        state: AssignedPartition,
+        answer: PartitionData,
+        leader: _Leader,
+        retry_at_s: Callable[[], float],
+    ) -> None:
+        state.failed_leader, state.ended = None, False
+        if answer.preferred_read_replica >= 0:
+            self._go_near(state, answer.preferred_read_replica, leader, retry_at_s)
+        state.high_watermark = answer.high_watermark
+        records = answer.records
+        if records is None or not len(records):
+            return
+        view = records if isinstance(records, memoryview) else memoryview(records)
+        aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+        fetched = FetchedRecords(
+            state.partition, view, state.fetch_offset, aborted, check_crcs=self._options.check_crcs
+        )
+        end = fetched.end_offset
+        # Where nothing reaches further, whoever takes it is told what is wrong with it.
+        state.ended = end <= state.fetch_offset
+        state.fetch_offset = max(end, state.fetch_offset)
+        state.buffer.append(fetched)
+        self._arrived.set()
+
+    def _partition_refused(
+        self,
+        state: AssignedPartition,
+        answer: PartitionData,
+        broker_id: int,
+        leader: _Leader,
+        retry_at_s: Callable[[], float],
+    ) -> None:
         code = ErrorCode.of(answer.error_code)
-        if code == ErrorCode.NONE:
-            state.failed_leader, state.ended = None, False
-            if answer.preferred_read_replica >= 0:
-                self._go_near(state, answer.preferred_read_replica)
-            state.high_watermark = answer.high_watermark
-            records = answer.records
-            if records is None or not len(records):
-                return
-            view = records if isinstance(records, memoryview) else memoryview(records)
-            aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
-            fetched = FetchedRecords(
-                state.partition, view, state.fetch_offset, aborted, check_crcs=self._options.check_crcs
-            )
-            end = fetched.end_offset
-            # Where nothing reaches further, whoever takes it is told what is wrong with it.
-            state.ended = end <= state.fetch_offset
-            state.fetch_offset = max(end, state.fetch_offset)
-            state.buffer.append(fetched)
-            self._arrived.set()
-        elif broker_id == state.replica:
-            self._source_failed(state, broker_id)  # It may lag behind, or hold no replica any more.
+        named = answer.current_leader
+        if named.leader_id >= 0:
+            self._cluster.metadata.learn_leader(*state.partition, named.leader_id, named.leader_epoch)
+        if broker_id == state.replica:
+            # It may lag behind, or hold no replica any more.
+            self._source_failed(state, broker_id, leader, retry_at_s)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE and state.fetch_offset < state.give_from:
             # The first segments of large messages are gone. Nothing else is missing that was not given before.
             state.look_up(EARLIEST, state.give_from)
@@ -462,28 +422,44 @@ class Fetcher:
             if not state.buffer:
                 state.look_up(self._options.reset_timestamp)
         elif code.retriable:
-            self._leader_failed(state)
+            self._leader_failed(state, leader, retry_at_s)
         else:
             raise self._refused(code, state.partition, "READ")
 
-    def _go_near(self, state: AssignedPartition, replica: int) -> None:
+    def _go_near(
+        self, state: AssignedPartition, replica: int, leader: _Leader, retry_at_s: Callable[[], float]
+    ) -> None:
         if replica in self._cluster.metadata.brokers:
             state.replica = replica
             state.replica_until_s = asyncio.get_running_loop().time() + REPLICA_LEASE_S
         else:
-            self._leader_failed(state)  # The metadata is asked for again, which tells where that one listens.
+            # The metadata is asked for again, which tells where that one listens.
+            self._leader_failed(state, leader, retry_at_s)
 
-    def _source_failed(self, state: AssignedPartition, broker_id: int) -> None:
+    def _source_failed(
+        self,
+        state: AssignedPartition,
+        broker_id: int,
+        leader: _Leader | None,
+        retry_at_s: Callable[[], float],
+    ) -> None:
         if broker_id == state.replica:
             state.replica = None
             state.leader_until_s = asyncio.get_running_loop().time() + REPLICA_PAUSE_S
         else:
-            self._leader_failed(state)
+            self._leader_failed(state, leader, retry_at_s)
 
-    def _leader_failed(self, state: AssignedPartition) -> None:
-        """Leave the leader alone for a moment unless another one takes over."""
-        state.failed_leader = self._leader_of(state.partition)
-        state.retry_at_s = asyncio.get_running_loop().time() + self._backoff.next_s()
+    def _leader_failed(
+        self, state: AssignedPartition, leader: _Leader | None, retry_at_s: Callable[[], float]
+    ) -> None:
+        """Leave the leader that was asked alone for a moment, unless another one has taken over."""
+        state.failed_leader = leader
+        state.retry_at_s = retry_at_s()
+
+    def _next_retry_s(self) -> float:
+        """Loop time at which what failed is asked again. To be called once for all that fails together: each call makes
+        the next wait longer."""
+        return asyncio.get_running_loop().time() + self._backoff.next_s()
 
     def _fetch_ended(self, broker_id: int, task: asyncio.Task[None]) -> None:
         del self._fetching[broker_id]

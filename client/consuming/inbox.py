@@ -11,7 +11,8 @@ from ..failures import SerializationFailed
 from ..large_messages.assembly import Assembly
 from ..large_messages.places import given_before, place
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from .fetcher import AssignedPartition, Fetcher
+from .assigned import AssignedPartition
+from .fetcher import Fetcher
 from .unread import Unread
 
 

@@ -12,8 +12,8 @@ from ..connections.options import ConnectionOptions
 from ..large_messages.assemblies import Assemblies
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
+from .assigned import EARLIEST, LATEST, FetchOptions
 from .deserialization import Deserialization, Deserializer, deserialization
-from .fetcher import EARLIEST, LATEST, FetchOptions
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 """The values of `auto_offset_reset`."""

@@ -8,7 +8,8 @@ from typing import Final
 
 from ..connections.cluster import Cluster
 from ..records import TopicPartition
-from .fetcher import Fetcher, FetchOptions
+from .assigned import FetchOptions
+from .fetcher import Fetcher
 from .outcomes import StretchOutcomes, TransactionOutcome
 
 LANE: Final = "outcomes"

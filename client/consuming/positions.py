@@ -9,7 +9,8 @@ from ..arguments import topic_partition, whole_number
 from ..connections.cluster import Backoff
 from ..lifecycle import Lifecycle
 from ..records import Committable, OffsetAndMetadata, TopicPartition
-from .fetcher import EARLIEST, LATEST, AssignedPartition, Fetcher
+from .assigned import EARLIEST, LATEST, AssignedPartition
+from .fetcher import Fetcher
 from .inbox import Inbox
 
 

@@ -8,7 +8,8 @@ from ..arguments import topic_name, topic_partition, topic_partitions, whole_num
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
 from ..records import TopicPartition
-from .fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
+from .assigned import EARLIEST, LATEST, FetchOptions
+from .fetcher import Fetcher
 from .outcome_reader import read_outcomes
 from .outcomes import TransactionOutcome
 

@@ -10,8 +10,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Cluster
 from ..failures import RequestTimedOut
 from ..records import TopicPartition
+from .assigned import AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
-from .fetcher import AssignedPartition, Fetcher, FetchOptions
+from .fetcher import Fetcher
 
 LOOK_S = 0.2
 """While nothing comes, so often the reason is looked for."""

@@ -84,19 +84,21 @@ class InFlight:
     def _next_leaders(self) -> set[int]:
         """The brokers that may take over what is under way: a failover does not wait for connections to them."""
         metadata = self._cluster.metadata
-        queues = {
+        partitions = (metadata.partition(queue.topic, queue.partition) for queue in self._queues())
+        return {broker_id for info in partitions if info is not None for broker_id in info.replicas}
+
+    def _queues(self) -> set[PartitionQueue[Any]]:
+        return {
             queue
             for outstanding in self._by_connection.values()
             for sent in outstanding.requests
             for queue, _ in sent
         }
-        partitions = (metadata.partition(queue.topic, queue.partition) for queue in queues)
-        return {broker_id for info in partitions if info is not None for broker_id in info.replicas}
 
     async def _leave_stalled_leaders(self) -> None:
         """Give up connections to brokers that went silent and no longer lead what they were sent."""
         with suppress(KafkaError):
-            await self._cluster.refresh()
+            await self._cluster.refresh({queue.topic for queue in self._queues()})
         now = asyncio.get_running_loop().time()
         for connection, outstanding in list(self._by_connection.items()):
             silent = now - outstanding.heard_s >= STALL_S

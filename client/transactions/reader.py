@@ -14,7 +14,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
 from ...protocol.record_batch import BatchHeader
 from ..connections.cluster import Backoff, Cluster
-from ..consuming.fetcher import EARLIEST, LATEST, Fetcher, FetchOptions
+from ..consuming.assigned import EARLIEST, LATEST, FetchOptions
+from ..consuming.fetcher import Fetcher
 from ..failures import ClientClosed, ConnectionLost, RequestTimedOut
 from ..producing.leaders import LEADER_MOVED
 from ..records import TopicPartition

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from ...client.connections.cluster import Cluster
+from ...client.consuming.assigned import FetchOptions
 from ...client.consuming.fetched import FetchedRecords, consumer_records, unreadable
-from ...client.consuming.fetcher import FetchOptions
 from ...client.consuming.options import ConsumerConnection, FetchingOptions
 from ...client.consuming.slice_reader import SliceReader
 from ...client.failures import UnreadableRecords

@@ -10,7 +10,7 @@ import pytest
 
 from ottla import Admin, Cut, CutOffset, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.client.connections.cluster import Cluster
-from ottla.client.consuming.fetcher import FetchOptions
+from ottla.client.consuming.assigned import FetchOptions
 from ottla.client.consuming.slice_reader import SliceReader
 from ottla.testing import LocalCluster
 

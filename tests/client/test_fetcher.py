@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from ottla.client.connections.cluster import Cluster
-from ottla.client.consuming.fetcher import EARLIEST, Fetcher, FetchOptions
+from ottla.client.consuming.assigned import EARLIEST, FetchOptions
+from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
+from ottla.client.failures import ConnectionLost
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -211,3 +220,122 @@ async def test_a_fetcher_that_fails_as_it_is_stopped_does_not_begin_anew() -> No
             await asyncio.sleep(0)
         await cluster.stopping
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+MANY = [TopicPartition(name, index) for name in ("moved", "there") for index in range(200)]
+
+
+def many(leaders: dict[str, tuple[int, int]]) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=known().brokers,
+        topics=[
+            MetadataResponseTopic(
+                name=name,
+                topic_id=bytes(16),
+                partitions=[
+                    MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=epoch)
+                    for index in range(200)
+                ],
+            )
+            for name, (leader, epoch) in leaders.items()
+        ],
+    )
+
+
+class LosingCluster(Cluster):
+    """Broker 1 dies while it is asked for two hundred partitions of a topic; broker 2 leads the other topic."""
+
+    def __init__(self) -> None:
+        super().__init__("localhost:1")
+        self.metadata.update(many({"moved": (1, 4), "there": (2, 4)}))
+        self.refreshed: list[set[str]] = []
+        self.asked: asyncio.Queue[FetchRequest] = asyncio.Queue()
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Noting(self.asked if broker_id == 2 else None)
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        self.refreshed.append(set(topics or ()))
+        self.metadata.update(many({"moved": (2, 5)}))
+
+
+class Noting:
+    """A connection that notes what is asked, or one to a broker that was killed."""
+
+    def __init__(self, asked: asyncio.Queue[FetchRequest] | None) -> None:
+        self._asked = asked
+
+    def version_for(self, _request: object, at_most: int) -> int:
+        return at_most
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        await asyncio.sleep(0.001)
+        if self._asked is None:
+            raise ConnectionLost("broker 1 was killed")
+        self._asked.put_nowait(message)
+        return FetchResponse()
+
+
+async def test_when_a_broker_of_many_partitions_dies_its_topics_are_asked_about_once() -> None:
+    """Each partition made the wait before the next question longer: after some fifty it was as long as it gets."""
+    cluster = LosingCluster()
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    fetcher.assign(MANY)
+    for one in MANY:
+        fetcher.assigned[one].seek(22)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while {topic.topic for topic in (await cluster.asked.get()).topics} != {"moved", "there"}:
+                pass
+        assert cluster.refreshed == [{"moved"}]
+    finally:
+        await fetcher.stop()
+
+
+class Moved:
+    """A connection to a broker that leads no more, and says who does."""
+
+    def __init__(self, cluster: NamingCluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+
+    def version_for(self, _request: object, at_most: int) -> int:
+        return at_most
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        epoch = message.topics[0].partitions[0].current_leader_epoch
+        self._cluster.asked.put_nowait((self._broker_id, epoch))
+        if self._broker_id == 2:
+            await asyncio.Event().wait()
+        answer = PartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=2, leader_epoch=5)
+        return FetchResponse(responses=[FetchableTopicResponse(topic=PLACE.topic, partitions=[answer])])
+
+
+class NamingCluster(Cluster):
+    def __init__(self) -> None:
+        super().__init__("localhost:1")
+        self.metadata.update(known())
+        self.asked: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self.refreshed = 0
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Moved(self, broker_id)
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        self.refreshed += 1
+
+
+async def test_a_leader_that_a_refusal_names_is_read_from_and_nobody_is_asked() -> None:
+    cluster = NamingCluster()
+    fetcher = Fetcher(cluster, OPTIONS)
+    fetcher.assign([PLACE])
+    fetcher.assigned[PLACE].seek(22)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            assert [await cluster.asked.get() for _ in range(2)] == [(1, 4), (2, 5)]
+        assert cluster.refreshed == 0
+    finally:
+        await fetcher.stop()

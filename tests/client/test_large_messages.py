@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.client.consuming.assigned import AssignedPartition
 from ottla.client.consuming.fetched import FetchedRecords
-from ottla.client.consuming.fetcher import AssignedPartition, Fetcher
+from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.large_messages.assembly import (
     MESSAGE_OVERHEAD,

@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from ....protocol.errors import ErrorCode, KafkaError
 from ...connections.cluster import Backoff
 from ...records import OffsetAndMetadata, TopicPartition
-from ..fetcher import AssignedPartition, Fetcher
+from ..assigned import AssignedPartition
+from ..fetcher import Fetcher
 from ..inbox import Inbox
 from ..offsets import CommittedOffsets
 from .listener import RebalanceListener
