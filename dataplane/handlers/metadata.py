@@ -11,6 +11,7 @@ from ...protocol.cluster_image import TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
@@ -28,6 +29,11 @@ from ..runtime.time_slices import ITEMS_PER_TURN, in_time_slices
 from ..security.authorization.access import Access, cluster_operations
 from ..security.authorization.needs import handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
+
+_PARTITIONS_OF_ITEM = 5
+_BYTES_OF_ITEM = 200
+"""A topic takes longer the more partitions it has: with so many more, as if there were another one. Those take about so
+many bytes."""
 
 
 def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -80,23 +86,32 @@ class MetadataHandlers:
         return self._respond(request, message, list(filter(None, self._topics(request, message, errors))))
 
     def _is_long(self, message: MetadataRequest) -> bool:
-        topics = message.topics or self._quorum.image.topics
-        return len(topics) > ITEMS_PER_TURN
+        image = self._quorum.image
+        items = len(image.topics if message.topics is None else message.topics)
+        if items > ITEMS_PER_TURN:
+            return True
+        for topic in image.topics.values() if message.topics is None else self._named(message.topics):
+            items += len(topic.partitions) // _PARTITIONS_OF_ITEM
+        return items > ITEMS_PER_TURN
+
+    def _named(self, topics: list[MetadataRequestTopic]) -> Iterator[TopicState]:
+        """Those of them that there are."""
+        image = self._quorum.image
+        for topic in topics:
+            found = (
+                image.topics_by_id.get(topic.topic_id) if topic.name is None else image.topics.get(topic.name)
+            )
+            if found is not None:
+                yield found
 
     def _awaits_news(self, message: MetadataRequest) -> bool:
         """Whether a broker that leads what was asked about may be dead."""
         lost = self._lost.ids
         if not lost or message.topics is None:
             return bool(lost)
-        image = self._quorum.image
-        asked = (
-            image.topics_by_id.get(topic.topic_id) if topic.name is None else image.topics.get(topic.name)
-            for topic in message.topics
-        )
         return any(
             state.leader in lost
-            for topic in asked
-            if topic is not None
+            for topic in self._named(message.topics)
             for state in topic.partitions.values()
         )
 
@@ -132,7 +147,7 @@ class MetadataHandlers:
                 errors = errors | await self._creator.create(missing)
             if self._awaits_news(message):
                 await self._lost.settled()
-            looked_at = in_time_slices(self._topics(request, message, errors))
+            looked_at = in_time_slices(self._topics(request, message, errors), weight=_weight)
             topics = [topic async for topic in looked_at if topic is not None]
             await request.reply_when_encoded(self._respond(request, message, topics))
         except Exception:
@@ -189,6 +204,10 @@ class MetadataHandlers:
         own = self._quorum.image.brokers.get(self._own_broker_id)
         found = None if own is None else registered_endpoint(own, listener)
         return [] if found is None else [found]
+
+
+def _weight(encoded: bytes | None) -> int:
+    return 1 if encoded is None else 1 + len(encoded) // _BYTES_OF_ITEM
 
 
 def _may_describe(access: Access, name: str, *, quiet: bool = False) -> bool:

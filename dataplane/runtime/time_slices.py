@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ...protocol.schema import EncodedArray, Message
@@ -16,11 +16,18 @@ ITEMS_PER_TURN = 200
 """Of what takes some microseconds each."""
 
 
-async def in_time_slices(items: Iterable[_T], per_turn: int = ITEMS_PER_TURN) -> AsyncIterator[_T]:
-    """The items, which may be made as they are asked for; others have a turn after every `per_turn` of them."""
-    for position, item in enumerate(items, 1):
+async def in_time_slices(
+    items: Iterable[_T], per_turn: int = ITEMS_PER_TURN, weight: Callable[[_T], int] = lambda _: 1
+) -> AsyncIterator[_T]:
+    """The items, which may be made as they are asked for; others have a turn after every `per_turn` of them. `weight`:
+    for how many an item counts that takes longer than others.
+    """
+    taken = 0
+    for item in items:
         yield item
-        if position % per_turn == 0:
+        taken += weight(item)
+        if taken >= per_turn:
+            taken = 0
             await asyncio.sleep(0)
 
 

@@ -419,3 +419,25 @@ async def test_what_others_lead_is_told_at_once_beside_a_lost_broker(quorum: Stu
         message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         assert handlers.metadata(cast(ClientRequest, Replies(12)), message) is not None
     of_dead.close()
+
+
+@pytest.mark.parametrize("names", [None, [f"wide-{number}" for number in range(9)]])
+async def test_others_have_turns_while_a_few_topics_of_many_partitions_are_told(
+    quorum: StubQuorum, names: list[str] | None
+) -> None:
+    """Topics were counted, so thirty of a thousand partitions each were one turn."""
+    for number in range(9):
+        quorum.add_topic(f"wide-{number}", bytes([number]) * 16, [[1, 2]] * 1_000)
+    handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), lost(quorum))
+    request = Replies(12)
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    assert handlers.metadata(cast(ClientRequest, request), asked) is None
+    turns = 0
+    async with asyncio.timeout(20):
+        while not request.replies:
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns > 3
+    told = through_codec(request.replies[0], 12)
+    assert [len(topic.partitions) for topic in told.topics if "wide" in (topic.name or "")] == [1_000] * 9
