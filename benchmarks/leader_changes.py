@@ -1,12 +1,16 @@
-"""What it costs a producer of very many partitions that a broker dies: its CPU, and what it asks the others.
+"""What it costs a client of very many partitions that a broker dies: its CPU, and what it asks the others.
 
     python -m benchmarks.leader_changes [--partitions 30000] [--in-need 10000] [--silence-ms 300] [--step-ms 50]
+    python -m benchmarks.leader_changes --consumer
 
 Three stand-ins for brokers run in a process of their own and hold everything in memory, so that only the client is
-measured. The producer has written to all partitions. Then the stand-in that leads a third of them ends, as by a kill,
-and the producer writes one record to each of `--in-need` of its partitions. The others learn of new leaders as brokers
-do: nothing for `--silence-ms`, then `STEP` partitions every `--step-ms`. They refuse what they do not lead yet, and
-name the leader that they know (KIP-951).
+measured. Then the one that leads a third of the partitions ends, as by a kill. The others learn of new leaders as
+brokers do: nothing for `--silence-ms`, then `STEP` partitions every `--step-ms`. They refuse what they do not lead yet,
+and name the leader that they know (KIP-951).
+
+A producer has written to all partitions, and writes one record to each of `--in-need` that have no leader now. A
+consumer reads all of them, and nothing comes: the round ends when each new leader was asked for all that it leads.
+`idle_cpu` is what it takes before that, of a core.
 """
 
 from __future__ import annotations
@@ -18,20 +22,31 @@ import statistics
 import struct
 import time
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import LeaderIdAndEpoch as ReadLeader
 from ottla.protocol.messages.headers import RequestHeader, decode_request_header, response_header
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -56,7 +71,15 @@ PARTITIONS_OF_TOPIC = 1_000
 BROKERS = (1, 2, 3)
 KILLED = 3
 STEP = 1_000
-SERVED = (ApiVersionsRequest, MetadataRequest, ProduceRequest, InitProducerIdRequest)
+SERVED = (
+    ApiVersionsRequest,
+    MetadataRequest,
+    ProduceRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    FetchRequest,
+)
+IDLE_S = 3.0
 DEADLINE_S = 300.0
 
 
@@ -68,6 +91,9 @@ class StandIns:
 
     def __init__(self, partitions: int, silence_s: float, step_s: float) -> None:
         self._silence_s, self._step_s = silence_s, step_s
+        self.unread = set(range(partitions))
+        """Whose leader has yet to be asked for records."""
+        self.all_read = asyncio.Event()
         self.asked: Counter[str] = Counter()
         """Requests and bytes of answers, by the name of the request."""
         self._leaders = {
@@ -97,6 +123,12 @@ class StandIns:
         await asyncio.sleep(self._silence_s)
         self._live.discard(KILLED)
         self._encoded.clear()
+        self.unread.update(
+            topic * PARTITIONS_OF_TOPIC + index
+            for (topic, index), (leader, _) in self._leaders.items()
+            if leader == KILLED
+        )
+        self.all_read.clear()
         moving = [place for place, (leader, _) in self._leaders.items() if leader == KILLED]
         for first in range(0, len(moving), STEP):
             for turn, place in enumerate(moving[first : first + STEP]):
@@ -112,23 +144,32 @@ class StandIns:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while True:
                     size = struct.unpack(">i", await reader.readexactly(4))[0]
-                    answer = self._answer(broker, memoryview(await reader.readexactly(size)))
+                    answer, wait_s = self._answer(broker, memoryview(await reader.readexactly(size)))
+                    await asyncio.sleep(wait_s)
+                    if writer.is_closing():
+                        break
                     writer.write(struct.pack(">i", len(answer)) + answer)
             self._writers[broker].discard(writer)
             writer.transport.abort()
 
         return serve
 
-    def _answer(self, broker: int, frame: memoryview) -> bytes:
+    def _answer(self, broker: int, frame: memoryview) -> tuple[bytes, float]:
+        """The answer, and how long it is waited with."""
         header, position = decode_request_header(frame)
         kind = next(one for one in SERVED if one.api_key == header.api_key)
         request = decode(cast(type[Message], kind), frame, header.api_version, position)
-        body = encode(self._response(broker, request, header), header.api_version)
+        response = self._response(broker, request, header)
+        body = encode(response, header.api_version)
         self.asked[kind.__name__] += 1
         self.asked[f"{kind.__name__} bytes"] += len(body)
-        return response_header(header.api_key, header.api_version, header.correlation_id) + body
+        wait_s = 0.0
+        if isinstance(request, FetchRequest) and not any(topic.partitions for topic in response.responses):
+            wait_s = request.max_wait_ms / 1000
+        head = response_header(header.api_key, header.api_version, header.correlation_id)
+        return head + body, wait_s
 
-    def _response(self, broker: int, request: Message, header: RequestHeader) -> Message:
+    def _response(self, broker: int, request: Message, header: RequestHeader) -> Any:
         match request:
             case ApiVersionsRequest():
                 keys = [
@@ -143,6 +184,10 @@ class StandIns:
                 return self._metadata(numbers, header.api_version)
             case ProduceRequest():
                 return self._produce(broker, request)
+            case ListOffsetsRequest():
+                return self._list_offsets(request)
+            case FetchRequest():
+                return self._fetch(broker, request)
         raise AssertionError(request)
 
     def _metadata(self, topics: list[int], version: int) -> MetadataResponse:
@@ -185,7 +230,7 @@ class StandIns:
                 if leader == broker:
                     answers.append(PartitionProduceResponse(index=data.index, error_code=0, base_offset=0))
                     continue
-                self.asked["batches refused"] += 1
+                self.asked["partitions refused"] += 1
                 named.add(leader)
                 answers.append(
                     PartitionProduceResponse(
@@ -199,24 +244,65 @@ class StandIns:
         ends = [NodeEndpoint(node_id=one, host="127.0.0.1", port=self._ports[one]) for one in sorted(named)]
         return ProduceResponse(responses=topics, node_endpoints=ends)
 
+    @staticmethod
+    def _list_offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=one.partition_index, offset=0)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return ListOffsetsResponse(topics=topics)
+
+    def _fetch(self, broker: int, request: FetchRequest) -> FetchResponse:
+        """Only what is refused is told of: there are no records."""
+        refused: dict[str, list[PartitionData]] = {}
+        for topic in request.topics:
+            number = int(topic.topic.removeprefix("wide-"))
+            for part in topic.partitions:
+                leader, epoch = self._leaders[number, part.partition]
+                if leader == broker:
+                    self.unread.discard(number * PARTITIONS_OF_TOPIC + part.partition)
+                    continue
+                self.asked["partitions refused"] += 1
+                data = PartitionData(
+                    partition_index=part.partition, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER
+                )
+                data.current_leader = ReadLeader(leader_id=leader, leader_epoch=epoch)
+                refused.setdefault(topic.topic, []).append(data)
+        if not self.unread:
+            self.all_read.set()
+        return FetchResponse(
+            responses=[FetchableTopicResponse(topic=name, partitions=some) for name, some in refused.items()]
+        )
+
 
 def stand_in(partitions: int, silence_s: float, step_s: float, pipe: Pipe) -> None:
-    """The process of the brokers: tells where they listen, is told to kill one, and then for what was asked."""
+    """The process of the brokers: tells where they listen, is told to kill one, and then for what was asked. Asked
+    whether all is read, it answers once it is."""
 
     async def run() -> None:
         brokers = StandIns(partitions, silence_s, step_s)
         pipe.send(await brokers.start())
-        told = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(pipe.fileno(), told.set)
-        await told.wait()
-        pipe.recv()
-        told.clear()
-        brokers.asked.clear()
-        killing = asyncio.ensure_future(brokers.kill())
-        await told.wait()
-        pipe.send(brokers.asked)
-        await killing
+        told: asyncio.Queue[str] = asyncio.Queue()
+        asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: told.put_nowait(pipe.recv()))
+        killing = None
+        while True:
+            match await told.get():
+                case "kill":
+                    brokers.asked.clear()
+                    killing = asyncio.ensure_future(brokers.kill())
+                case "read":
+                    if killing is not None:
+                        await killing
+                    await brokers.all_read.wait()
+                    pipe.send("all")
+                case "asked":
+                    pipe.send(brokers.asked)
 
     uvloop.run(run())
 
@@ -224,51 +310,91 @@ def stand_in(partitions: int, silence_s: float, step_s: float, pipe: Pipe) -> No
 # ---------------------------------------------------------------- the client
 
 
-async def measure(bootstrap: str, pipe: Pipe, partitions: int, in_need: int) -> dict[str, float]:
-    """One round. CPU is that of this process."""
-    places = [
-        (f"wide-{number // PARTITIONS_OF_TOPIC}", number % PARTITIONS_OF_TOPIC)
+Measure = Callable[[str, Pipe, int, int], Coroutine[None, None, dict[str, float]]]
+
+
+class LongestTurn:
+    """The most CPU, in ms, between two turns of this thread's loop."""
+
+    def __init__(self) -> None:
+        self.ms = 0.0
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            used_s = time.thread_time()
+            await asyncio.sleep(0.001)
+            self.ms = max(self.ms, 1000 * (time.thread_time() - used_s))
+
+    def end(self) -> None:
+        self._watching.cancel()
+
+
+def places_of(partitions: int) -> list[TopicPartition]:
+    return [
+        TopicPartition(f"wide-{number // PARTITIONS_OF_TOPIC}", number % PARTITIONS_OF_TOPIC)
         for number in range(partitions)
     ]
+
+
+async def produce(bootstrap: str, pipe: Pipe, partitions: int, in_need: int) -> dict[str, float]:
+    """One round of a producer. CPU is that of this process."""
+    places = places_of(partitions)
     led = [place for number, place in enumerate(places) if BROKERS[number % 3] == KILLED][:in_need]
-    loop = asyncio.get_running_loop()
-    longest_s = 0.0
-
-    async def watch() -> None:
-        nonlocal longest_s
-        while True:
-            used = time.thread_time()
-            await asyncio.sleep(0.001)
-            longest_s = max(longest_s, time.thread_time() - used)
-
     async with asyncio.timeout(DEADLINE_S), Producer(bootstrap_servers=bootstrap, acks="all") as producer:
         for name, index in places:
             await producer.send(name, b"x", partition=index)
         await producer.flush()
-        began_s, used_s = loop.time(), time.process_time()
-        watching = asyncio.ensure_future(watch())
+        began_s, used_s = time.monotonic(), time.process_time()
+        longest = LongestTurn()
         pipe.send("kill")
         deliveries = [await producer.send(name, b"x", partition=index) for name, index in led]
-        handed_over_s = time.process_time() - used_s
         for delivery in deliveries:
             await delivery
-        took_s, cpu_s = loop.time() - began_s, time.process_time() - used_s
-        watching.cancel()
-        pipe.send("asked")
-        asked: Counter[str] = await loop.run_in_executor(None, pipe.recv)
+        took_s, cpu_s = time.monotonic() - began_s, time.process_time() - used_s
+        longest.end()
+        return figures(took_s, cpu_s, longest, await told(pipe, "asked")) | {"idle_cpu": 0.0}
+
+
+async def consume(bootstrap: str, pipe: Pipe, partitions: int, _in_need: int) -> dict[str, float]:
+    """One round of a consumer."""
+    consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    async with asyncio.timeout(DEADLINE_S), consumer:
+        consumer.assign(places_of(partitions))
+        await told(pipe, "read")
+        used_s = time.process_time()
+        await asyncio.sleep(IDLE_S)
+        idle = (time.process_time() - used_s) / IDLE_S
+        began_s, used_s = time.monotonic(), time.process_time()
+        longest = LongestTurn()
+        pipe.send("kill")
+        await told(pipe, "read")
+        took_s, cpu_s = time.monotonic() - began_s, time.process_time() - used_s
+        longest.end()
+        return figures(took_s, cpu_s, longest, await told(pipe, "asked")) | {"idle_cpu": round(idle, 2)}
+
+
+async def told(pipe: Pipe, what: str) -> Any:
+    pipe.send(what)
+    return await asyncio.get_running_loop().run_in_executor(None, pipe.recv)
+
+
+def figures(took_s: float, cpu_s: float, longest: LongestTurn, asked: Counter[str]) -> dict[str, float]:
     return {
-        "acknowledged_s": round(took_s, 3),
+        "took_s": round(took_s, 3),
         "client_cpu_s": round(cpu_s, 3),
-        "of_it_to_send_s": round(handed_over_s, 3),
-        "longest_turn_ms": round(1000 * longest_s, 1),
+        "longest_turn_ms": round(longest.ms, 1),
         "metadata_requests": asked["MetadataRequest"],
         "metadata_kb": round(asked["MetadataRequest bytes"] / 1000),
         "produce_requests": asked["ProduceRequest"],
-        "batches_refused": asked["batches refused"],
+        "fetch_requests": asked["FetchRequest"],
+        "refused": asked["partitions refused"],
     }
 
 
-def one_round(partitions: int, in_need: int, silence_s: float, step_s: float) -> dict[str, float]:
+def one_round(
+    measure: Measure, partitions: int, in_need: int, silence_s: float, step_s: float
+) -> dict[str, float]:
     """With brokers of its own."""
     ours, theirs = multiprocessing.Pipe()
     brokers = multiprocessing.Process(
@@ -288,14 +414,17 @@ def main() -> None:
     )
     parser.add_argument("--partitions", type=int, default=30_000, help="a multiple of 1,000 (30000)")
     parser.add_argument("--in-need", type=int, default=10_000, help="of a third of them, at most (10000)")
+    parser.add_argument("--consumer", action="store_true", help="measure a consumer, not a producer")
     parser.add_argument("--silence-ms", type=float, default=300, help="until the first new leader (300)")
     parser.add_argument("--step-ms", type=float, default=50, help="between two steps (50)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
+    measure = consume if arguments.consumer else produce
     silence_s, step_s = arguments.silence_ms / 1000, arguments.step_ms / 1000
     rounds = [
-        one_round(arguments.partitions, arguments.in_need, silence_s, step_s) for _ in range(arguments.rounds)
+        one_round(measure, arguments.partitions, arguments.in_need, silence_s, step_s)
+        for _ in range(arguments.rounds)
     ]
     table = Table("", *(str(number) for number in range(1, arguments.rounds + 1)), "median")
     medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}

@@ -37,10 +37,10 @@ _Queue = PartitionQueue[Any]
 
 @dataclass(slots=True)
 class _Unreachable:
-    """A broker to which there is no connection to be had. `timer` runs out when it may be tried again."""
+    """A broker to which there is no connection. `timer` runs out when it may be tried again."""
 
     backoff: Backoff
-    may_be_tried: bool = False
+    may_be_tried: bool = True
     timer: asyncio.TimerHandle | None = None
 
 
@@ -107,6 +107,13 @@ class Leaders:
         if moved:
             self._search_for(queue)
 
+    def lost(self, broker_id: int) -> None:
+        """The connection to a broker ended with requests under way. All that waits for it is in need of another leader,
+        or of a connection."""
+        if broker_id not in self._unreachable:
+            self._unreachable[broker_id] = _Unreachable(Backoff(self._retry_backoff_max_ms))
+            self._search_for_all_of(broker_id)
+
     def succeeded(self, queue: _Queue) -> None:
         """The leader took a batch."""
         queue.failed_leader = None
@@ -137,12 +144,8 @@ class Leaders:
 
     def _refused_by(self, broker_id: int) -> None:
         """Nothing can be sent to it now, so nobody is woken before it may be tried again."""
-        refused = self._unreachable.get(broker_id)
-        if refused is None:
-            refused = self._unreachable[broker_id] = _Unreachable(Backoff(self._retry_backoff_max_ms))
-            for queue in self._active:
-                if (leader := self.of(queue)) is not None and leader[0] == broker_id:
-                    self._search_for(queue)
+        self.lost(broker_id)
+        refused = self._unreachable[broker_id]
         refused.may_be_tried = False
         wait_s = max(refused.backoff.next_s(), REFUSED_S)
         refused.timer = asyncio.get_running_loop().call_later(wait_s, self._try_again, refused)
@@ -150,6 +153,11 @@ class Leaders:
     def _try_again(self, refused: _Unreachable) -> None:
         refused.may_be_tried = True
         self._wake()
+
+    def _search_for_all_of(self, broker_id: int) -> None:
+        for queue in self._active:
+            if (leader := self.of(queue)) is not None and leader[0] == broker_id:
+                self._search_for(queue)
 
     def _search_for(self, queue: _Queue) -> None:
         self._leaderless[queue] = None

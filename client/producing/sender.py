@@ -331,6 +331,7 @@ class Sender:
             return
         for queue, batch in answer.sent:
             self._failed(queue, batch, error)
+        self._leaders.lost(answer.connection.address.id)
         self.wake()
 
     def _partition_answered(

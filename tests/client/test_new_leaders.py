@@ -105,8 +105,8 @@ class Searching:
             task.cancel()
 
 
-def waiting_queue(partition: int) -> PartitionQueue[Any]:
-    queue: PartitionQueue[Any] = PartitionQueue("t", partition, BatchLimit(1_000), lambda *_: object())
+def waiting_queue(partition: int, topic: str = "t") -> PartitionQueue[Any]:
+    queue: PartitionQueue[Any] = PartitionQueue(topic, partition, BatchLimit(1_000), lambda *_: object())
     queue.append((None, b"x", 0, ()), 10, 0.0)
     return queue
 
@@ -142,6 +142,21 @@ async def test_an_unreachable_leader_is_tried_once_for_all_and_nobody_is_woken_f
         while len(cluster.refreshed) < 2:  # the other one has no other leader yet
             await asyncio.sleep(0)
     assert searching.woken >= 1
+    searching.close()
+
+
+async def test_the_first_question_is_about_all_that_waits_for_a_broker_that_was_lost() -> None:
+    """Not only about what was under way: records for others, too, wait for their leaders."""
+    cluster, queues = Known(), [waiting_queue(0), waiting_queue(0, "u"), waiting_queue(2)]
+    cluster.metadata.update(answer([(1, 4)], name="u"))
+    searching = Searching(cluster, queues)
+    queues[0].sent_to = (1, 4)
+    searching.leaders.failed(queues[0], moved=True)
+    searching.leaders.lost(1)
+    async with asyncio.timeout(25):
+        while not cluster.refreshed:
+            await asyncio.sleep(0)
+    assert cluster.refreshed == [{"t", "u"}]
     searching.close()
 
 
