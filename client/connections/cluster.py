@@ -32,6 +32,9 @@ FIRST_BACKOFF_MS = 1.0
 """Waits after a failure begin here and grow: a leader that died is often replaced within milliseconds."""
 
 BACKOFF_GROWTH = 1.2
+PARTITION_BACKOFF_MS = 0.005
+"""An attempt for very many partitions takes brokers and client long, so that the next one is waited with: 50 ms for
+10,000."""
 METADATA_TIMEOUT_MS = 3_000
 """A connection on which metadata takes longer than this is given up."""
 CONNECT_TIMEOUT_MS = 10_000
@@ -387,11 +390,11 @@ class Backoff:
         """The next wait is the shortest again."""
         self._next_ms = FIRST_BACKOFF_MS
 
-    def next_s(self) -> float:
-        """The next wait in seconds."""
+    def next_s(self, partitions: int = 1) -> float:
+        """The next wait in seconds, before an attempt for so many partitions."""
         wait_ms = min(self._next_ms, self._max_ms)
         self._next_ms = wait_ms * BACKOFF_GROWTH
-        return wait_ms / 1000
+        return max(wait_ms, partitions * PARTITION_BACKOFF_MS) / 1000
 
 
 def _rotated(addresses: list[BrokerAddress], turn: int) -> list[BrokerAddress]:

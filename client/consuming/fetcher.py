@@ -48,6 +48,7 @@ class Fetcher:
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._driver: asyncio.Task[None] | None = None
         self._backoff = Backoff(options.retry_backoff_max_ms)
+        self._in_need: set[str] = set()  # topics of which a leader has failed since they were asked about
         self._unreachable_since_s: float | None = None
         self._failure: BaseException | None = None
 
@@ -154,14 +155,15 @@ class Fetcher:
             await self._look_positions_up(lookups)
         now = asyncio.get_running_loop().time()
         again: float | None = None
-        in_need: set[str] = set()
-        failing = False
+        in_need, self._in_need = self._in_need, set()
+        failing, leaderless = False, 0
         brokers: dict[int, bool] = {}
         for state in self._readable():
             failing = failing or state.failed_leader is not None
             broker_id = self._broker_for(state, now)
             if broker_id is None:
                 in_need.add(state.partition.topic)
+                leaderless += 1
             else:
                 brokers[broker_id] = brokers.get(broker_id, False) or state.has_room
         for broker_id, have_room in brokers.items():
@@ -178,7 +180,7 @@ class Fetcher:
             with suppress(ConnectionLost, RequestTimedOut):
                 await self._cluster.refresh(in_need)
                 self._unreachable_since_s = None
-            again = self._backoff.next_s()
+            again = self._backoff.next_s(leaderless)
         elif not failing:  # The attempt that follows a wait has yet to succeed.
             self._backoff.reset()
         return again
@@ -334,7 +336,7 @@ class Fetcher:
             timeout_ms = options.request_timeout_ms + options.max_wait_ms
             response = await connection.request(request, version=version, timeout_ms=timeout_ms)
         except (ConnectionLost, RequestTimedOut):
-            retry_at_s = cache(self._next_retry_s)
+            retry_at_s = cache(partial(self._next_retry_s, len(hungry)))
             for state in hungry:
                 leader = led.get(state) or self._leader_of(state.partition)
                 self._source_failed(state, broker_id, leader, retry_at_s)
@@ -455,11 +457,14 @@ class Fetcher:
         """Leave the leader that was asked alone for a moment, unless another one has taken over."""
         state.failed_leader = leader
         state.retry_at_s = retry_at_s()
+        if leader == self._leader_of(state.partition):
+            # Whether or not it may be tried again by the time that somebody looks: of thousands that takes a while.
+            self._in_need.add(state.partition.topic)
 
-    def _next_retry_s(self) -> float:
-        """Loop time at which what failed is asked again. To be called once for all that fails together: each call makes
-        the next wait longer."""
-        return asyncio.get_running_loop().time() + self._backoff.next_s()
+    def _next_retry_s(self, partitions: int = 1) -> float:
+        """Loop time at which so many that failed are asked again. To be called once for all that fail together: each
+        call makes the next wait longer."""
+        return asyncio.get_running_loop().time() + self._backoff.next_s(partitions)
 
     def _fetch_ended(self, broker_id: int, task: asyncio.Task[None]) -> None:
         del self._fetching[broker_id]

@@ -186,7 +186,7 @@ class Leaders:
                     self._leaderless = leaderless
                     self._wake()
                 if leaderless:
-                    await asyncio.sleep(backoff.next_s())
+                    await asyncio.sleep(backoff.next_s(len(leaderless)))
         finally:
             self._seeking = False
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ottla.client.connections.cluster import Cluster
+import pytest
+
+from ottla.client.connections.cluster import Backoff, Cluster
 from ottla.client.consuming.assigned import EARLIEST, FetchOptions
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
@@ -337,5 +339,26 @@ async def test_a_leader_that_a_refusal_names_is_read_from_and_nobody_is_asked() 
         async with asyncio.timeout(25):
             assert [await cluster.asked.get() for _ in range(2)] == [(1, 4), (2, 5)]
         assert cluster.refreshed == 0
+    finally:
+        await fetcher.stop()
+
+
+async def test_leaders_are_asked_about_though_the_one_that_failed_may_be_tried_again_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To note for thousands of partitions that they failed takes longer than the wait. So a dead broker was tried again
+    and again, and nobody was asked who leads instead."""
+    monkeypatch.setattr(Backoff, "next_s", lambda *_: 0.0)
+    cluster = LosingCluster()
+    fetcher = Fetcher(cluster, OPTIONS)
+    fetcher.assign(MANY)
+    for one in MANY:
+        fetcher.assigned[one].seek(22)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while {topic.topic for topic in (await cluster.asked.get()).topics} != {"moved", "there"}:
+                pass
+        assert cluster.refreshed[0] == {"moved"}
     finally:
         await fetcher.stop()
