@@ -40,6 +40,7 @@ SETTINGS = {
     "offsets.topic.segment.bytes": str(1 << 20),
     "transactional.id.expiration.ms": "60000",
     "producer.id.expiration.ms": "60000",
+    "producer.id.expiration.check.interval.ms": "10000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
 }
 """What expires does so within the warm-up."""

@@ -12,8 +12,8 @@ explains, the run has found a slope, and exits with 1. So it does where an ackno
 replicas did not come back in sync within two minutes of a fault. `--plot` draws it all (needs matplotlib).
 
 Two rises are told and do not count. Quorum nodes keep the last metadata records, and the Raft log since the last
-snapshot: at this load it takes an hour until that is full, so their memory is judged in runs of three hours and more.
-And where the load of the machine rises too, times of clients tell of the machine.
+snapshot: at this load it takes an hour until that is full, so their memory and disk are judged in runs of three hours
+and more. And where the load of the machine rises too, times of clients tell of the machine.
 """
 
 from __future__ import annotations
@@ -201,7 +201,8 @@ class Soak:
         """Why a rise does not count; empty if it does."""
         if name == MACHINE:
             return "others work here, too"
-        if unit == "memory MB" and name.startswith("quorum") and self.elapsed_s < QUORUM_FULL_S:
+        fills = unit in ("memory MB", "disk MB") and name.startswith("quorum")
+        if fills and self.elapsed_s < QUORUM_FULL_S:
             return "fills up"
         if unit == "ms":
             machine = line(without_warm_up(self.readings["load"].get(MACHINE, [])))

@@ -125,7 +125,6 @@ _AT_START: Final[Mapping[str, str]] = {
     "num.replica.alter.log.dirs.threads": _ONE_LOOP,
     "offsets.load.buffer.size": _FIXED,
     "offsets.topic.compression.codec": "offsets are stored uncompressed",
-    "producer.id.expiration.check.interval.ms": _FIXED,
     "producer.purgatory.purge.interval.requests": _NO_PURGATORY,
     "queued.max.requests": _ONE_LOOP,
     "replica.socket.receive.buffer.bytes": _BUFFERS,

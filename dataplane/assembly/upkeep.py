@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
@@ -21,11 +20,10 @@ from ..storage.log_upkeep import LogUpkeep
 from ..storage.log_verifier import LogVerifier
 
 _CHECKPOINT_INTERVAL_S = 60.0
-_CHECKPOINTS_PER_EXPIRY = 10
 
 
 class Upkeep:
-    """Four tasks of the event loop; each does its blocking work in threads or in a child process."""
+    """Six tasks of the event loop; each does its blocking work in threads or in a child process."""
 
     def __init__(
         self,
@@ -50,20 +48,26 @@ class Upkeep:
         self._session = session
         self._logs = logs
         self._groups = groups
-        self._checkpoints: asyncio.Task[None] | None = None
+        self._producers_expire_s = config.producer_id_expiration_check_interval_ms / 1000
+        self._groups_expire_s = config.offsets_retention_check_interval_ms / 1000
+        self._tasks: list[asyncio.Task[None]] = []
         self._written_position: MetadataPosition | None = None
 
     def start(self) -> None:
         """Begin all tasks."""
-        self._checkpoints = asyncio.create_task(self._checkpoint_for_ever(), name="log checkpoints")
+        self._tasks = [
+            asyncio.create_task(self._checkpoint_for_ever(), name="log checkpoints"),
+            asyncio.create_task(self._expire_producers_for_ever(), name="expiry of producers"),
+            asyncio.create_task(self._expire_groups_for_ever(), name="expiry of groups"),
+        ]
         self._log_upkeep.start()
         self._verifier.start()
         self.cleaner.start()
 
     async def close(self) -> None:
         """Stop, once the disk has answered."""
-        if self._checkpoints is not None:
-            self._checkpoints.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self._log_upkeep.close()
         await self._verifier.close()
         await self.cleaner.close()
@@ -85,10 +89,17 @@ class Upkeep:
             await asyncio.to_thread(metadata_position.write, folders, position)
 
     async def _checkpoint_for_ever(self) -> None:
-        for round_ in itertools.count(1):
+        while True:
             await asyncio.sleep(_CHECKPOINT_INTERVAL_S)
             await asyncio.wrap_future(self._logs.checkpoint())
             await self.write_position()
-            if round_ % _CHECKPOINTS_PER_EXPIRY == 0:
-                await self._logs.expire_producers()
-                self._groups.expire()
+
+    async def _expire_producers_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._producers_expire_s)
+            await self._logs.expire_producers()
+
+    async def _expire_groups_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._groups_expire_s)
+            self._groups.expire()

@@ -100,9 +100,11 @@ class BrokerConfig:
     fetch_session_slots: int = 1000
     replica_selector: Selector | None = None
     producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
     fenced_linger_ms: int = 9_000
     tls_reload_interval_ms: int = 30_000
     retention_check_interval_ms: int = 300_000
+    offsets_retention_check_interval_ms: int = 600_000
     verify_bytes_per_second: int = 4_194_304
     # The connections of a user are closed when the password is changed or deleted.
     credential_changes_close: bool = True
@@ -170,9 +172,11 @@ class BrokerConfig:
             fetch_session_slots=read.number("max.incremental.fetch.session.cache.slots"),
             replica_selector=_replica_selector(read),
             producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
+            producer_id_expiration_check_interval_ms=read.number("producer.id.expiration.check.interval.ms"),
             fenced_linger_ms=read.number("broker.fenced.linger.ms"),
             tls_reload_interval_ms=read.number("ssl.reload.interval.ms"),
             retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
+            offsets_retention_check_interval_ms=read.number("offsets.retention.check.interval.ms"),
             verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
             credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
