@@ -218,11 +218,8 @@ class WideCluster:
                 with urllib.request.urlopen(node.metrics, timeout=DEADLINE_S) as answer:
                     answer.read()
 
-        async def nothing_more() -> bool:
-            return True
-
         await asyncio.sleep(1)  # Those who watch have begun.
-        await self.timed("metrics of each node", lambda: asyncio.to_thread(read), nothing_more)
+        await self.timed("metrics of each node", lambda: asyncio.to_thread(read), self.at_once)
 
     async def led_by(self, admin: Admin, broker_id: int) -> list[tuple[str, int]]:
         return [

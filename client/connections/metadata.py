@@ -4,7 +4,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -63,7 +63,7 @@ class TopicInfo:
     @property
     def available(self) -> list[int]:
         """The partitions that have a leader, in order."""
-        return [index for index, partition in self.partitions.items() if partition.leader != NO_LEADER]
+        return _led(self.partitions)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class KnownTopic:
     @property
     def available(self) -> list[int]:
         """The partitions that have a leader, in order."""
-        return [index for index, partition in self.partitions.items() if partition.leader != NO_LEADER]
+        return _led(self.partitions)
 
     def info(self) -> TopicInfo:
         """For programs."""
@@ -90,6 +90,10 @@ class KnownTopic:
             for index, one in self.partitions.items()
         }
         return TopicInfo(self.name, self.id, self.is_internal, self.error, partitions)
+
+
+def _led(partitions: Mapping[int, PartitionInfo | ToldPartition]) -> list[int]:
+    return [index for index, partition in partitions.items() if partition.leader != NO_LEADER]
 
 
 class ClusterMetadata:

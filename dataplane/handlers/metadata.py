@@ -76,7 +76,7 @@ class MetadataHandlers:
         if news of their leaders is awaited."""
         _check_identifiers(request.api_version, message)
         missing, errors = self._to_create(request.access, message)
-        if missing or self._is_long(message) or self._awaits_news(message):
+        if missing or self._is_long(request.api_version, message) or self._awaits_news(message):
             task = asyncio.get_running_loop().create_task(
                 self._reply_later(request, message, missing, errors)
             )
@@ -85,16 +85,17 @@ class MetadataHandlers:
             return None
         return self._respond(request, message, list(filter(None, self._topics(request, message, errors))))
 
-    def _is_long(self, message: MetadataRequest) -> bool:
-        image = self._quorum.image
-        items = len(image.topics if message.topics is None else message.topics)
+    def _is_long(self, version: int, message: MetadataRequest) -> bool:
+        topics, named = self._quorum.image.topics, _named(version, message)
+        if named is None:
+            items, told = len(topics), iter(topics.values())
+        else:
+            items, told = len(named), self._existing(named)
         if items > ITEMS_PER_TURN:
             return True
-        for topic in image.topics.values() if message.topics is None else self._named(message.topics):
-            items += len(topic.partitions) // _PARTITIONS_OF_ITEM
-        return items > ITEMS_PER_TURN
+        return items + sum(len(one.partitions) // _PARTITIONS_OF_ITEM for one in told) > ITEMS_PER_TURN
 
-    def _named(self, topics: list[MetadataRequestTopic]) -> Iterator[TopicState]:
+    def _existing(self, topics: list[MetadataRequestTopic]) -> Iterator[TopicState]:
         """Those of them that there are."""
         image = self._quorum.image
         for topic in topics:
@@ -111,7 +112,7 @@ class MetadataHandlers:
             return bool(lost)
         return any(
             state.leader in lost
-            for topic in self._named(message.topics)
+            for topic in self._existing(message.topics)
             for state in topic.partitions.values()
         )
 
@@ -161,14 +162,15 @@ class MetadataHandlers:
         image, version = self._quorum.image, request.api_version
         view = self._views.of(image, request.listener, version)
         told = _Told(request.access, view, message.include_topic_authorized_operations)
-        if message.topics is None or (version == 0 and not message.topics):
+        named = _named(version, message)
+        if named is None:
             topics = list(image.topics.values())
             names = [topic.name for topic in topics]
             describable = request.access.allows_each(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
             for topic, is_told in zip(topics, describable, strict=True):
                 yield told.topic(topic) if is_told else None
             return
-        for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in message.topics):
+        for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in named):
             if topic_id != ZERO_UUID:
                 yield told.by_id(image.topics_by_id.get(topic_id), topic_id)
             else:
@@ -204,6 +206,11 @@ class MetadataHandlers:
         own = self._quorum.image.brokers.get(self._own_broker_id)
         found = None if own is None else registered_endpoint(own, listener)
         return [] if found is None else [found]
+
+
+def _named(version: int, message: MetadataRequest) -> list[MetadataRequestTopic] | None:
+    """The topics that are asked about; None for all, which version 0 asks for by naming none."""
+    return None if version == 0 and not message.topics else message.topics
 
 
 def _weight(encoded: bytes | None) -> int:

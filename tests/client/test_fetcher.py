@@ -63,9 +63,12 @@ class Asked:
     def version_for(self, _request: object, at_most: int) -> int:
         return at_most
 
-    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+    def _note(self, message: FetchRequest) -> None:
         epoch = message.topics[0].partitions[0].current_leader_epoch
         self._cluster.asked.put_nowait((self._broker_id, epoch))
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        self._note(message)
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -295,19 +298,11 @@ async def test_when_a_broker_of_many_partitions_dies_its_topics_are_asked_about_
         await fetcher.stop()
 
 
-class Moved:
-    """A connection to a broker that leads no more, and says who does."""
-
-    def __init__(self, cluster: NamingCluster, broker_id: int) -> None:
-        self._cluster = cluster
-        self._broker_id = broker_id
-
-    def version_for(self, _request: object, at_most: int) -> int:
-        return at_most
+class Moved(Asked):
+    """A connection to a broker that leads no more, and says who does: 2, which never answers."""
 
     async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
-        epoch = message.topics[0].partitions[0].current_leader_epoch
-        self._cluster.asked.put_nowait((self._broker_id, epoch))
+        self._note(message)
         if self._broker_id == 2:
             await asyncio.Event().wait()
         answer = PartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -315,11 +310,11 @@ class Moved:
         return FetchResponse(responses=[FetchableTopicResponse(topic=PLACE.topic, partitions=[answer])])
 
 
-class NamingCluster(Cluster):
+class NamingCluster(MovingCluster):
+    """The leader is known by what 1 answers."""
+
     def __init__(self) -> None:
-        super().__init__("localhost:1")
-        self.metadata.update(known())
-        self.asked: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        super().__init__()
         self.refreshed = 0
 
     async def connection(self, broker_id: int, lane: str = "") -> Any:

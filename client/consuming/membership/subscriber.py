@@ -154,9 +154,8 @@ class Subscriber:
             topics = await self._matching(selection.pattern)
             self._cluster.unfollow(set(self._topics).difference(topics))
         self._cluster.follow(topics)
-        await (
-            self._cluster.refresh()
-        )  # of those that are read, too, which a pattern of the brokers does not name
+        # Of those that are read, too, which a pattern of the brokers does not name.
+        await self._cluster.refresh()
         if self._selection is not selection:
             return
         self._topics = topics

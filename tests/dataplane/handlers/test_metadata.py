@@ -421,15 +421,17 @@ async def test_what_others_lead_is_told_at_once_beside_a_lost_broker(quorum: Stu
     of_dead.close()
 
 
-@pytest.mark.parametrize("names", [None, [f"wide-{number}" for number in range(9)]])
+@pytest.mark.parametrize(
+    ("version", "names"), [(12, None), (12, [f"wide-{number}" for number in range(9)]), (0, [])]
+)
 async def test_others_have_turns_while_a_few_topics_of_many_partitions_are_told(
-    quorum: StubQuorum, names: list[str] | None
+    quorum: StubQuorum, version: int, names: list[str] | None
 ) -> None:
-    """Topics were counted, so thirty of a thousand partitions each were one turn."""
+    """Topics were counted, so thirty of a thousand partitions each were one turn. In version 0 no names mean all."""
     for number in range(9):
         quorum.add_topic(f"wide-{number}", bytes([number]) * 16, [[1, 2]] * 1_000)
     handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), lost(quorum))
-    request = Replies(12)
+    request = Replies(version)
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     assert handlers.metadata(cast(ClientRequest, request), asked) is None
@@ -439,5 +441,5 @@ async def test_others_have_turns_while_a_few_topics_of_many_partitions_are_told(
             turns += 1
             await asyncio.sleep(0)
     assert turns > 3
-    told = through_codec(request.replies[0], 12)
+    told = through_codec(request.replies[0], version)
     assert [len(topic.partitions) for topic in told.topics if "wide" in (topic.name or "")] == [1_000] * 9

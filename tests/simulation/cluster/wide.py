@@ -4,7 +4,7 @@
 
 There are no faults but that. Told is how long each step took in the cluster's own time, in which code takes none: it
 shows what waits for what, not what a processor has to do. After each step all nodes hold together, and in the end all
-have the same metadata. 10,000 partitions take some minutes, and 100,000 more than an hour.
+have the same metadata. 10,000 partitions take some minutes.
 """
 
 from __future__ import annotations
