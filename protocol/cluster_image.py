@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 from .acls import Acl
 from .broker_lists import broker_list
@@ -86,21 +86,22 @@ class BrokerState:
         return not self.fenced and not self.shutting_down
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PartitionState:
-    """A partition's replicas and leadership."""
+    """A partition's replicas and leadership. It never changes, as type checkers see to: to make a frozen dataclass
+    takes four times as long, and each node makes one for each replica of a broker that dies."""
 
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()
-    leader: int = NO_LEADER
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-    unclean: bool = False
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    offline_replicas: tuple[int, ...] = ()
+    replicas: Final[tuple[int, ...]]
+    isr: Final[tuple[int, ...]]
+    elr: Final[tuple[int, ...]] = ()
+    last_known_elr: Final[tuple[int, ...]] = ()
+    leader: Final[int] = NO_LEADER
+    leader_epoch: Final[int] = 0
+    partition_epoch: Final[int] = 0
+    unclean: Final[bool] = False
+    adding_replicas: Final[tuple[int, ...]] = ()
+    removing_replicas: Final[tuple[int, ...]] = ()
+    offline_replicas: Final[tuple[int, ...]] = ()
 
     @property
     def is_moving(self) -> bool:
