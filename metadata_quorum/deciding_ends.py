@@ -7,7 +7,7 @@ small. A command that is told less than it would need elects a replica in sync a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from ..protocol.cluster_image import ClusterImage, PartitionState
 from .liveness import ProgressTable, ReplicaProgress
@@ -19,29 +19,31 @@ _End = tuple[int, int] | None
 def deciding_ends(image: ClusterImage, progress: ProgressTable, leaving: int) -> Iterator[ReplicaProgress]:
     """What is known of the partitions that broker `leaving` leads, where it may decide who leads next."""
     usable = {broker_id for broker_id, broker in image.brokers.items() if broker.usable} - {leaving}
+    epochs = {broker_id: broker.broker_epoch for broker_id, broker in image.brokers.items()}
     for topic in image.topics.values():
         for index, state in topic.partitions.items():
             if state.leader != leaving:
                 continue
-            known = progress.of([(topic.id, index)])
-            if known and _may_decide(image, state, known, usable):
-                yield from known
+            known = progress.at((topic.id, index))
+            if known and _may_decide(state, known, usable, epochs):
+                yield from known.values()
 
 
 def _may_decide(
-    image: ClusterImage, state: PartitionState, known: list[ReplicaProgress], usable: set[int]
+    state: PartitionState,
+    known: Mapping[int, ReplicaProgress],
+    usable: Collection[int],
+    epochs: Mapping[int, int],
 ) -> bool:
     able = [one for one in state.isr if one in usable and one not in state.offline_replicas]
     if not able:
         return True
-    ends = {entry.broker_id: _end(image, entry) for entry in known}
-    first = ends.get(able[0])
-    return any(ends.get(other) != first for other in able)
+    first = _end(known.get(able[0]), epochs)
+    return any(_end(known.get(other), epochs) != first for other in able[1:])
 
 
-def _end(image: ClusterImage, entry: ReplicaProgress) -> _End:
+def _end(told: ReplicaProgress | None, epochs: Mapping[int, int]) -> _End:
     """As an election takes it: what a process told that was replaced since does not count."""
-    broker = image.brokers.get(entry.broker_id)
-    if broker is None or entry.broker_epoch not in (-1, broker.broker_epoch):
+    if told is None or told.broker_epoch not in (-1, epochs[told.broker_id]):
         return None
-    return entry.leader_epoch, entry.log_end_offset
+    return told.leader_epoch, told.log_end_offset

@@ -13,7 +13,7 @@ a leader that stood still has sent no answers meanwhile.
 A new leader starts every clock anew (`begin`): later, never earlier.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -275,3 +275,7 @@ class ProgressTable:
     def of(self, partitions: Iterable[tuple[bytes, int]]) -> list[ReplicaProgress]:
         """All that is known about these partitions."""
         return [progress for key in partitions for progress in self._by_partition.get(key, {}).values()]
+
+    def at(self, partition: tuple[bytes, int]) -> Mapping[int, ReplicaProgress]:
+        """What is known about one partition, by broker."""
+        return self._by_partition.get(partition, {})
