@@ -41,7 +41,8 @@ from .link import Link
 logger = logging.getLogger(__name__)
 
 PUSH_RECORDS_MAX = 2_000
-"""A broker folds a push, and acts upon it, in one turn of its loop: some 15 microseconds for each record."""
+"""A broker folds a push, and acts upon it, in one turn of its loop: some 15 microseconds for each record. This node
+encodes one in a turn, too: some 0.5 microseconds for each."""
 PUSH_BYTES_MAX = 512 * 1024
 _PUSHES_KEPT = 8
 #: Encoding this many records takes around a millisecond, after which the loop gets its turn.
@@ -122,6 +123,7 @@ class BrokerSession:
         self.hears_of_settled = False
         self._sessions = sessions
         self._offset: int | None = None
+        self._push_is_due = False
         self._snapshot: asyncio.Task[None] | None = None
         self._chunks: Iterator[FeedSnapshotChunk] | None = None
 
@@ -173,9 +175,9 @@ class BrokerSession:
         self._sessions.ended(self, reason)
 
     def push(self) -> None:
-        """Sends what the broker lacks, as far as the link takes it."""
+        """Sends what the broker lacks, as far as the link takes it, and one piece of the feed in each turn."""
         feed = self._sessions.feed
-        while self._offset is not None and self.link.writable:
+        while self._offset is not None and self.link.writable and not self._push_is_due:
             if self._chunks is not None:
                 chunk = next(self._chunks, None)
                 if chunk is not None:
@@ -188,6 +190,13 @@ class BrokerSession:
             if self._offset >= feed.end_offset:
                 return
             self._offset = self._sessions.send_records(self, self._offset)
+            if self._offset < feed.end_offset:
+                self._push_is_due = True
+                asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._push_is_due = False
+        self.push()
 
     def _ask_for_snapshot(self) -> None:
         if self._snapshot is None:

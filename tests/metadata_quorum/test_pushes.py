@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed
 from ottla.protocol.messages.quorum_session import (
     FeedRecords,
     Subscribe,
+    Unsubscribe,
     decode_session_message,
     encode_session_message,
 )
@@ -61,13 +63,21 @@ def told(peer: Peer) -> list[bytes]:
     return records
 
 
-def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> None:
+async def turns(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> None:
     feed = MetadataFeed()
     records = [b"record %d" % number for number in range(COUNT)]
     feed.append(FeedEntry(None, record) for record in records)
     events = SimpleNamespace(subscribed=lambda session, message: None)
     sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
     peers = [subscribed(sessions, broker_id) for broker_id in (1, 2, 3)]
+    for pieces in (1, 2, 3, 3):
+        assert [len(peer.pushes) for peer in peers] == [pieces] * 3
+        await turns(1)
     for peer in peers:
         assert told(peer) == records
         assert all(one is other for one, other in zip(peer.sent, peers[0].sent, strict=True))
@@ -76,8 +86,42 @@ def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> None:
     feed.append(FeedEntry(None, record) for record in more)
     sessions.push()
     late = subscribed(sessions, 4)
+    await turns(2)
     for peer in (*peers, late):
         assert told(peer) == records + more
+
+
+async def test_what_is_applied_between_two_pieces_comes_behind_them() -> None:
+    """A push that is asked for meanwhile does not get ahead of the one that is due."""
+    feed = MetadataFeed()
+    records = [b"record %d" % number for number in range(COUNT)]
+    feed.append(FeedEntry(None, record) for record in records)
+    events = SimpleNamespace(subscribed=lambda session, message: None)
+    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    peer = subscribed(sessions, 1)
+    feed.append([FeedEntry(None, b"later")])
+    sessions.push()
+    assert len(peer.pushes) == 1
+    await turns(3)
+    assert told(peer) == [*records, b"later"]
+
+
+async def test_a_broker_that_subscribes_anew_between_two_pieces_goes_on_from_where_it_says() -> None:
+    feed = MetadataFeed()
+    records = [b"record %d" % number for number in range(COUNT)]
+    feed.append(FeedEntry(None, record) for record in records)
+    events = SimpleNamespace(subscribed=lambda session, message: None)
+    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    peer = subscribed(sessions, 1)
+    session = sessions.of(1, peer.peer.directory_id)
+    assert session is not None
+    session.payload_received(cast(Any, peer), encode_session_message(Unsubscribe()))
+    await turns(2)
+    assert len(peer.pushes) == 1
+    peer.sent.clear()
+    session.payload_received(cast(Any, peer), encode_session_message(Subscribe(metadata_offset=0)))
+    await turns(3)
+    assert told(peer) == records
 
 
 def test_what_is_for_some_brokers_is_told_to_these_alone() -> None:
