@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from ...protocol.cluster_image import BrokerState, PartitionState
+from ...protocol.cluster_image import BrokerState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import OURS, PLACEMENT, PLACEMENT_BY_HOSTS, finalized
 from ...protocol.messages.broker_commands import (
@@ -20,10 +19,10 @@ from ...protocol.messages.broker_commands import (
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.metadata_records import BrokerRemovedRecord
 from . import election
-from .election import Electorate, Progress
+from .election import Leave, Progress
 from .workspace import ProgressByPartition, Workspace
 
-Leave = Callable[[PartitionState, int, Electorate, Progress], PartitionState]
+_NO_PROGRESS: Progress = {}
 
 
 def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
@@ -138,7 +137,8 @@ def unregister(work: Workspace, command: UnregisterBroker) -> PlainResult:
 
 
 def _leave_partitions(work: Workspace, broker_id: int, leave: Leave, progress: ProgressByPartition) -> None:
+    departure = election.Departure(broker_id, leave)
     for topic_id, index, state in work.partitions():
         if broker_id in state.isr or broker_id in state.elr:
-            known = progress.get((topic_id, index), {})
-            work.set_partition(topic_id, index, leave(state, broker_id, work.electorate(topic_id), known))
+            known = progress.get((topic_id, index), _NO_PROGRESS)
+            work.set_partition(topic_id, index, departure.after(state, work.electorate(topic_id), known))

@@ -14,7 +14,7 @@ some: that leader was deposed perhaps, and wrote where others led.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -61,12 +61,16 @@ def _membership(state: PartitionState) -> _Membership:
 
 
 def _successor(old: PartitionState, was: _Membership, new: _Membership) -> PartitionState:
-    """The state after `old`: the leader epoch follows the leader, the partition epoch any change."""
-    if new == was:
-        return old
+    """The state after `old`, which is the same object where nothing changes."""
+    return old if new == was else _changed(old, new, broker_list(new.isr))
+
+
+def _changed(old: PartitionState, new: _Membership | PartitionState, isr: tuple[int, ...]) -> PartitionState:
+    """The state after `old` with the members and the leader of `new`: the leader epoch follows the leader, the
+    partition epoch any change."""
     return PartitionState(
         old.replicas,
-        broker_list(new.isr),
+        isr,
         new.elr,
         new.last_known_elr,
         new.leader,
@@ -197,6 +201,49 @@ def after_unclean_stop(
         last_known = in_replica_order(state.replicas, {*new.last_known_elr, broker_id})
         new = new._replace(elr=elr, last_known_elr=last_known)
     return _successor(state, was, _elected(state.replicas, new, electorate.of(state), progress))
+
+
+Leave = Callable[[PartitionState, int, Electorate, Progress], PartitionState]
+"""`without` or `after_unclean_stop`."""
+
+_Alike = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int, bool]
+"""What the outcome for a partition depends on, beside the broker that leaves and the electorate."""
+
+
+class Departure:
+    """A broker leaves many partitions in one command. Those that are alike are decided once."""
+
+    def __init__(self, broker_id: int, leave: Leave) -> None:
+        self._broker_id = broker_id
+        self._leave = leave
+        self._decided: dict[Electorate, dict[_Alike, PartitionState | None]] = {}
+        #: of the electorate asked about last, as partitions come topic by topic
+        self._electorate: Electorate | None = None
+        self._here: dict[_Alike, PartitionState | None] = {}
+
+    def after(
+        self, state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
+    ) -> PartitionState:
+        """The state after the broker has left."""
+        if progress:
+            return self._leave(state, self._broker_id, electorate, progress)
+        if electorate is not self._electorate:
+            self._electorate, self._here = electorate, self._decided.setdefault(electorate, {})
+        alike = (
+            state.replicas,
+            state.isr,
+            state.elr,
+            state.last_known_elr,
+            state.offline_replicas,
+            state.leader,
+            state.unclean,
+        )
+        if alike not in self._here:
+            new = self._leave(state, self._broker_id, electorate, progress)
+            self._here[alike] = None if new is state else new
+            return new
+        first = self._here[alike]
+        return state if first is None else _changed(state, first, first.isr)
 
 
 def with_isr(state: PartitionState, isr: Iterable[int], min_isr: int) -> PartitionState:

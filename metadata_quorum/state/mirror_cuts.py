@@ -126,8 +126,10 @@ def partition_changed(
     work: Workspace, place: Place, before: PartitionState | None, after: PartitionState
 ) -> None:
     """A leader that may lack records has reached nothing until it tells so."""
+    if before is None or not after.unclean or after.leader in (NO_LEADER, before.leader):
+        return
     mirror = work.image.mirrors.mirror_of(place[0])
-    if mirror is None or before is None or not after.unclean or after.leader in (NO_LEADER, before.leader):
+    if mirror is None:
         return
     for number, _ in work.image.mirror_cuts.of(mirror.name).reached.get(place, ()):
         work.emit(cut_reached_record(mirror.name, number, {place: NOT_REACHED}))

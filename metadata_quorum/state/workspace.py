@@ -42,6 +42,7 @@ class Workspace:
         #: what follows from the brokers and configurations of the image; forgotten when those change
         self._usable: frozenset[int] | None = None
         self._electorates: dict[bytes, Electorate] = {}
+        self._plain_electorate: Electorate | None = None
 
     def emit(self, record: Record, scope: Scope = None) -> None:
         """Apply a record and keep it for the feed."""
@@ -50,6 +51,7 @@ class Workspace:
         if isinstance(record, BrokerRecord | BrokerRemovedRecord | ConfigRecord):
             self._usable = None
             self._electorates.clear()
+            self._plain_electorate = None
 
     def by_partition(self, progress: Iterable[ReplicaLogEnd]) -> ProgressByPartition:
         """What heartbeats told, by partition and replica. Not what a process told that was replaced since: a
@@ -74,7 +76,7 @@ class Workspace:
         The state that there is now.
         """
         before = self.image.topics_by_id[topic_id].partitions.get(index)
-        if before == state:
+        if before is not None and before.partition_epoch == state.partition_epoch and before == state:
             return state
         if state.is_moving:
             state = settled(before, state, self.electorate(topic_id), progress)
@@ -106,13 +108,24 @@ class Workspace:
         """What elections in this topic go by."""
         found = self._electorates.get(topic_id)
         if found is None:
-            name = self.image.topics_by_id[topic_id].name
-            found = self._electorates[topic_id] = Electorate(
-                self.usable,
-                int(self.topic_config(name, "min.insync.replicas", "1")),
-                self.topic_config(name, "unclean.leader.election.enable", "false") == "true",
+            found = self._electorates[topic_id] = self._make_electorate(
+                self.image.topics_by_id[topic_id].name
             )
         return found
+
+    def _make_electorate(self, topic: str) -> Electorate:
+        """One for all topics that have no configuration of their own."""
+        is_plain = (ResourceType.TOPIC, topic) not in self.image.configs
+        if is_plain and self._plain_electorate is not None:
+            return self._plain_electorate
+        made = Electorate(
+            self.usable,
+            int(self.topic_config(topic, "min.insync.replicas", "1")),
+            self.topic_config(topic, "unclean.leader.election.enable", "false") == "true",
+        )
+        if is_plain:
+            self._plain_electorate = made
+        return made
 
     def topic_config(self, topic: str, key: str, default: str) -> str:
         """A topic's dynamic value, else that of all brokers, else `default`."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state import election
-from ottla.metadata_quorum.state.election import Electorate, LogEnd
+from ottla.metadata_quorum.state.election import Departure, Electorate, Leave, LogEnd
 from ottla.protocol.cluster_image import PartitionState
 
 BROKERS = range(1, 6)
@@ -178,3 +182,65 @@ def test_a_lower_min_isr_ends_the_elr_where_writes_go_on_without_it(
     check_epochs(state, new)
     ends = state.leader >= 0 and len(state.isr) >= min(min_isr, 4)
     assert (new.elr, new.last_known_elr) == (((), ()) if ends else (state.elr, state.last_known_elr))
+
+
+def nearly_alike(one: PartitionState) -> list[PartitionState]:
+    """All that differ from it in one thing."""
+    (outsider,) = set(BROKERS) - set(one.replicas)
+    return [
+        replace(one, replicas=one.replicas[::-1]),
+        replace(one, replicas=(*one.replicas, outsider)),
+        replace(one, unclean=not one.unclean),
+        *(replace(one, leader=leader) for leader in (-1, *one.isr)),
+        *(replace(one, offline_replicas=(broker,)) for broker in one.replicas if broker != one.leader),
+        *(
+            replace(one, **{name: tuple(each for each in getattr(one, name) if each != gone)})
+            for name in ("isr", "elr", "last_known_elr")
+            for gone in getattr(one, name)
+            if gone != one.leader
+        ),
+    ]
+
+
+def later(state: PartitionState) -> PartitionState:
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch + 2,
+        partition_epoch=state.partition_epoch + 3,
+        adding_replicas=(7,),
+    )
+
+
+def check_departure(
+    leave: Leave, gone: int, left: Iterable[tuple[PartitionState, Electorate, dict[int, LogEnd]]]
+) -> None:
+    departure = Departure(gone, leave)
+    for state, electorate, progress in left:
+        expected = leave(state, gone, electorate, progress)
+        after = departure.after(state, electorate, progress)
+        assert after == expected
+        assert (after is state) == (expected is state)
+
+
+@pytest.mark.parametrize("leave", [election.without, election.after_unclean_stop])
+@given(partitions(), ELECTORATES, ELECTORATES, PROGRESS, st.sampled_from(BROKERS))
+def test_partitions_that_are_alike_are_left_as_each_alone_would_be(
+    leave: Leave,
+    one: PartitionState,
+    electorate: Electorate,
+    another: Electorate,
+    progress: dict[int, LogEnd],
+    gone: int,
+) -> None:
+    electorate, another = (replace(each, usable=each.usable - {gone}) for each in (electorate, another))
+    for other in nearly_alike(one):
+        states = (one, other, later(one), later(other))
+        check_departure(leave, gone, [(state, electorate, {}) for state in states])
+    each_way = [
+        (one, electorate, {}),
+        (one, another, {}),
+        (one, electorate, progress),
+        (later(one), electorate, {}),
+    ]
+    check_departure(leave, gone, each_way)
+    check_departure(leave, gone, reversed(each_way))
