@@ -52,6 +52,7 @@ from ..protocol.messages.token_commands import (
 from ..protocol.messages.user_commands import AlterScramCredentials
 from ..protocol.mirror_table import MirrorPhase
 from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
+from .state.controller import Applied
 
 logger = logging.getLogger(__name__)
 
@@ -116,11 +117,12 @@ class ChangesByPeople:
         return has(AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def applied(
-        self, broker_id: int, message: SubmitCommand, command: Command[Any], records: Sequence[Record]
+        self, broker_id: int, message: SubmitCommand, command: Command[Any], applied: Applied
     ) -> None:
         """A command has changed so much."""
         if not isinstance(command, _TOLD) or not logger.isEnabledFor(logging.INFO):
             return
+        records = [record for _, record in applied.records]
         told = [*_told(records), *_told_of_mirror(command, records, self._image())] if records else []
         if told:
             more = f" and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""

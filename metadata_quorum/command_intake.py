@@ -108,8 +108,7 @@ class CommandIntake:
 
         def done(applied: object, error: Exception | None) -> None:
             if isinstance(applied, Applied):
-                records = [record for _, record in applied.records]
-                self._people.applied(session.broker_id, message, command, records)
+                self._people.applied(session.broker_id, message, command, applied)
             session.reply(self._replies.to_proposed(message.sequence, applied, error))
 
         def compared(lacks: bool | None) -> None:

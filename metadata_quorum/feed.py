@@ -11,24 +11,36 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
+
+from ..protocol.partition_change import PartitionChange
 
 #: With its entry a record takes some three hundred bytes, so this is some thirty megabytes at most.
 DEFAULT_CAPACITY_RECORDS = 100_000
 DEFAULT_CAPACITY_BYTES = 32 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 64 * 1024
 
+CHANGE_BYTES: Final = 64
+"""What a partition counts that has not been encoded, as it takes so much with three replicas or four."""
+
 Scope = frozenset[int] | None
 """Which brokers a record is for; None is all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FeedEntry:
-    """One metadata record, encoded, and the brokers it is for."""
+    """One metadata record, and the brokers it is for. What became of a partition is encoded when somebody reads it:
+    a broker that dies changes tens of thousands at once, and brokers follow the leader of the quorum alone."""
 
     scope: Scope
-    record: bytes
+    record: bytes | PartitionChange
     history: int = 0
     """Mark of the history that ends with the command of this record; 0 unknown."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, as far as they are known."""
+        return len(self.record) if isinstance(self.record, bytes) else CHANGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +85,13 @@ class MetadataFeed:
         """Adds the records of one applied command and forgets the oldest beyond the capacity."""
         for entry in entries:
             self._entries.append(entry)
-            self._bytes += len(entry.record)
+            self._bytes += entry.size
             self.end_offset += 1
         while self._entries and (
             len(self._entries) > self._capacity_records or self._bytes > self._capacity_bytes
         ):
             oldest = self._entries.popleft()
-            self._bytes -= len(oldest.record)
+            self._bytes -= oldest.size
             self._start_history = oldest.history
             self.start_offset += 1
 
@@ -128,16 +140,25 @@ class MetadataFeed:
         position = offset
         scoped = False
         for entry in self._entries_from(offset):
-            if records and (len(records) >= max_records or size + len(entry.record) > max_bytes):
+            if len(records) >= max_records:
+                break
+            record = entry.record if isinstance(entry.record, bytes) else self._encode(entry, entry.record)
+            if records and size + len(record) > max_bytes:
                 break
             scoped = scoped or entry.scope is not None
             if entry.scope is None or broker_id in entry.scope:
-                records.append(entry.record)
-                size += len(entry.record)
+                records.append(record)
+                size += len(record)
             position += 1
         return FeedSlice(
             offset, position, records, scoped, self.history_at(offset), self.history_at(position)
         )
+
+    def _encode(self, entry: FeedEntry, change: PartitionChange) -> bytes:
+        """For this reader and those who follow."""
+        encoded = entry.record = change.encoded()
+        self._bytes += len(encoded) - CHANGE_BYTES
+        return encoded
 
     def _entries_from(self, offset: int) -> Iterator[FeedEntry]:
         """Walks from the nearer end: subscribers are nearly always at the last few records."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from ..protocol.messages.metadata_records import PartitionRecord, Record, encode_record
+from ..protocol.messages.metadata_records import Record, encode_record
 from ..protocol.messages.transaction_records import (
     TransactionalRecord,
     TransactionRecord,
     TransactionSettledRecord,
 )
+from ..protocol.partition_change import Change, PartitionChange
 from ..protocol.transaction_table import Phase
 from .broker_sessions import BrokerSessions
 from .feed import FeedEntry, MetadataFeed
@@ -27,7 +28,7 @@ _PLACES_LOOKED_AT_MAX = 100
 
 
 class Publication:
-    """Collects the records of a turn in which the image moved, and publishes them at its end."""
+    """Collects the changes of a turn in which the image moved, and publishes them at its end."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Publication:
         self._told_markers = told_markers
         self._sessions = sessions
         self._now = now
-        #: records on their way to the feed, which end at `_noted_end`
+        #: changes on their way to the feed, which end at `_noted_end`
         self._noted: list[FeedEntry] = []
         self._noted_end = 0
         #: whether there is more among them than transactions
@@ -57,22 +58,30 @@ class Publication:
         #: brokers that others wait for: new leaders, and those that have to write markers of what was decided
         self._first: set[int] = set()
 
-    def note(self, records: Sequence[tuple[Scope, Record]], history: int) -> None:
+    def note(self, changes: Sequence[tuple[Scope, Change]], history: int) -> None:
         """A command has put these into the image."""
         end = self._controller.image.offset
-        if end - len(records) != self._noted_end:
+        if end - len(changes) != self._noted_end:
             self._noted.clear()
             self._is_of_more = True
-        self._noted += [FeedEntry(scope, encode_record(record), history) for scope, record in records]
         self._noted_end = end
+        records: list[Record] = []
+        for scope, change in changes:
+            if isinstance(change, PartitionChange):
+                self._noted.append(FeedEntry(scope, change, history))
+            else:
+                self._noted.append(FeedEntry(scope, encode_record(change), history))
+                records.append(change)
         if not self._is_of_more:
-            self._is_of_more = not all(isinstance(record, TransactionalRecord) for _, record in records)
-        self._duties.noted((record for _, record in records), self._now())
+            self._is_of_more = len(records) < len(changes) or not all(
+                isinstance(record, TransactionalRecord) for record in records
+            )
+        self._duties.noted(records, self._now())
         self._told_markers.changed(
-            record.transactional_id for _, record in records if isinstance(record, TransactionSettledRecord)
+            record.transactional_id for record in records if isinstance(record, TransactionSettledRecord)
         )
         if self._duties.active:
-            self._note_first(records)
+            self._note_first(changes)
 
     def publish(self) -> None:
         """The image moved on, or jumped: a snapshot of the Raft log was restored."""
@@ -95,13 +104,13 @@ class Publication:
         first, self._first = self._first, set()
         self._sessions.push(frozenset(first))
 
-    def _note_first(self, records: Sequence[tuple[Scope, Record]]) -> None:
+    def _note_first(self, changes: Sequence[tuple[Scope, Change]]) -> None:
         """A follower that hears of a new leader before that one does is refused, and asks again a millisecond later."""
         image = self._controller.image
-        for _, record in records:
-            if isinstance(record, PartitionRecord):
-                self._first.add(record.leader)
-            elif isinstance(record, TransactionRecord) and Phase(record.phase).is_decided:
-                transaction = image.transactions.by_id.get(record.transactional_id)
+        for _, change in changes:
+            if isinstance(change, PartitionChange):
+                self._first.add(change.state.leader)
+            elif isinstance(change, TransactionRecord) and Phase(change.phase).is_decided:
+                transaction = image.transactions.by_id.get(change.transactional_id)
                 if transaction is not None:
                     self._first |= leaders_of(image, islice(transaction.lacking, _PLACES_LOOKED_AT_MAX))

@@ -80,6 +80,7 @@ from ...protocol.messages.transaction_commands import (
     VerifyTransaction,
 )
 from ...protocol.messages.user_commands import AlterScramCredentials
+from ...protocol.partition_change import Change, PartitionChange, record_of
 from ...protocol.schema import Message, bytes_, data, int32, int64
 from ...protocol.transaction_table import Place
 from . import (
@@ -115,8 +116,8 @@ SNAPSHOT_VERSION = 1
 FORESEEN_MAX = 4096
 """As many commands as a few brokers may have without an answer."""
 
-OnRecords = Callable[[Sequence[tuple[Scope, Record]], int], None]
-"""Given the records of one command, and the mark of the history that ends with it."""
+OnChanges = Callable[[Sequence[tuple[Scope, Change]], int], None]
+"""Given the changes of one command, and the mark of the history that ends with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,12 @@ class Applied:
     status: CommandStatus
     metadata_offset: int
     result: bytes
-    records: tuple[tuple[Scope, Record], ...] = ()
+    changes: tuple[tuple[Scope, Change], ...] = ()
+
+    @property
+    def records(self) -> tuple[tuple[Scope, Record], ...]:
+        """The changes as records, which are made for the one who asks."""
+        return tuple([(scope, record_of(change)) for scope, change in self.changes])
 
 
 RECOVERY_COMMANDS = (AlterScramCredentials, CreateAcls, DeleteAcls)
@@ -162,16 +168,16 @@ class _SessionState(Message):
 class Controller:
     """`apply` never raises on any bytes; the same commands give the same records everywhere.
 
-    `on_records` hears of each command's records, in order, after they are in the image. Ask anew for
+    `on_changes` hears of each command's changes, in order, after they are in the image. Ask anew for
     `image` and `app_versions` for each use: restoring replaces the object.
     """
 
     def __init__(
-        self, on_records: OnRecords | None = None, on_recovery: Callable[[Command[Any]], None] | None = None
+        self, on_changes: OnChanges | None = None, on_recovery: Callable[[Command[Any]], None] | None = None
     ) -> None:
         """`on_recovery` hears of each command about users and ACLs that no broker has sent: an operator did."""
         self.image = ClusterImage()
-        self.on_records = on_records
+        self.on_changes = on_changes
         self._on_recovery = on_recovery
         self._history = History()
         self._sessions = SessionTable()
@@ -195,12 +201,13 @@ class Controller:
         """Apply one committed command."""
         self._history.applied(term, command)
         applied = self._apply(command)
-        if applied.records:
+        if applied.changes:
             self._history.changed()
-            for _, record in applied.records:
-                self.app_versions.apply(record, self.image.offset)
-            if self.on_records is not None:
-                self.on_records(applied.records, self._history.mark)
+            for _, change in applied.changes:
+                if not isinstance(change, PartitionChange):
+                    self.app_versions.apply(change, self.image.offset)
+            if self.on_changes is not None:
+                self.on_changes(applied.changes, self._history.mark)
         return applied
 
     def _apply(self, encoded: bytes) -> Applied:
@@ -242,7 +249,7 @@ class Controller:
             self._sessions.begin(command.broker_id, result.broker_epoch)
         elif isinstance(command, UnregisterBroker) and command.broker_id not in self.image.brokers:
             self._sessions.end(command.broker_id)
-        return Applied(CommandStatus.APPLIED, self.image.offset, encode_result(result), tuple(work.records))
+        return Applied(CommandStatus.APPLIED, self.image.offset, encode_result(result), tuple(work.changes))
 
     def check(self) -> None:
         """AssertionError if image and sessions contradict themselves or each other."""

@@ -9,7 +9,6 @@ from ...protocol.cluster_image import (
     ClusterImage,
     PartitionState,
     broker_record,
-    partition_record,
 )
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.metadata_records import (
@@ -19,6 +18,7 @@ from ...protocol.messages.metadata_records import (
     Record,
 )
 from ...protocol.messages.partition_commands import ReplicaLogEnd
+from ...protocol.partition_change import Change, PartitionChange
 from .election import Electorate, LogEnd, Progress
 from .reassignment import settled
 
@@ -33,12 +33,12 @@ PartitionChanged = Callable[["Workspace", tuple[bytes, int], PartitionState | No
 
 
 class Workspace:
-    """The image, the records of the command being applied, and what elections need to know."""
+    """The image, the changes of the command being applied, and what elections need to know."""
 
     def __init__(self, image: ClusterImage, partition_changed: PartitionChanged) -> None:
         self.image = image
         self._partition_changed = partition_changed
-        self.records: list[tuple[Scope, Record]] = []
+        self.changes: list[tuple[Scope, Change]] = []
         #: what follows from the brokers and configurations of the image; forgotten when those change
         self._usable: frozenset[int] | None = None
         self._electorates: dict[bytes, Electorate] = {}
@@ -47,7 +47,7 @@ class Workspace:
     def emit(self, record: Record, scope: Scope = None) -> None:
         """Apply a record and keep it for the feed."""
         self.image.apply(record)
-        self.records.append((scope, record))
+        self.changes.append((scope, record))
         if isinstance(record, BrokerRecord | BrokerRemovedRecord | ConfigRecord):
             self._usable = None
             self._electorates.clear()
@@ -81,7 +81,7 @@ class Workspace:
         if state.is_moving:
             state = settled(before, state, self.electorate(topic_id), progress)
         self.image.set_partition(topic_id, index, state)
-        self.records.append((None, partition_record(topic_id, index, state)))
+        self.changes.append((None, PartitionChange(topic_id, index, state)))
         self._partition_changed(self, (topic_id, index), before, state)
         return state
 

@@ -288,12 +288,13 @@ _TYPES: dict[int, type[Record]] = {
     36: MirrorOffsetsTakenRecord,
     37: MirrorOffsetsDoneRecord,
 }
-_NUMBERS = {cls: number for number, cls in _TYPES.items()}
+NUMBERS = {cls: number for number, cls in _TYPES.items()}
+"""By which an encoded record begins."""
 
 
 def encode_record(record: Record) -> bytes:
     """`u8 type | record`."""
-    out = bytearray((_NUMBERS[type(record)],))
+    out = bytearray((NUMBERS[type(record)],))
     encode_into(record, 0, out)
     return bytes(out)
 

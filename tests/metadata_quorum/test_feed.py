@@ -4,10 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, SnapshotBuilder
+from ottla.metadata_quorum.feed import CHANGE_BYTES, FeedEntry, MetadataFeed, SnapshotBuilder
+from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.partition_change import PartitionChange
 
 scopes = st.none() | st.frozensets(st.integers(1, 3), min_size=1)
-entries = st.lists(st.builds(FeedEntry, scopes, st.binary(min_size=1, max_size=20)), max_size=60)
+changes = st.builds(
+    lambda index, replicas: PartitionChange(b"t" * 16, index, PartitionState(replicas, replicas)),
+    st.integers(0, 3),
+    st.lists(st.integers(1, 3)).map(tuple),
+)
+records = st.binary(min_size=1, max_size=20) | changes
+entries = st.lists(st.builds(FeedEntry, scopes, records), max_size=60)
+
+
+def encoded(record: bytes | PartitionChange) -> bytes:
+    return record if isinstance(record, bytes) else record.encoded()
 
 
 @given(
@@ -21,6 +33,7 @@ entries = st.lists(st.builds(FeedEntry, scopes, st.binary(min_size=1, max_size=2
 def test_reading_on_gives_every_record_of_the_broker_once(
     history: list[FeedEntry], start: int, capacity: int, broker_id: int, max_records: int, max_bytes: int
 ) -> None:
+    expected = [encoded(entry.record) for entry in history]
     feed = MetadataFeed(start, capacity_records=capacity)
     feed.append(history)
     assert feed.end_offset == start + len(history)
@@ -32,8 +45,33 @@ def test_reading_on_gives_every_record_of_the_broker_once(
         assert len(piece.records) <= max_records
         received += piece.records
         position = piece.end_offset
-    kept = history[len(history) - (feed.end_offset - feed.start_offset) :]
-    assert received == [e.record for e in kept if e.scope is None or broker_id in e.scope]
+    kept = list(zip(history, expected, strict=True))[len(history) - (feed.end_offset - feed.start_offset) :]
+    assert received == [told for e, told in kept if e.scope is None or broker_id in e.scope]
+
+
+def test_what_nobody_reads_is_not_encoded() -> None:
+    """Brokers follow the leader of the quorum. The other nodes have as many changes to keep."""
+    feed = MetadataFeed()
+    history = [FeedEntry(None, PartitionChange(b"t" * 16, 0, PartitionState((1,), (1,)))) for _ in range(6)]
+    feed.append(history)
+    first = feed.read(1, 1, max_records=2, max_bytes=1000)
+    again = feed.read(1, 2, max_records=2, max_bytes=1000)
+    assert [isinstance(entry.record, bytes) for entry in history] == [False, True, True, False, False, False]
+    assert all(one is other for one, other in zip(first.records, again.records, strict=True))
+
+
+def test_what_was_encoded_counts_as_it_is() -> None:
+    def change(*replicas: int) -> FeedEntry:
+        return FeedEntry(None, PartitionChange(b"t" * 16, 0, PartitionState(replicas, replicas)))
+
+    feed = MetadataFeed(capacity_bytes=3 * CHANGE_BYTES)
+    feed.append(change(*range(50)) for _ in range(3))
+    assert feed.start_offset == 0
+    feed.read(0, 1, max_records=1, max_bytes=1)
+    feed.append([change(1)])
+    assert (feed.start_offset, feed.end_offset) == (1, 4), "one was of several hundred bytes, and is gone"
+    feed.append([change(1)])
+    assert (feed.start_offset, feed.end_offset) == (2, 5), "and what it counted with it"
 
 
 def test_an_offset_before_the_ring_needs_a_snapshot_and_one_beyond_it_waits() -> None:

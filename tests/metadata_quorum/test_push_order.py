@@ -10,11 +10,11 @@ from ottla.metadata_quorum.broker_sessions import BrokerSession, BrokerSessions,
 from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, Scope
 from ottla.metadata_quorum.link import Link
 from ottla.metadata_quorum.publication import Publication
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.handshake import Identity
-from ottla.protocol.messages.metadata_records import PartitionRecord
 from ottla.protocol.messages.quorum_session import FeedRecords, Subscribe, decode_session_message
 from ottla.protocol.messages.quorum_session import encode_session_message as encode
+from ottla.protocol.partition_change import PartitionChange
 
 
 @dataclass
@@ -70,6 +70,10 @@ def test_those_come_first_where_somebody_waits() -> None:
     assert [broker_id for broker_id, _ in followed.sent] == [3, 2, 1]
 
 
+def led_by(leader: int) -> PartitionChange:
+    return PartitionChange(bytes(16), leader, PartitionState((1, 2, 3), (1, 2, 3), leader=leader))
+
+
 def test_a_new_leader_is_told_before_its_followers() -> None:
     """A follower that knows first is refused, and asks again when it has waited."""
     image = ClusterImage()
@@ -86,12 +90,11 @@ def test_a_new_leader_is_told_before_its_followers() -> None:
         lambda: 0.0,
     )
     for leader in (3, 2):
-        record = PartitionRecord(topic_id=bytes(16), partition=leader, replicas=[1, 2, 3], leader=leader)
         image.offset += 1
-        publication.note([(None, record)], history=0)
+        publication.note([(None, led_by(leader))], history=0)
     publication.publish()
     image.offset += 1
-    publication.note([(None, PartitionRecord(topic_id=bytes(16), replicas=[1, 2, 3], leader=1))], history=0)
+    publication.note([(None, led_by(1))], history=0)
     publication.publish()
     assert pushed == [{2, 3}, {1}]
 

@@ -19,6 +19,7 @@ from ottla.metadata_quorum.transaction_deadlines import (
 )
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
+from ottla.protocol.partition_change import record_of
 from ottla.protocol.transaction_table import Phase, TransactionMetadata, TransactionTable
 
 from .state.transactional import Transactions
@@ -214,8 +215,8 @@ class Leader:
             transactional_id_expiration_ms=3,
             unused_ids_check_interval_s=10.0,
         )
-        self.cluster.machine.on_records = lambda records, _: self.duties.noted(
-            (record for _, record in records), self.now
+        self.cluster.machine.on_changes = lambda changes, _: self.duties.noted(
+            (record_of(change) for _, change in changes), self.now
         )
         self.duties.lead(0.0)
         self.settle()

@@ -9,13 +9,18 @@ replicas, restored snapshots and followers of the records agree.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state.controller import FORESEEN_MAX, Applied, Controller
+from ottla.metadata_quorum.state.election import Departure, Electorate
+from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages import quorum_commands as q
@@ -53,6 +58,7 @@ from ottla.protocol.messages.topic_commands import (
     NewTopic,
     NewTopicConfig,
 )
+from ottla.protocol.partition_change import PartitionChange
 
 from .harness import ControllerWithBrokers
 
@@ -69,6 +75,25 @@ STEPS = st.lists(
 )
 
 Key = tuple[bytes, int]
+
+
+@contextmanager
+def decided_one_by_one() -> Iterator[None]:
+    """No two partitions and no two topics are taken for alike."""
+
+    def after(self: Departure, state: PartitionState, *known: Any) -> PartitionState:
+        return self._leave(state, self._broker_id, *known)
+
+    def electorate(work: Workspace, topic_id: bytes) -> Electorate:
+        name = work.image.topics_by_id[topic_id].name
+        return Electorate(
+            frozenset(one.broker_id for one in work.image.brokers.values() if one.usable),
+            int(work.topic_config(name, "min.insync.replicas", "1")),
+            work.topic_config(name, "unclean.leader.election.enable", "false") == "true",
+        )
+
+    with patch.object(Departure, "after", after), patch.object(Workspace, "electorate", electorate):
+        yield
 
 
 class History:
@@ -108,15 +133,18 @@ class History:
         self.turn += 1
         before, old_brokers = self.partitions(), dict(self.image.brokers)
         applied = self.machine.apply(self.turn, 1, encoded)
-        assert self.other.apply(self.turn, 1, encoded) == applied
+        with decided_one_by_one():
+            assert self.other.apply(self.turn, 1, encoded) == applied
         self.machine.check()
         assert applied.metadata_offset <= self.image.offset
         delta, untouched = ImageDelta(), self.followed.offset
-        for _, record in applied.records:
-            assert decode_record(encode_record(record)) == record
-            self.followed.apply(decode_record(encode_record(record)))
+        for (_, change), (_, record) in zip(applied.changes, applied.records, strict=True):
+            encoded_record = encode_record(record)
+            assert decode_record(encoded_record) == record
+            assert not isinstance(change, PartitionChange) or change.encoded() == encoded_record
+            self.followed.apply(decode_record(encoded_record))
             delta.note(record)
-        assert self.followed.offset == self.image.offset == untouched + len(applied.records)
+        assert self.followed.offset == self.image.offset == untouched + len(applied.changes)
         assert list(self.followed.records()) == list(self.image.records())
         after = self.partitions()
         changed = {key for key in after if before.get(key) != after[key]}
