@@ -51,8 +51,8 @@ from ..protocol.messages.token_commands import (
 )
 from ..protocol.messages.user_commands import AlterScramCredentials
 from ..protocol.mirror_table import MirrorPhase
+from ..protocol.partition_change import Change, record_of
 from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
-from .state.controller import Applied
 
 logger = logging.getLogger(__name__)
 
@@ -117,12 +117,16 @@ class ChangesByPeople:
         return has(AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def applied(
-        self, broker_id: int, message: SubmitCommand, command: Command[Any], applied: Applied
+        self,
+        broker_id: int,
+        message: SubmitCommand,
+        command: Command[Any],
+        changes: Sequence[tuple[object, Change]],
     ) -> None:
         """A command has changed so much."""
         if not isinstance(command, _TOLD) or not logger.isEnabledFor(logging.INFO):
             return
-        records = [record for _, record in applied.records]
+        records = [record_of(change) for _, change in changes]
         told = [*_told(records), *_told_of_mirror(command, records, self._image())] if records else []
         if told:
             more = f" and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""

@@ -108,7 +108,7 @@ class CommandIntake:
 
         def done(applied: object, error: Exception | None) -> None:
             if isinstance(applied, Applied):
-                self._people.applied(session.broker_id, message, command, applied)
+                self._people.applied(session.broker_id, message, command, applied.changes)
             session.reply(self._replies.to_proposed(message.sequence, applied, error))
 
         def compared(lacks: bool | None) -> None:

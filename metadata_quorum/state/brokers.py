@@ -137,8 +137,8 @@ def unregister(work: Workspace, command: UnregisterBroker) -> PlainResult:
 
 
 def _leave_partitions(work: Workspace, broker_id: int, leave: Leave, progress: ProgressByPartition) -> None:
-    departure = election.Departure(broker_id, leave)
+    leaving = election.LeavingBroker(broker_id, leave)
     for topic_id, index, state in work.partitions():
         if broker_id in state.isr or broker_id in state.elr:
             known = progress.get((topic_id, index), _NO_PROGRESS)
-            work.set_partition(topic_id, index, departure.after(state, work.electorate(topic_id), known))
+            work.set_partition(topic_id, index, leaving.after(state, work.electorate(topic_id), known))

@@ -210,8 +210,8 @@ _Alike = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...
 """What the outcome for a partition depends on, beside the broker that leaves and the electorate."""
 
 
-class Departure:
-    """A broker leaves many partitions in one command. Those that are alike are decided once."""
+class LeavingBroker:
+    """A broker that leaves many partitions in one command. Those that are alike are decided once."""
 
     def __init__(self, broker_id: int, leave: Leave) -> None:
         self._broker_id = broker_id

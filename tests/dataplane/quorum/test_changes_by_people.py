@@ -14,7 +14,6 @@ import uvloop
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import USER, Principal
 from ottla.metadata_quorum.changes_by_people import ChangesByPeople
-from ottla.metadata_quorum.state.controller import Applied
 from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.authorizer_settings import AuthorizerSettings
 from ottla.protocol.cluster_image import ClusterImage
@@ -42,7 +41,7 @@ from ottla.protocol.messages.mirror_commands import (
     ReportMirrorPartitions,
 )
 from ottla.protocol.messages.mirror_records import MirrorOffsetsToldRecord, MirrorOption
-from ottla.protocol.messages.quorum_session import CommandStatus, SubmitCommand
+from ottla.protocol.messages.quorum_session import SubmitCommand
 from ottla.protocol.messages.token_commands import CreateDelegationToken
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
 
@@ -298,8 +297,7 @@ def test_the_log_of_the_leader_says_who_gave_committed_offsets_up(caplog: pytest
     given_up = MirrorOffsetsToldRecord(mirror="m", partition=3, is_last=True, is_given_up=True)
     submitted = SubmitCommand(principal="User:root", host=HOST)
     with caplog.at_level(logging.INFO, "ottla.metadata_quorum.changes_by_people"):
-        applied = Applied(CommandStatus.APPLIED, 1, b"", ((None, given_up),))
-        told.applied(1, submitted, AcceptMirrorFaults(mirror="m"), applied)
+        told.applied(1, submitted, AcceptMirrorFaults(mirror="m"), [(None, given_up)])
     assert caplog.messages == [
         f"Principal = User:root from host = {HOST}, by way of broker 1: accepted a fault of the mirror m: partition 3 "
         "of its copy of committed offsets is lost"

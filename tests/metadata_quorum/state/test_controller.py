@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state.controller import FORESEEN_MAX, Applied, Controller
-from ottla.metadata_quorum.state.election import Departure, Electorate
+from ottla.metadata_quorum.state.election import Electorate, LeavingBroker
 from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.image_delta import ImageDelta
@@ -81,7 +81,7 @@ Key = tuple[bytes, int]
 def decided_one_by_one() -> Iterator[None]:
     """No two partitions and no two topics are taken for alike."""
 
-    def after(self: Departure, state: PartitionState, *known: Any) -> PartitionState:
+    def after(self: LeavingBroker, state: PartitionState, *known: Any) -> PartitionState:
         return self._leave(state, self._broker_id, *known)
 
     def electorate(work: Workspace, topic_id: bytes) -> Electorate:
@@ -92,7 +92,7 @@ def decided_one_by_one() -> Iterator[None]:
             work.topic_config(name, "unclean.leader.election.enable", "false") == "true",
         )
 
-    with patch.object(Departure, "after", after), patch.object(Workspace, "electorate", electorate):
+    with patch.object(LeavingBroker, "after", after), patch.object(Workspace, "electorate", electorate):
         yield
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state import election
-from ottla.metadata_quorum.state.election import Departure, Electorate, Leave, LogEnd
+from ottla.metadata_quorum.state.election import Electorate, Leave, LeavingBroker, LogEnd
 from ottla.protocol.cluster_image import PartitionState
 
 BROKERS = range(1, 6)
@@ -211,13 +211,13 @@ def later(state: PartitionState) -> PartitionState:
     )
 
 
-def check_departure(
+def check_all(
     leave: Leave, gone: int, left: Iterable[tuple[PartitionState, Electorate, dict[int, LogEnd]]]
 ) -> None:
-    departure = Departure(gone, leave)
+    leaving = LeavingBroker(gone, leave)
     for state, electorate, progress in left:
         expected = leave(state, gone, electorate, progress)
-        after = departure.after(state, electorate, progress)
+        after = leaving.after(state, electorate, progress)
         assert after == expected
         assert (after is state) == (expected is state)
 
@@ -235,12 +235,12 @@ def test_partitions_that_are_alike_are_left_as_each_alone_would_be(
     electorate, another = (replace(each, usable=each.usable - {gone}) for each in (electorate, another))
     for other in nearly_alike(one):
         states = (one, other, later(one), later(other))
-        check_departure(leave, gone, [(state, electorate, {}) for state in states])
+        check_all(leave, gone, [(state, electorate, {}) for state in states])
     each_way = [
         (one, electorate, {}),
         (one, another, {}),
         (one, electorate, progress),
         (later(one), electorate, {}),
     ]
-    check_departure(leave, gone, each_way)
-    check_departure(leave, gone, reversed(each_way))
+    check_all(leave, gone, each_way)
+    check_all(leave, gone, reversed(each_way))
