@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-MANY_OBJECTS: Final = 50_000
+MANY_OBJECTS: Final = 20_000
+"""A broker that is fenced leaves three objects for each of its replicas."""
 
 
 @contextmanager
