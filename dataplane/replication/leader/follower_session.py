@@ -134,7 +134,9 @@ class FollowerSession:
         scheduler: Scheduler,
         throttle: Throttle,
         watermark_delay_s: float,
+        connection: int,
     ):
+        self.connection = connection
         self.session_id = session_id
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch

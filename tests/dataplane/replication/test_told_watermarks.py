@@ -60,7 +60,14 @@ class TwoPartitions:
         self.scheduler = Scheduler(self._clusters[0])
         self._broker_epoch = followed.broker_epoch_of(FOLLOWER)
         self._session = FollowerSession(
-            7, FOLLOWER, self._broker_epoch, followed, self.scheduler, Throttle(self.scheduler.time), delay_s
+            7,
+            FOLLOWER,
+            self._broker_epoch,
+            followed,
+            self.scheduler,
+            Throttle(self.scheduler.time),
+            delay_s,
+            1,
         )
         self._session_epoch = FIRST_EPOCH
         self.answers: list[SessionAnswer] = []
