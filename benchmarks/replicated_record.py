@@ -1,12 +1,14 @@
 """What one record with acks=all costs: from the producer's frame to the answer, over a leader and two followers.
 
-    python -m benchmarks.replicated_record [--records N] [--rounds N] [--consumer] [--record FILE] [--profile]
+    python -m benchmarks.replicated_record [--records N] [--rounds N] [--partitions N | --consumer] [--record FILE]
+        [--profile]
 
 Servers, handlers, logs and fetch sessions of three brokers on one event loop, over loopback, and a producer of a few
 lines that has one record of 1 KB in flight. So there is nobody else to wait for, and the time is the processor's: the
 least of the rounds counts. Calls of Python functions for one record do not depend on what else the machine does. Both
-include the producer, and what the kernel does for all of them. With `--consumer` somebody waits for each record, and
-the next one is sent when that has come, too.
+include the producer, and what the kernel does for all of them. With `--partitions` they are written in turn, and one
+broker leads all of them. With `--consumer` somebody waits for each record, and the next one is sent when that has come,
+too.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import cProfile
+import itertools
 import os
 import pstats
 import socket
@@ -97,16 +100,22 @@ def check_whole(answer: bytes) -> None:
         raise RuntimeError("an answer came in pieces, or the broker is gone")
 
 
-class OneInFlight:
-    """Sends the same frame whenever the answer to the one before has come, and the consumer has the record."""
+def produce_frame(index: int) -> bytes:
+    """A whole request, with one record for this partition."""
+    batch = encode_batch([(None, os.urandom(RECORD_BYTES), 0)])
+    data = PartitionProduceData(index=index, records=batch)
+    topic = TopicProduceData(name="t", partition_data=[data])
+    return encode_request(
+        ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), VERSION, 1, "benchmark"
+    )
 
-    def __init__(self, port: int, consumer: WaitingConsumer | None = None) -> None:
-        batch = encode_batch([(None, os.urandom(RECORD_BYTES), 0)])
-        data = PartitionProduceData(index=0, records=batch)
-        request = ProduceRequest(
-            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
-        )
-        self._frame = encode_request(request, VERSION, 1, "benchmark")
+
+class OneInFlight:
+    """Sends to one partition after the other, whenever the answer to the record before has come, and the consumer has
+    it."""
+
+    def __init__(self, port: int, partitions: int, consumer: WaitingConsumer | None = None) -> None:
+        self._frames = itertools.cycle(produce_frame(index) for index in range(partitions))
         self._socket = connected(port)
         self._loop = asyncio.get_running_loop()
         self._consumer = consumer
@@ -127,7 +136,7 @@ class OneInFlight:
         self._is_answered = False
         if self._consumer is not None:
             self._consumer.has_record = False
-        self._socket.send(self._frame)
+        self._socket.send(next(self._frames))
 
     def _readable(self) -> None:
         check_whole(self._socket.recv(4096))
@@ -159,13 +168,13 @@ async def in_sync(cluster: BrokersOverSockets) -> None:
 
 
 async def measure(
-    folder: Path, records: int, rounds: int, *, consumed: bool, profile: bool
+    folder: Path, records: int, rounds: int, partitions: int, *, consumed: bool, profile: bool
 ) -> tuple[float, float]:
     """Microseconds of processor time for a record, and calls of Python functions."""
-    async with running(folder, lag_ms=LAG_MS) as cluster:
+    async with running(folder, lag_ms=LAG_MS, partitions=partitions) as cluster:
         await in_sync(cluster)
         consumer = WaitingConsumer(cluster[LEADER].port) if consumed else None
-        producer = OneInFlight(cluster[LEADER].port, consumer)
+        producer = OneInFlight(cluster[LEADER].port, partitions, consumer)
         if consumer is not None:
             consumer.start(0)
         await producer.press(records // 4)
@@ -181,9 +190,9 @@ async def measure(
         producer.close()
         if consumer is not None:
             consumer.close()
-        end = cluster[LEADER].partition.high_watermark
-        if end != (rounds + 1) * records + records // 4:
-            raise RuntimeError(f"the high watermark is {end}")
+        ends = [cluster[LEADER].replicas.get("t", index).high_watermark for index in range(partitions)]
+        if sum(ends) != (rounds + 1) * records + records // 4:
+            raise RuntimeError(f"the high watermarks are {ends}")
     told = pstats.Stats(profiler)
     if profile:
         told.sort_stats("tottime").print_stats(70)
@@ -203,16 +212,25 @@ def main() -> int:
     )
     parser.add_argument("--records", type=int, default=2000, help="in each round")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--consumer", action="store_true", help="somebody waits for each record")
+    among = parser.add_mutually_exclusive_group()
+    among.add_argument("--partitions", type=int, default=1, help="that are written in turn")
+    among.add_argument("--consumer", action="store_true", help="somebody waits for each record")
     parser.add_argument("--record", type=Path, help="append the readings to this file")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         measured = measure(
-            Path(name), args.records, args.rounds, consumed=args.consumer, profile=args.profile
+            Path(name),
+            args.records,
+            args.rounds,
+            args.partitions,
+            consumed=args.consumer,
+            profile=args.profile,
         )
         spent_us, calls = uvloop.run(measured)
     what = "one record, acks=all, three replicas" + (", a consumer" if args.consumer else "")
+    if args.partitions > 1:
+        what += f", {args.partitions} partitions in turn"
     table = Table(what, "")
     table.add_row("CPU of all, µs", f"{spent_us:.0f}")
     table.add_row("calls of Python functions", f"{calls:.0f}")

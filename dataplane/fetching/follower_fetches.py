@@ -42,7 +42,9 @@ class FollowerFetches:
         """Answer now or later. The peer has proved to be the broker that fetches."""
         request.timed_as = FOLLOWER_FETCH
         request.meter = None  # quotas are for clients
-        self._sessions.fetch(fetch, max_wait_ms / 1000, partial(self.reply, request))
+        self._sessions.fetch(
+            fetch, max_wait_ms / 1000, partial(self.reply, request), request.connection.number
+        )
 
     def reply(self, request: ClientRequest, answer: SessionAnswer) -> None:
         """Send an answer; one about one partition, with few records, as one piece of memory."""

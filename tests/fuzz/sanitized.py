@@ -14,8 +14,12 @@ from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-EXTENSIONS = ("ottla.protocol._record_validation", "ottla.protocol._produce_frames")
-PLAYED = ("produce", "batches")
+EXTENSIONS = (
+    "ottla.protocol._record_validation",
+    "ottla.protocol._produce_frames",
+    "ottla.dataplane.log.segments._batch_search",
+)
+PLAYED = ("produce", "batches", "segments")
 
 
 def load(folder: Path, name: str) -> None:
@@ -39,8 +43,8 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=100_000, help="of each target")
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
     args = parser.parse_args()
-    import_module("ottla.protocol")
     for name in EXTENSIONS:
+        import_module(name.rpartition(".")[0])
         load(args.folder, name)
     # Only now: what it imports takes the extensions that are there.
     from tests.fuzz.run import play, timed

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import ssl
 import struct
@@ -18,6 +19,8 @@ from functools import cache
 
 from cryptography import x509
 
+from ottla.dataplane.log.segments import batch_search, batch_search_in_python
+from ottla.dataplane.log.storage_errors import BrokenBatch
 from ottla.dataplane.security.distinguished_names import name_text, subject_name
 from ottla.dataplane.security.oauth.settings import TokenRules
 from ottla.dataplane.security.sasl.login import LoginRefused, LoginUndecided
@@ -286,6 +289,27 @@ def _found(find: Callable[..., object], batch: bytearray, crc: int) -> object:
     return find(memoryview(batch), crc, valid_inputs.NOW_MS - 10, valid_inputs.NOW_MS + 10, True)
 
 
+def play_segment(data: bytes) -> None:
+    """The file of a segment: in C as in Python."""
+    fd = os.memfd_create("segment")
+    try:
+        os.write(fd, data)
+        for limit in (len(data) // 2, len(data)):
+            where = fd, 0, limit, len(data), 0
+            assert _boundary(batch_search.last_boundary, *where) == _boundary(
+                batch_search_in_python.last_boundary, *where
+            )
+    finally:
+        os.close(fd)
+
+
+def _boundary(search: Callable[..., tuple[int, int]], *where: int) -> tuple[int, int] | str:
+    try:
+        return search(*where)
+    except BrokenBatch as broken:
+        return str(broken)
+
+
 TARGETS: tuple[Target, ...] = (
     Target("requests", _requests, play_request, (MalformedMessage,), 20),
     Target("scram-server", lambda: [valid_inputs.scram_dialog()], play_scram_server, (ScramRefused,), 20),
@@ -305,4 +329,5 @@ TARGETS: tuple[Target, ...] = (
     Target("datagrams", _datagrams, play_datagram, (InvalidDatagram,)),
     Target("produce", valid_inputs.produce_requests, play_produce, ()),
     Target("batches", lambda: [valid_inputs.batch()], play_batch, ()),
+    Target("segments", lambda: [valid_inputs.batch() * 3], play_segment, ()),
 )

@@ -11,6 +11,7 @@ from ....protocol.errors import KafkaError
 from ....protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
 from ....protocol.record_batch import BatchHeader
 from ..storage_errors import BrokenBatch, damage, disk_error
+from .batch_search import last_boundary
 from .batch_walk import SCAN_CHUNK, walk_file
 from .descriptors import FileCache, SharedDescriptor
 from .offset_index import OffsetIndex
@@ -277,22 +278,16 @@ class Segment:
         if limit >= self.size:
             return self.size, -1
         found = self.offset_index.lookup_position(limit)
-        boundary = start if found is None else max(start, found[1])
+        from_here = start if found is None else max(start, found[1])
         descriptor = self.descriptor()
         try:
-            for position, header in walk_file(
-                descriptor.fd, boundary, self.size, next_offset=self.base_offset
-            ):
-                if position + header.size > limit:
-                    return position, header.base_offset
-                boundary = position + header.size
+            return last_boundary(descriptor.fd, from_here, limit, self.size, self.base_offset)
         except BrokenBatch as broken:
             raise damage(self.path, broken.position, broken.reason) from broken
         except OSError as error:
             raise disk_error("read", self.path, error) from error
         finally:
             descriptor.release()
-        return boundary, -1
 
     # Cutting and going away
 

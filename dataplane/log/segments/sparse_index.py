@@ -12,10 +12,12 @@ import logging
 import mmap
 import os
 import struct
+from functools import cache
 from pathlib import Path
 
 from ....protocol.errors import KafkaError
 from ..storage_errors import BrokenBatch, damage, disk_error
+from .batch_search import count_until
 from .descriptors import FileCache
 
 logger = logging.getLogger(__name__)
@@ -94,7 +96,7 @@ class SparseIndex:
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         entries, before, length = self._among(target, field)
-        return before + _count(entries, length, self._entry, target, field) - 1
+        return before + self._count(entries, length, target, field) - 1
 
     def last_until(self, target: int, field: int) -> tuple[int, ...] | None:
         """All numbers of the last entry whose `field` is at or below `target`; None if there is none.
@@ -102,8 +104,13 @@ class SparseIndex:
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         entries, _, length = self._among(target, field)
-        count = _count(entries, length, self._entry, target, field)
+        count = self._count(entries, length, target, field)
         return self._entry.unpack_from(entries, (count - 1) * self._entry.size) if count else None
+
+    def _count(self, entries: bytearray | mmap.mmap, length: int, target: int, field: int) -> int:
+        """How many of the first `length` entries have a `field` at or below `target`."""
+        entry_bytes, at, field_bytes = _place(self._entry.format, field)
+        return count_until(entries, length, entry_bytes, at, field_bytes, target)
 
     def _among(self, target: int, field: int) -> tuple[bytearray | mmap.mmap, int, int]:
         """The entries with the last one whose `field` is at or below `target`, if there is one; how many entries come
@@ -193,14 +200,8 @@ class SparseIndex:
         self._written = 0
 
 
-def _count(entries: bytearray | mmap.mmap, length: int, entry: struct.Struct, target: int, field: int) -> int:
-    """How many of the first `length` entries have a `field` at or below `target`."""
-    unpack, size = entry.unpack_from, entry.size
-    low, high = 0, length
-    while low < high:
-        middle = (low + high) // 2
-        if unpack(entries, middle * size)[field] <= target:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+@cache
+def _place(entry: str, field: int) -> tuple[int, int, int]:
+    """The size of an entry of this format, where in it a field begins, and the field's size."""
+    at = struct.calcsize(entry[: 1 + field])
+    return struct.calcsize(entry), at, struct.calcsize(entry[0] + entry[1 + field])

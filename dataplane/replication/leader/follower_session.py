@@ -134,7 +134,9 @@ class FollowerSession:
         scheduler: Scheduler,
         throttle: Throttle,
         watermark_delay_s: float,
+        connection: int,
     ):
+        self.connection = connection
         self.session_id = session_id
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -162,6 +164,9 @@ class FollowerSession:
         self._answer_is_due = False
         self._watermark_delay_s = watermark_delay_s
         self._watermark_timer: Timer | None = None
+        # Where consumers read from the follower, any answer tells all of them.
+        self._watermarks_wait = watermark_delay_s > READ_WATERMARK_DELAY_S
+        self._watermarks_are_due = False
         self._log_start_moved = False
         self._last_fetch_ms = 0
         # Watched partitions whose ISR lacks this follower: each fetch is an occasion to join.
@@ -420,6 +425,7 @@ class FollowerSession:
     def _watermark_delay_passed(self) -> None:
         self._watermark_timer = None
         if self._watermarks:
+            self._watermarks_are_due = True
             self._answer()
 
     def _answer(self) -> None:
@@ -444,10 +450,10 @@ class FollowerSession:
                     budget -= (
                         len(answer.records) if isinstance(answer.records, memoryview) else answer.records.size
                     )
-        for watch in self._watermarks:
-            answers.append(self._state(watch))
-        self._watermarks.clear()
-        self._log_start_moved = False
+        if not answers or self._watermarks_are_due or self._log_start_moved or not self._watermarks_wait:
+            answers.extend(self._state(watch) for watch in self._watermarks)
+            self._watermarks.clear()
+            self._watermarks_are_due = self._log_start_moved = False
         reply(SessionAnswer(self.session_id, answers))
 
     def _state(self, watch: _Watch) -> PartitionAnswer:

@@ -29,8 +29,12 @@ class FollowerSessions:
         self._randomness = randomness or random.SystemRandom()
         self._sessions: dict[int, FollowerSession] = {}
 
-    def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply) -> None:
-        """Hand a follower's fetch to its session, or answer with the error that makes it open a new one."""
+    def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply, connection: int) -> None:
+        """Hand a follower's fetch to its session, or answer with the error that makes it open a new one.
+
+        `connection` rises from connection to connection. A follower has one at a time, so what comes by an older one is
+        late: it was sent before what the session was told, and would open a session in the place of that.
+        """
         known_epoch = self._followed.broker_epoch_of(fetch.broker_id)
         if known_epoch < 0 or fetch.broker_epoch < known_epoch:
             reply(SessionAnswer(0, error=ErrorCode.STALE_BROKER_EPOCH))
@@ -38,6 +42,9 @@ class FollowerSessions:
         session = self._sessions.get(fetch.broker_id)
         if fetch.session_epoch == FIRST_EPOCH:
             if session is not None:
+                if connection < session.connection:
+                    reply(SessionAnswer(0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+                    return
                 session.close(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             session = self._sessions[fetch.broker_id] = FollowerSession(
                 self._randomness.randint(1, 0x7FFFFFFF),
@@ -47,6 +54,7 @@ class FollowerSessions:
                 self._scheduler,
                 self._throttle,
                 self._watermark_delay_s,
+                connection,
             )
         elif session is None or session.session_id != fetch.session_id:
             reply(SessionAnswer(0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))

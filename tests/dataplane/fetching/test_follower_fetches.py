@@ -24,6 +24,8 @@ ID = b"t" * 16
 class ProvenWire(Wire):
     """A connection whose peer may have proved to be a broker."""
 
+    number = 1
+
     def is_broker(self, broker_id: int) -> bool:
         return self.session.is_broker(broker_id)
 

@@ -310,22 +310,28 @@ class BrokersOverSockets:
     def __getitem__(self, broker_id: int) -> Broker:
         return self.quorum.brokers[broker_id]
 
-    def create_topic(self) -> None:
+    def create_topic(self, partitions: int = 1) -> None:
         self.quorum.tell(
             TopicRecord(topic_id=TOPIC_ID, name="t"),
-            PartitionRecord(topic_id=TOPIC_ID, partition=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1),
+            *(
+                PartitionRecord(
+                    topic_id=TOPIC_ID, partition=index, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1
+                )
+                for index in range(partitions)
+            ),
         )
 
 
 @contextlib.asynccontextmanager
 async def running(
-    directory: Path, *, durable: bool = False, lag_ms: int = LAG_MS
+    directory: Path, *, durable: bool = False, lag_ms: int = LAG_MS, partitions: int = 1
 ) -> AsyncIterator[BrokersOverSockets]:
-    """Three brokers that replicate one topic. A follower that is `lag_ms` behind leaves the ISR."""
+    """Three brokers that replicate one topic, which broker 1 leads. A follower that is `lag_ms` behind leaves the
+    ISR."""
     cluster = BrokersOverSockets(directory, durable=durable, lag_ms=lag_ms)
     for broker_id in (1, 2, 3):
         cluster.start(broker_id)
-    cluster.create_topic()
+    cluster.create_topic(partitions)
     try:
         yield cluster
     finally:

@@ -7,6 +7,7 @@ import itertools
 import random
 import shutil
 import struct
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,8 @@ from tests.dataplane.log.batches import make_batch, value_of
 TOPIC_ID = bytes(range(16))
 KEY = (TOPIC_ID, 0)
 LAG_MS = 1000
+NEWEST = sys.maxsize
+"""The number of a connection after which none has come."""
 
 
 def batch(
@@ -214,10 +217,13 @@ class Node:
         assert fetch is not None
         return fetch
 
-    def serve(self, fetch: FollowerFetch, *, wait: bool = False) -> list[SessionAnswer]:
+    def serve(
+        self, fetch: FollowerFetch, *, wait: bool = False, connection: int = NEWEST
+    ) -> list[SessionAnswer]:
         """Answer a follower's fetch; with `wait` it stays parked and the list fills when it is answered."""
         answers: list[SessionAnswer] = []
-        self.sessions.fetch(fetch, 0.5 if wait else 0.0, lambda answer: answers.append(over_the_wire(answer)))
+        wait_s = 0.5 if wait else 0.0
+        self.sessions.fetch(fetch, wait_s, lambda answer: answers.append(over_the_wire(answer)), connection)
         self.scheduler.turn()
         self.partition.check()
         return answers

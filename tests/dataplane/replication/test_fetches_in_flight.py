@@ -1,12 +1,15 @@
 """Random histories in which fetches and answers are on their way while roles change: one fetch session for each
 pair of brokers lives across leader epochs, requests are pipelined, parked, answered late, or lost with their
-connection. The same promises as in `test_replication_random`, with and without flushes before acknowledging."""
+connection, or come long after the follower has given that up. The same promises as in `test_replication_random`, with
+and without flushes before acknowledging."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,17 +22,24 @@ from .test_replication_random import SEGMENT_BYTES, History
 
 STEPS = 400
 SEEDS = range(25)
+CONNECTIONS = itertools.count(1)
+"""The number of each rises."""
 
 
 @dataclass
 class Link:
-    """A follower's connection to one leader: what was sent and not served, what was answered and not read."""
+    """A follower's connection to one leader: what was sent and not served, what was answered and not read. And what
+    was sent on connections before that, which nobody waits for."""
 
     session: LeaderSession
     requests: deque[FollowerFetch] = field(default_factory=deque)
     answers: deque[SessionAnswer] = field(default_factory=deque)
+    connection: int = field(default_factory=partial(next, CONNECTIONS))
+    late: deque[tuple[int, FollowerFetch]] = field(default_factory=deque)
 
     def disconnect(self) -> None:
+        self.late.extend((self.connection, request) for request in self.requests)
+        self.connection = next(CONNECTIONS)
         self.requests.clear()
         self.answers = deque()  # A late answer goes to the old object, which nobody reads.
         self.session.disconnected()
@@ -91,9 +101,8 @@ class InFlight(History):
         if not choices:
             return
         leader, link = self.chance.choice(choices)
-        self.chance.choices([self.send, self.serve, self.receive, self.lose, self.time], [8, 8, 8, 0.4, 3])[
-            0
-        ](node, leader, link)
+        happens = [self.send, self.serve, self.serve_late, self.receive, self.lose, self.time]
+        self.chance.choices(happens, [8, 8, 1, 8, 0.4, 3])[0](node, leader, link)
         if self.chance.random() < 0.5:
             self.flush()
 
@@ -112,9 +121,17 @@ class InFlight(History):
             wait_s = self.chance.choice([0.0, 0.5])
             node = self.cluster[leader]
             node.sessions.fetch(
-                link.requests.popleft(), wait_s, lambda answer: answers.append(over_the_wire(answer))
+                link.requests.popleft(),
+                wait_s,
+                lambda answer: answers.append(over_the_wire(answer)),
+                link.connection,
             )
             node.scheduler.turn()
+
+    def serve_late(self, _node: Node, leader: int, link: Link) -> None:
+        if link.late:
+            connection, request = link.late.popleft()
+            self.cluster[leader].serve(request, connection=connection)
 
     def receive(self, _node: Node, _leader: int, link: Link) -> None:
         if link.answers:
@@ -142,6 +159,7 @@ class InFlight(History):
                 del self.links[pair]
             elif node.broker_id == pair[1]:
                 link.disconnect()
+                link.late.clear()
         node.retries.clear()
         cluster = self.cluster
         isr = cluster.state.isr - {node.broker_id} or cluster.state.isr

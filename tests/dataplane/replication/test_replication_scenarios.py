@@ -75,6 +75,27 @@ def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_pa
     assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S], "the log start has been told"
 
 
+def test_what_a_follower_said_on_a_former_connection_changes_nothing(tmp_path: Path) -> None:
+    """It was on its way when the follower gave the connection up. It would open a session in the place of the one that
+    is used, and tell of a log that has grown since (seed 232 of the simulated cluster)."""
+    cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
+    cluster.elect(1)
+    leader, follower = cluster[1], cluster[2]
+    late = follower.ask()
+    assert follower.following is not None
+    follower.following.disconnected()
+    (opened,) = leader.serve(follower.ask(), connection=2)
+    follower.take(opened)
+    parked = leader.serve(follower.ask(), wait=True, connection=2)
+    leader.produce(b"a")
+    follower.take(parked[0])
+    leader.serve(follower.ask(), wait=True, connection=2)
+    assert leader.partition.high_watermark == 1
+    (refusal,) = leader.serve(late, connection=1)
+    assert refusal.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert leader.partition.leading().followers[2].log_end_offset == 1
+
+
 def test_a_fetch_is_parked_for_its_own_time_whatever_was_parked_before(tmp_path: Path) -> None:
     """One timer serves the requests of a session, of which hardly any waits to its end."""
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
