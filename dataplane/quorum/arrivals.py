@@ -15,7 +15,7 @@ TURN_S: Final = 0.005
 """A turn ends with the payload during which this has passed."""
 
 
-class Scheduler(Protocol):
+class LoopTurns(Protocol):
     """The event loop, as far as it is needed here. Its own clock does not do: uvloop's stands still within a turn."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
@@ -37,13 +37,13 @@ class Arrivals:
         self,
         transport: Readable,
         deliver: Callable[[bytes], None],
-        scheduler: Scheduler,
+        loop: LoopTurns,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`now`: seconds."""
         self._transport = transport
         self._deliver = deliver
-        self._scheduler = scheduler
+        self._loop = loop
         self._now = now
         self._waiting: deque[bytes] = deque()
         self._is_held = True
@@ -69,7 +69,7 @@ class Arrivals:
                 # Also where nothing waits: there may be more in the socket.
                 self._is_held = True
                 self._transport.pause_reading()
-                self._scheduler.call_soon(self._go_on)
+                self._loop.call_soon(self._go_on)
                 return
 
     def _go_on(self) -> None:

@@ -289,17 +289,17 @@ class Replicas:
             if state is None:
                 self._have_no_longer(key)
                 continue
-            partition = self._by_key.get(key)
-            if partition is None:
-                partition = self._new_replica(key, state)
-            if partition is None:
+            replica = self._by_key.get(key)
+            if replica is None:
+                replica = self._new_replica(key, state)
+            if replica is None:
                 continue
             if state.leader == self.broker_id:
-                self._lead(partition, state)
+                self._lead(replica, state)
             else:
-                following.append((partition, state))
-        for partition, state in following:
-            self._follow(partition, state)
+                following.append((replica, state))
+        for replica, state in following:
+            self._follow(replica, state)
         for broker_id in delta.brokers:
             self._broker_changed(broker_id, delta.partitions)
         if delta.mirrors:
