@@ -43,6 +43,15 @@ FIXED = {
 
 STEP_ELEMENTS = 256
 
+_FEW_MAX = 16
+_FEW = {
+    code: tuple(struct.Struct(f">{n}{code}").unpack_from for n in range(_FEW_MAX))
+    for code in FIXED.values()
+    if code != "16s"
+}
+"""Most arrays of numbers are short, such as the replicas of a partition: to look up how to read one takes longer than
+to read it."""
+
 Nested = Callable[[type[Message]], Callable[..., Any]]
 
 
@@ -71,7 +80,7 @@ class _Source:
             "cls": cls,
             "new": object.__new__,
             "pack": struct.pack,
-            "unpack_from": struct.unpack_from,
+            "Struct": struct.Struct,
             "long_uvarint": long_uvarint,
             "write_uvarint": write_uvarint,
             "tagged_sections": tagged_sections,
@@ -208,7 +217,9 @@ class _Reader(_Source):
         )
         if code is not None and code != "16s":
             self.begin_array()
-            self.add(f"{target} = list(unpack_from(f'>{{n}}{code}', buf, pos))")
+            few = self.bind(f"few_{code}_".replace("?", "o"), _FEW[code])
+            self.add(f"numbers = {few}[n] if n < {_FEW_MAX} else Struct(f'>{{n}}{code}').unpack_from")
+            self.add(f"{target} = list(numbers(buf, pos))")
             self.add(f"pos += {bytes_needed}")
             return
         depth = self.depth

@@ -72,13 +72,15 @@ class ImageDelta:
 
     def note(self, record: Record) -> None:
         """Take a record into account that was just applied to the image."""
-        if isinstance(record, TransactionalRecord):  # Asked first: no other kind comes as often.
+        # Asked first: no other kinds come as often, or as many at once.
+        if isinstance(record, PartitionRecord):
+            self.partitions.add((record.topic_id, record.partition))
+            return
+        if isinstance(record, TransactionalRecord):
             if not isinstance(record, CommitIndexRecord):
                 self.transactions.add(record.transactional_id)
             return
         match record:
-            case PartitionRecord():
-                self.partitions.add((record.topic_id, record.partition))
             case BrokerRecord() | BrokerRemovedRecord():
                 self.brokers.add(record.broker_id)
             case TopicRecord():

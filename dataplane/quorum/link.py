@@ -16,6 +16,7 @@ from ...network.tcp_timeout import set_tcp_timeout
 from ...network.tls.nodes import CLOSED_EARLY, NodeRefused, NodeTls, check_certificate, tls_problem
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import CHANCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
+from .arrivals import Arrivals
 from .config import QuorumSessionConfig
 
 logger = logging.getLogger(__name__)
@@ -178,8 +179,7 @@ class _Connection(asyncio.Protocol):
         self._unacknowledged_ms_max = unacknowledged_ms_max
         self._channel: Channel | None = None
         self._transport: asyncio.Transport | None = None
-        self._delivering = False
-        self._waiting: list[bytes] = []
+        self._arrivals: Arrivals | None = None
         self._tls = tls
         self._heard = False
 
@@ -203,6 +203,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
+        self._arrivals = Arrivals(self._transport, self._hand_on, asyncio.get_running_loop())
         set_tcp_timeout(transport.get_extra_info("socket"), self._unacknowledged_ms_max)
         if self._tls is not None:
             try:
@@ -212,6 +213,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
+        assert self._arrivals is not None
         if self._transport.is_closing():
             return
         self._heard = True
@@ -227,26 +229,20 @@ class _Connection(asyncio.Protocol):
         except (HandshakeError, FrameError) as error:
             self.cut(str(error))
             return
-        if self._delivering:
-            self._deliver_all(payloads)
-        else:
-            self._waiting += payloads
+        self._arrivals.add(payloads)
 
     def deliver_waiting(self, announce: Callable[[], None]) -> None:
         """From now on payloads are handed on, first those that came along with the handshake."""
-        self._delivering = True
+        assert self._arrivals is not None
         announce()
-        waiting, self._waiting = self._waiting, []
-        self._deliver_all(waiting)
+        self._arrivals.begin()
 
-    def _deliver_all(self, payloads: list[bytes]) -> None:
-        for payload in payloads:
-            try:
-                self._deliver(payload)
-            except Exception as error:
-                logger.exception("a message from quorum node %d could not be handled", self.peer_id)
-                self.cut(f"{type(error).__name__}: {error}")
-                return
+    def _hand_on(self, payload: bytes) -> None:
+        try:
+            self._deliver(payload)
+        except Exception as error:
+            logger.exception("a message from quorum node %d could not be handled", self.peer_id)
+            self.cut(f"{type(error).__name__}: {error}")
 
     def send(self, payload: bytes) -> bool:
         if self._transport is None or self._channel is None or self._transport.is_closing():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..codec import MalformedMessage, decode, encode_into
+from ..codec import MalformedMessage, decode_from, encode_into
 from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, int64, string, uint16, uuid
 from .mirror_records import (
     MirrorAclRecord,
@@ -304,4 +304,4 @@ def decode_record(encoded: bytes | memoryview) -> Record:
     cls = _TYPES.get(encoded[0]) if len(encoded) else None
     if cls is None:
         raise MalformedMessage(f"unknown metadata record type {bytes(encoded[:1]).hex() or '(empty)'}")
-    return decode(cls, encoded, 0, 1)
+    return decode_from(cls, encoded, 0, 1)[0]

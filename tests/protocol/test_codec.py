@@ -275,3 +275,30 @@ def test_a_topic_name_with_text_that_is_not_utf8() -> None:
     good = encode(MetadataRequest(topics=[MetadataRequestTopic(name="abc")]), 1)
     with pytest.raises(MalformedMessage, match="UTF-8"):
         decode(MetadataRequest, good.replace(b"abc", b"\xff\xfe\xfd"), 1)
+
+
+@data()
+class Numbers(Message):
+    """Arrays of numbers of each size."""
+
+    tiny: list[int] = array(int8)
+    small: list[int] = array(uint16)
+    plain: list[int] = array(int32)
+    broken: list[float] = array(float64)
+
+
+@given(
+    st.lists(st.integers(-128, 127), max_size=40),
+    st.lists(st.integers(0, 2**16 - 1), max_size=40),
+    st.lists(st.integers(-(2**31), 2**31 - 1), max_size=40),
+    st.lists(st.floats(allow_nan=False), max_size=40),
+    st.data(),
+)
+def test_arrays_of_few_and_of_many_numbers(
+    tiny: list[int], small: list[int], plain: list[int], broken: list[float], drawn: st.DataObject
+) -> None:
+    message = Numbers(tiny=tiny, small=small, plain=plain, broken=broken)
+    encoded = encode(message, 0)
+    assert decode_from(Numbers, encoded, 0) == (message, len(encoded))
+    with pytest.raises(MalformedMessage):
+        decode(Numbers, encoded[: drawn.draw(st.integers(0, len(encoded) - 1))], 0)

@@ -197,7 +197,8 @@ class Partition:
     # Roles
 
     def become_leader(self, state: PartitionState) -> bool:
-        """Lead in `state.leader_epoch`, or take the newer partition epoch of the leadership there is.
+        """Lead in `state.leader_epoch`, or take the newer partition epoch of the leadership there is, and look again
+        whether its high watermark may move.
 
         The epoch is in the log before the first record of it. True if a new leadership began.
         """
@@ -205,16 +206,15 @@ class Partition:
         leader = self.leader
         if leader is not None and leader.leader_epoch == state.leader_epoch:
             if leader.update(state.partition_epoch, state.isr, state.replicas, now_ms):
-                self._membership_changed(leader, now_ms)
+                self.note_moved()
+            self._advance(leader, now_ms)
             return False
         log = self.log
         self._forget_impossible_epochs(state.leader_epoch)
         log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
         watermark = max(self.high_watermark, log.log_start_offset)
-        if leader is None:
-            self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        # Else a new epoch of the same leader, which fences a replica that went: nothing is cut off here, so
-        # whoever waits for an acknowledgement goes on waiting.
+        # Whoever waits for an acknowledgement of an older epoch, in which it led, too, goes on waiting: nothing is cut
+        # off here. The new epoch fences a replica that went.
         self.follower = None
         self.leader = leader = LeaderState(
             broker_id=self._broker.broker_id,
@@ -264,14 +264,16 @@ class Partition:
         """The epochs of a log that was recovered are what its batches say, which no checksum covers. Where they are
         above all there have been, the records count as of the epoch before: the next fetch, or those of the followers,
         find out how far that is so."""
-        log = self.log
-        since = log.leader_epochs.first_above(leader_epoch)
-        if since is not None:
-            logger.warning(
-                "%r: in leader epoch %d the log has %d from offset %d on: its headers are damaged",
-                self, leader_epoch, log.leader_epochs.latest_epoch, since,
-            )  # fmt: skip
-            log.leader_epochs.truncate_from_end(since)
+        epochs = self.log.leader_epochs
+        if epochs.latest_epoch <= leader_epoch:
+            return
+        since = epochs.first_above(leader_epoch)
+        assert since is not None
+        logger.warning(
+            "%r: in leader epoch %d the log has %d from offset %d on: its headers are damaged",
+            self, leader_epoch, epochs.latest_epoch, since,
+        )  # fmt: skip
+        epochs.truncate_from_end(since)
 
     def retire(self, error: ErrorCode) -> None:
         """This replica goes away (deleted, reassigned, its disk failed, the broker stops): everyone waiting
@@ -290,14 +292,17 @@ class Partition:
         self._flushing.replace_log(log)
 
     def _leave_role(self, error: ErrorCode) -> None:
+        led = self.leader is not None
         self.leader = self.follower = None
-        self._acknowledgements.failed(error)
-        self.record_deletion.failed(error)
+        if led:  # Nobody waits for a replica that does not lead.
+            self._acknowledgements.failed(error)
+            self.record_deletion.failed(error)
 
     def _role_changed(self) -> None:
         self.note_moved()
-        for watcher in list(self.watchers.values()):
-            watcher.role_changed()
+        if self.watchers:
+            for watcher in list(self.watchers.values()):
+                watcher.role_changed()
         self.readers.wake()
 
     def reconfigure(self, settings: ReplicationSettings) -> None:
@@ -463,9 +468,12 @@ class Partition:
         """Look again whether the high watermark may move: time passed or a broker's state changed."""
         leader = self.leader
         if leader is not None:
-            if leader.advance(self._broker.monotonic_ms()):
-                self._watermark_moved()
-            self.record_deletion.look()
+            self._advance(leader, self._broker.monotonic_ms())
+
+    def _advance(self, leader: LeaderState, now_ms: int) -> None:
+        if leader.advance(now_ms):
+            self._watermark_moved()
+        self.record_deletion.look()
 
     def log_start_moved(self) -> None:
         """The log starts later now: readers hear of it, and followers if this replica leads."""
@@ -480,8 +488,7 @@ class Partition:
         if leader is None or leader.leader_epoch != leader_epoch:
             return
         now_ms = self._broker.monotonic_ms()
-        replicas = [self._broker.broker_id, *leader.followers]
-        if leader.update(partition_epoch, isr, replicas, now_ms):
+        if leader.update(partition_epoch, isr, leader.replicas, now_ms):
             self._membership_changed(leader, now_ms)
 
     def flushed(self, offset: int) -> None:

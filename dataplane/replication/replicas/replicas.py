@@ -283,26 +283,23 @@ class Replicas:
                 self._not_offline(lost)
         reconfigured = self._reconfigured(delta.configs)
         self._tighten(reconfigured)
-        follow: list[tuple[TopicState, int, PartitionState]] = []
-        for topic_id, index in self._due_now(delta.partitions):
-            topic = image.topics_by_id.get(topic_id)
-            state = None if topic is None else topic.partitions.get(index)
-            if topic is None or state is None or self.broker_id not in state.replicas:
-                reassigned = self._by_key.get((topic_id, index))
-                if reassigned is not None:
-                    self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                self._not_offline((topic_id, index))
-            elif (topic_id, index) in self.offline:
-                if self.broker_id not in state.offline_replicas and not self.damage.rebuilding.is_asked(
-                    (topic_id, index)
-                ):
-                    self.offline.again((topic_id, index))
-            elif state.leader == self.broker_id:
-                self._lead(topic, index, state)
+        following: list[tuple[Partition, PartitionState]] = []
+        for key in self._due_now(delta.partitions):
+            state = self._assigned(key)
+            if state is None:
+                self._have_no_longer(key)
+                continue
+            replica = self._by_key.get(key)
+            if replica is None:
+                replica = self._new_replica(key, state)
+            if replica is None:
+                continue
+            if state.leader == self.broker_id:
+                self._lead(replica, state)
             else:
-                follow.append((topic, index, state))
-        for topic, index, state in follow:
-            self._follow(topic, index, state)
+                following.append((replica, state))
+        for replica, state in following:
+            self._follow(replica, state)
         for broker_id in delta.brokers:
             self._broker_changed(broker_id, delta.partitions)
         if delta.mirrors:
@@ -330,13 +327,14 @@ class Replicas:
     def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
         """Partitions to look at in this turn: all but new replicas beyond the first few. All brokers make theirs in
         the same order, so that a partition can be used long before all are there."""
-        new = sorted(key for key in partitions if key not in self._by_key and self._is_assigned(key))
-        return partitions.difference(self.making.postponed(new))
+        new = sorted(key for key in partitions if key not in self._by_key and self._assigned(key) is not None)
+        return partitions.difference(self.making.postponed(new)) if new else partitions
 
-    def _is_assigned(self, key: PartitionKey) -> bool:
+    def _assigned(self, key: PartitionKey) -> PartitionState | None:
+        """What the image says of a partition, if this broker has a replica of it by that."""
         topic = self.image.topics_by_id.get(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
-        return state is not None and self.broker_id in state.replicas
+        return state if state is not None and self.broker_id in state.replicas else None
 
     def _look_at(self, partitions: set[PartitionKey]) -> None:
         self.apply(self.image, ImageDelta(partitions=partitions))
@@ -346,21 +344,26 @@ class Replicas:
         self._look_at(partitions)
         self.sessions.replicas_made(partitions)
 
-    def _lead(self, topic: TopicState, index: int, state: PartitionState) -> None:
-        partition = self._replica(topic, index)
-        if partition is None:
-            return
-        self._fetchers.forget(partition)
-        mirrors = self.image.mirrors
-        self._copies.look_at(partition, mirrors)
-        if not self._copies.goes_on_where_it_should(partition, mirrors, state.leader_epoch):
+    def _lead(self, partition: Partition, state: PartitionState) -> None:
+        leader = partition.leader
+        if (leader is None or leader.leader_epoch != state.leader_epoch) and not self._may_begin(
+            partition, state.leader_epoch
+        ):
             self._play_no_role(partition)
         elif partition.become_leader(state):
             logger.info("%r: leader in epoch %d", partition, state.leader_epoch)
             for listener in self._listeners:
                 listener.elected(partition)
         else:
-            self._look_at_isr(partition)
+            self._offer_places(partition)
+
+    def _may_begin(self, partition: Partition, leader_epoch: int) -> bool:
+        """Whether it may lead in a new epoch: what it has is where the log of a copy is to go on. It follows nobody
+        from now on."""
+        self._fetchers.forget(partition)
+        mirrors = self.image.mirrors
+        self._copies.look_at(partition, mirrors)
+        return self._copies.goes_on_where_it_should(partition, mirrors, leader_epoch)
 
     def _play_no_role(self, partition: Partition) -> None:
         """Until it is known where its log is to end."""
@@ -374,33 +377,39 @@ class Replicas:
             for listener in self._listeners:
                 listener.resigned(partition.topic, partition.index)
 
-    def _follow(self, topic: TopicState, index: int, state: PartitionState) -> None:
-        partition = self._replica(topic, index)
-        if partition is None:
-            return
+    def _follow(self, partition: Partition, state: PartitionState) -> None:
         led = partition.leader is not None
         if not partition.become_follower(state):
             return
         if led:
             for listener in self._listeners:
-                listener.resigned(topic.name, index)
+                listener.resigned(partition.topic, partition.index)
         if state.leader < 0:
             self._fetchers.forget(partition)
         else:
             self._fetchers.follow(partition, state.leader)
 
-    def _replica(self, topic: TopicState, index: int) -> Partition | None:
-        """The replica, made if need be; None if its log cannot be."""
-        key = (topic.id, index)
-        partition = self._by_key.get(key)
-        if partition is not None or key in self.offline:
-            return partition
+    def _new_replica(self, key: PartitionKey, state: PartitionState) -> Partition | None:
+        """Make the replica; None if its log cannot be, or is lost."""
+        if key in self.offline:
+            if self.broker_id not in state.offline_replicas and not self.damage.rebuilding.is_asked(key):
+                self.offline.again(key)
+            return None
+        topic_id, index = key
+        topic = self.image.topics_by_id[topic_id]
         partition = self.making.make(topic, index)
         if partition is None:
             return None
         self._by_key[key] = self._by_name[topic.name, index] = partition
         self.moved.note(partition)
         return partition
+
+    def _have_no_longer(self, key: PartitionKey) -> None:
+        """This broker has no replica of the partition, by the image."""
+        reassigned = self._by_key.get(key)
+        if reassigned is not None:
+            self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._not_offline(key)
 
     def _remove(self, partition: Partition, told: ErrorCode) -> None:
         """The replica is deleted; whoever waits there is told so, or to look for it elsewhere."""
@@ -455,18 +464,19 @@ class Replicas:
         self._retire(partition, error)
 
     def _broker_changed(self, broker_id: int, looked_at: set[PartitionKey]) -> None:
-        """Where a broker dies that led thousands, all that it had a replica of change with it."""
+        """Where a broker dies that led thousands, all that it had a replica of change with it. Who is not in the ISR
+        is a follower of a leadership that is not settled."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             self.sessions.drop(broker_id)
             self._fetchers.disconnect(broker_id)
         elif broker_id != self.broker_id and not broker.fenced:
             self._fetchers.connect(broker_id)
-        for key, partition in self._by_key.items():
+        for partition in self._unsettled.look():
             leader = partition.leader
             if (
                 leader is not None
-                and key not in looked_at
+                and (partition.topic_id, partition.index) not in looked_at
                 and broker_id in leader.followers
                 and broker_id not in leader.in_sync.maximal
             ):
@@ -515,10 +525,18 @@ class Replicas:
 
     def _look_at_isr(self, partition: Partition) -> None:
         """Whoever waited for another proposal, for time or for a broker's state may have its turn now."""
+        partition.advance()
+        self._offer_places(partition)
+
+    def _offer_places(self, partition: Partition) -> None:
+        """Let followers join the ISR that may. One that is fenced may not: it is offered a place once it is back."""
         leader = partition.leader
-        if leader is not None:
-            partition.advance()
-            for broker_id in leader.followers.keys() - leader.in_sync.maximal:
+        if leader is None:
+            return
+        in_sync, brokers = leader.in_sync.maximal, self.image.brokers
+        for broker_id in [one for one in leader.followers if one not in in_sync]:
+            broker = brokers.get(broker_id)
+            if broker is not None and not broker.fenced:
                 self.sessions.offer(broker_id, (partition.topic_id, partition.index))
 
     def checkpoint_high_watermarks(self) -> None:

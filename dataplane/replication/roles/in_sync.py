@@ -7,7 +7,9 @@ leader goes by the *maximal* ISR: everybody who might be a member whichever way 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 UNKNOWN_BROKER_EPOCH = -1
@@ -48,6 +50,16 @@ class PendingShrink:
     @property
     def maximal(self) -> frozenset[int]:
         return self.committed
+
+
+def committed_isr(isr: Iterable[int]) -> Committed:
+    """This ISR, with nothing in flight: one object for the thousands of partitions that have the same members."""
+    return _committed(tuple(isr))
+
+
+@lru_cache(maxsize=4096)
+def _committed(isr: tuple[int, ...]) -> Committed:
+    return Committed(frozenset(isr))
 
 
 InSync: TypeAlias = Committed | PendingExpand | PendingShrink

@@ -16,7 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-from .in_sync import UNKNOWN_BROKER_EPOCH, Committed, InSync, PendingExpand, PendingShrink, Proposal
+from .in_sync import (
+    UNKNOWN_BROKER_EPOCH,
+    Committed,
+    InSync,
+    PendingExpand,
+    PendingShrink,
+    Proposal,
+    committed_isr,
+)
 
 UNKNOWN_OFFSET = -1
 _NEVER_MS = -(1 << 62)
@@ -96,6 +104,7 @@ class LeaderState:
         "log_end_offset",
         "min_in_sync",
         "partition_epoch",
+        "replicas",
     )
 
     def __init__(
@@ -130,13 +139,10 @@ class LeaderState:
         self.inherited_high_watermark = high_watermark
         self.min_in_sync = min_in_sync
         self.lag_time_max_ms = lag_time_max_ms
-        self.in_sync: InSync = Committed(frozenset(isr))
-        self.followers = {
-            # A member of the ISR gets the full lag time to show up; for all others it is already over.
-            replica: FollowerProgress(replica, now_ms if replica in self.in_sync.committed else _NEVER_MS)
-            for replica in replicas
-            if replica != broker_id
-        }
+        self.in_sync: InSync = committed_isr(isr)
+        self.replicas = tuple(replicas)
+        self.followers: dict[int, FollowerProgress] = {}
+        self._follow_progress(now_ms)
 
     @property
     def effective_min_in_sync(self) -> int:
@@ -376,11 +382,20 @@ class LeaderState:
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
-        self.in_sync = Committed(frozenset(isr))
-        for replica in replicas:
-            if replica != self.broker_id and replica not in self.followers:
-                caught_up_ms = now_ms if replica in self.in_sync.committed else _NEVER_MS
-                self.followers[replica] = FollowerProgress(replica, caught_up_ms)
-        for gone in self.followers.keys() - set(replicas):
-            del self.followers[gone]
+        self.in_sync = committed_isr(isr)
+        assigned = tuple(replicas)
+        if assigned != self.replicas:
+            self.replicas = assigned
+            self._follow_progress(now_ms)
+            for gone in self.followers.keys() - set(assigned):
+                del self.followers[gone]
         return True
+
+    def _follow_progress(self, now_ms: int) -> None:
+        """Of replicas that are new."""
+        members = self.in_sync.committed
+        for replica in self.replicas:
+            if replica != self.broker_id and replica not in self.followers:
+                # A member of the ISR gets the full lag time to show up; for all others it is already over.
+                caught_up_ms = now_ms if replica in members else _NEVER_MS
+                self.followers[replica] = FollowerProgress(replica, caught_up_ms)

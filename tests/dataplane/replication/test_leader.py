@@ -171,6 +171,31 @@ def test_only_newer_partition_epochs_are_taken() -> None:
     assert set(state.followers) == {4}
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 12), st.sets(st.integers(2, 6)), st.permutations(range(1, 7))), max_size=8
+    )
+)
+def test_a_newer_state_is_taken_whole(states: list[tuple[int, set[int], list[int]]]) -> None:
+    """Whoever stays keeps its progress; whoever is new has none."""
+    state = leader()
+    for partition_epoch, others, order in states:
+        replicas = tuple(one for one in order if one == 1 or one in others)
+        isr = replicas[: 1 + len(replicas) // 2] if 1 in replicas[: 1 + len(replicas) // 2] else (1,)
+        known, epoch_before, in_sync = dict(state.followers), state.partition_epoch, state.in_sync
+        if state.update(partition_epoch, isr, replicas, now_ms=3):
+            assert epoch_before < partition_epoch == state.partition_epoch
+            assert state.in_sync == Committed(frozenset(isr))
+            assert set(state.followers) == set(replicas) - {1}
+            for broker_id, progress in state.followers.items():
+                assert progress is known.get(broker_id, progress)
+            assert all(state.followers[one].caught_up_ms == 3 for one in set(isr) - {1, *known})
+        else:
+            assert (state.followers, state.in_sync) == (known, in_sync)
+            assert partition_epoch <= epoch_before
+        state.check(0)
+
+
 def test_a_fast_writer_does_not_make_a_steady_follower_lag() -> None:
     state = leader(isr=(1, 2), replicas=(1, 2))
     state.fetched(2, 102, 10, 0)
