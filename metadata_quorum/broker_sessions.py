@@ -41,8 +41,8 @@ from .link import Link
 logger = logging.getLogger(__name__)
 
 PUSH_RECORDS_MAX = 500
-"""A broker folds a push, and acts upon it, in one turn of its loop: some 9 microseconds for each record. This node encodes
-one in a turn, too: some 0.5 microseconds for each."""
+"""A broker folds a push, and acts upon it, in one turn of its loop: some 9 microseconds for each record. This node
+encodes one in a turn, too: some 0.5 microseconds for each."""
 PUSH_BYTES_MAX = 512 * 1024
 _PUSHES_KEPT = 8
 #: Encoding this many records takes around a millisecond, after which the loop gets its turn.
