@@ -6,7 +6,6 @@ What others have written there is flushed, too. So it is for a broker that stops
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -30,7 +29,7 @@ def syncfs(fd: int) -> None:
 
 @cache
 def _system_call() -> Callable[[int], None] | None:
-    if sys.platform != "linux" or not _is_recent(platform.release()):
+    if sys.platform != "linux" or not _is_recent(os.uname().release):
         return None
     import ctypes  # loaded late: a broker needs it as it stops
 
