@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .durable_files import sync_directory, write_atomically
+from .durable_files import read_file, sync_directory, write_atomically
 from .storage_errors import disk_error
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -33,7 +33,7 @@ def _read_rows(path: Path, columns: int) -> list[list[str]]:
     Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be read or is not well formed.
     """
     try:
-        text = path.read_bytes().decode()
+        text = read_file(path).decode()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
@@ -58,8 +58,8 @@ def _is_number(field: str) -> bool:
     return field.removeprefix("-").isdecimal() and field.isascii()
 
 
-def _write_rows(path: Path, rows: list[str], *, sync: bool) -> None:
-    write_atomically(path, "\n".join([str(_VERSION), str(len(rows)), *rows, ""]).encode(), sync=sync)
+def _encode_rows(rows: list[str]) -> bytes:
+    return "\n".join([str(_VERSION), str(len(rows)), *rows, ""]).encode()
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
@@ -70,7 +70,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
     """Replace the file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     rows = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
-    _write_rows(path, rows, sync=sync)
+    write_atomically(path, _encode_rows(rows), sync=sync)
 
 
 def read_leader_epochs(directory: Path) -> list[tuple[int, int]]:
@@ -80,7 +80,12 @@ def read_leader_epochs(directory: Path) -> list[tuple[int, int]]:
 
 def write_leader_epochs(directory: Path, entries: Iterable[tuple[int, int]], *, sync: bool = True) -> None:
     """Replace the file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-    _write_rows(directory / LEADER_EPOCHS, [f"{epoch} {start}" for epoch, start in entries], sync=sync)
+    write_atomically(directory / LEADER_EPOCHS, encode_leader_epochs(entries), sync=sync)
+
+
+def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """The bytes of the file."""
+    return _encode_rows([f"{epoch} {start}" for epoch, start in entries])
 
 
 def encode_uuid(value: bytes) -> str:
@@ -107,7 +112,7 @@ def read_topic_id(directory: Path) -> bytes | None:
     """
     path = directory / PARTITION_METADATA
     try:
-        text = path.read_bytes().decode().strip("\0")
+        text = read_file(path).decode().strip("\0")
         if not text:
             return None
         values = dict(line.split(": ", 1) for line in text.splitlines() if line)
@@ -144,7 +149,7 @@ def take_clean_shutdown(directory: Path) -> int | None:
     """
     path = directory / CLEAN_SHUTDOWN
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:

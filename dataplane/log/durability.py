@@ -103,6 +103,12 @@ class Durability:
                     sync_file(path)
         sync_file(segments[-1].path)
 
+    def synced_the_rest(self, segments: SegmentList, epochs: LeaderEpochs) -> None:
+        """Leader epochs, which were written as they are, and all names were flushed together with other logs'."""
+        epochs.dirty, epochs.saved = False, epochs.entries
+        segments.changed = False
+        self._is_named = True
+
     def sync_the_rest(self, segments: SegmentList, epochs: LeaderEpochs) -> None:
         """Leader epochs and names. Raises KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
         dirty, changed = epochs.dirty, segments.changed

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 from .storage_errors import disk_error
+
+TEMPORARY_SUFFIX = ".tmp"
+"""Of a file that is about to replace another."""
+_SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
 
 def make_directory(path: Path) -> None:
@@ -19,6 +24,22 @@ def make_directory(path: Path) -> None:
     path.mkdir(exist_ok=True)
     if os.access(path.parent, os.R_OK):  # Else an administrator made it.
         sync_directory(path.parent)
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """All of a file, in three system calls if it is small: a broker reads tens of thousands of them when it starts.
+    Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, _SMALL_BYTES)
+        if len(data) < _SMALL_BYTES:
+            return data
+        pieces = [data]
+        while piece := os.read(fd, _LARGE_BYTES):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(fd)
 
 
 def sync_directory(path: Path) -> None:
@@ -63,7 +84,7 @@ def write_atomically(path: Path, data: bytes | bytearray, *, sync: bool) -> None
 
     Raises KafkaError: KAFKA_STORAGE_ERROR; the old file is intact.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         with open(temporary, "wb") as file:
             file.write(data)
@@ -75,3 +96,27 @@ def write_atomically(path: Path, data: bytes | bytearray, *, sync: bool) -> None
         raise disk_error("write", path, error) from error
     if sync:
         sync_directory(path.parent)
+
+
+def write_beside(path: str, data: bytes | bytearray) -> None:
+    """Write what is to replace a file, under another name. `take_name` puts it there, once its bytes are durable.
+
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    try:
+        fd = os.open(path + TEMPORARY_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            if os.write(fd, data) != len(data):
+                raise OSError(errno.ENOSPC, "the disk took only a part")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise disk_error("write", Path(path), error) from error
+
+
+def take_name(path: str) -> None:
+    """What `write_beside` wrote replaces the file. Raises KafkaError: KAFKA_STORAGE_ERROR; the old file is intact."""
+    try:
+        os.replace(path + TEMPORARY_SUFFIX, path)
+    except OSError as error:
+        raise disk_error("write", Path(path), error) from error

@@ -33,6 +33,7 @@ from .produced import ProducedBatches
 from .producers.producer_snapshot import write_snapshot
 from .producers.producer_state import ProducerStates
 from .recovery.recovery import OpenRequest, open_folder
+from .recovery.settled_log import SettledLog
 from .segments.descriptors import FileCache
 from .segments.log_slice import LogSlice
 from .segments.segment import Segment
@@ -93,6 +94,8 @@ class PartitionLog:
         self.truncation = Truncation(self, self.durability)
         """What cuts its end off."""
         self._settled = self._extent() if opened.is_settled else None
+        self.fingerprint = None if request.settled is None else request.settled.fingerprint
+        """Of the files that it was opened from, if it has settled in none since."""
 
     @classmethod
     def open(
@@ -105,8 +108,10 @@ class PartitionLog:
         now_ms: int,
         log_start_offset: int = 0,
         files: FileCache | None = None,
+        settled: SettledLog | None = None,
     ) -> Self:
-        """Open or create the log in `directory`, recovering it after an unclean stop. Blocking.
+        """Open or create the log in `directory`, recovering it after an unclean stop. Blocking, but for a log of which
+        all is known: `settled` is what a clean stop knew of the very files that are there.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been flushed.
         """
@@ -119,6 +124,7 @@ class PartitionLog:
                 recovery_point,
                 log_start_offset,
                 now_ms,
+                settled,
             )
         )
 
@@ -180,7 +186,7 @@ class PartitionLog:
         return self.segment_list.first_base, self.log_end_offset, self.durability.cuts
 
     @property
-    def _needs_settling(self) -> bool:
+    def needs_settling(self) -> bool:
         """Whether a clean stop has to write or flush something: many partitions are idle, and each flush waits."""
         return self._settled != self._extent() or self.needs_flush
 
@@ -499,7 +505,7 @@ class PartitionLog:
         try:
             if clean:
                 self.check_usable()
-            if clean and self._needs_settling:
+            if clean and self.needs_settling:
                 active = self.segment_list.active
                 active.finish()
                 # The next start recovers nothing, and trusts all files: so they are durable before that is promised,
@@ -511,8 +517,13 @@ class PartitionLog:
                 self.leader_epochs.dirty = True
                 self.flush()
                 write_snapshot(self.directory, self.log_end_offset, self.producers, sync=True)
+                self.note_settled()
         finally:
             self._release_files()
+
+    def note_settled(self) -> None:
+        """What is in the files, flushed, is as a clean stop leaves it."""
+        self._settled, self.fingerprint = self._extent(), None
 
     def _release_files(self) -> None:
         if self.failure is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaError
 from .producers.producer_loading import load_producers
-from .producers.producer_snapshot import drop_snapshots_above
+from .producers.producer_snapshot import drop_snapshots_above, snapshot_offsets
 from .storage_errors import disk_error
 
 if TYPE_CHECKING:
@@ -82,7 +82,12 @@ class Truncation:
         if not log.producers.forget_from(cut):
             now_ms = max((entry.last_seen_ms for entry in log.producers.entries()), default=0)
             log.producers = load_producers(
-                log.directory, log.segment_list.copy(), log.log_end_offset, log.config, now_ms
+                log.directory,
+                log.segment_list.copy(),
+                snapshot_offsets(log.directory),
+                log.log_end_offset,
+                log.config,
+                now_ms,
             )
 
     def truncate_fully_and_start_at(self, offset: int) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
+from .time_slices import pieces
+
 _Result = TypeVar("_Result")
+_Item = TypeVar("_Item")
+
+_AT_ONCE = 32
+"""Items that one of several threads takes."""
 
 
 async def in_thread(work: Callable[[], _Result], threads: Executor | None = None) -> _Result:
@@ -28,3 +34,20 @@ async def in_thread(work: Callable[[], _Result], threads: Executor | None = None
     if not running.cancelled():
         running.exception()  # Else asyncio complains that nobody wanted to know.
     raise cancelled
+
+
+def spread(name: str, work: Callable[[_Item], None], items: Sequence[_Item], threads: int) -> None:
+    """Do the work for all items, in so many threads, whose names begin with `name`. Blocks. Each takes many of them at
+    a time: threads that have their turns after every small piece of work take more of the processor than the work.
+    """
+
+    def do(some: Sequence[_Item]) -> None:
+        for item in some:
+            work(item)
+
+    if threads == 1:
+        do(items)
+        return
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name) as pool:
+        for _ in pool.map(do, pieces(items, _AT_ONCE)):
+            pass

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,9 +22,14 @@ from ..log.config import LogConfig
 from ..log.durable_files import sync_directory
 from ..log.partition_log import PartitionLog
 from ..log.segments.descriptors import FileCache
+from ..log.settling import settled_log
 from ..log.storage_errors import disk_error, is_unreadable
+from ..runtime.garbage import only_new_garbage_collected
+from ..runtime.threads import spread
+from . import settled_logs
 from .folder_checkpoints import FolderCheckpoints
 from .folder_claim import claim_folder
+from .log_closing import close_logs
 from .meta_properties import MetaProperties
 
 DELETE_SUFFIX = "-delete"
@@ -33,6 +37,8 @@ FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
 """Of folders set aside: Kafka's name for logs that the cluster does not know."""
 _NAME_MAX = 255
+_MANY = 1_000
+"""So many logs are worth that nobody looks through them for garbage."""
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _FUTURE_FOLDER = re.compile(_PARTITION_FOLDER.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
 
@@ -96,14 +102,17 @@ class LogDirectory:
         """
         recovery_points, log_starts = self.checkpoints.read()
         found = self._scan()
+        settled = settled_logs.take(self.path, self.meta.directory_id)
         self.last_clean_broker_epoch = take_clean_shutdown(self.path)
         clean = self.last_clean_broker_epoch is not None
 
-        def open_one(item: tuple[TopicPartition, Path]) -> None:
-            key, folder = item
+        def open_one(key: TopicPartition, folder: Path) -> None:
             topic_id: bytes | None = None
+            known = settled.get(key) if clean else None
+            if known is not None and not known.fingerprint.fits(os.fspath(folder)):
+                known = None
             try:
-                topic_id = read_topic_id(folder)
+                topic_id = read_topic_id(folder) if known is None else known.topic_id
                 log = PartitionLog.open(
                     folder,
                     configs.get(key[0], default),
@@ -112,6 +121,7 @@ class LogDirectory:
                     log_start_offset=log_starts.get(key, 0),
                     now_ms=now_ms,
                     files=self._files,
+                    settled=known,
                 )
             except KafkaError as error:
                 logger.error("%s-%d is offline: %s", key[0], key[1], error.message)
@@ -121,8 +131,8 @@ class LogDirectory:
                 return
             self._adopt(key, log, topic_id)
 
-        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load-logs") as pool:
-            list(pool.map(open_one, found.items()))
+        with only_new_garbage_collected(freezes=len(found) >= _MANY):
+            spread("load-logs", lambda item: open_one(*item), list(found.items()), threads)
         for key, error in self.failed.items():
             if isinstance(error.__cause__, OSError):
                 if not is_unreadable(error):
@@ -409,31 +419,37 @@ class LogDirectory:
 
         No marker is left if any log could not be flushed; the folder is unlocked in any case.
         """
-        logs = list(self._logs.values())
-
-        def close_one(log: PartitionLog) -> bool:
-            try:
-                log.close(clean=clean)
-            except KafkaError as error:
-                logger.error("%s was not closed cleanly: %s", log.directory.name, error.message)
-                return False
-            return True
-
         try:
             for future in self.futures.values():
                 future.close(clean=False)
-            with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="close-logs") as pool:
-                all_closed = all(list(pool.map(close_one, logs)))
+            all_closed = close_logs(
+                list(self._logs.values()), self.path, self._lock_fd, clean=clean, threads=threads
+            )
             if clean and self.failure is None:
                 self.checkpoints.write_recovery_points({})
                 self.checkpoints.write_log_starts()
                 if all_closed and not self.failed:
                     write_clean_shutdown(self.path, broker_epoch)
+                    self._tell_next_start()
                 sync_directory(self.path)
         finally:
             self._logs.clear()
             self._files.close()
             os.close(self._lock_fd)
+
+    def _tell_next_start(self) -> None:
+        """It does not need to know, so that nothing that goes wrong here is a failure."""
+        try:
+            known = {
+                key: settled
+                for key, log in self._logs.items()
+                if (settled := settled_log(log, self._topic_ids.get(key))) is not None
+            }
+            settled_logs.write(self.path, self.meta.directory_id, known)
+        except KafkaError as error:
+            logger.warning("%s", error.message)
+        except OSError as error:
+            logger.warning("%s: %s", self.path, error)
 
 
 def _remove(folder: Path) -> None:

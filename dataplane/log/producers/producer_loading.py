@@ -27,21 +27,28 @@ _Batch = tuple[Segment, BatchHeader, ControlRecord | None]
 
 
 def load_producers(
-    directory: Path, segments: list[Segment], next_offset: int, config: LogConfig, now_ms: int
+    directory: Path,
+    segments: list[Segment],
+    snapshots: Sequence[int],
+    next_offset: int,
+    config: LogConfig,
+    now_ms: int,
 ) -> ProducerStates:
-    """Producer state at `next_offset`: the latest snapshot that is not above it, then the batches since.
+    """Producer state at `next_offset`, where the log ends: the latest snapshot that is not above it, then the batches
+    since. `snapshots`: the offsets of those there are, rising.
 
     Snapshots above it, damaged ones, and those neither newest nor at the base of a segment are deleted.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
-    producers, start = _load_snapshot(directory, segments, next_offset)
+    producers, start = _load_snapshot(directory, segments, snapshots, next_offset)
     if start is None:
         start = segments[0].base_offset
     else:
         producers.expire(now_ms, config.producer_id_expiration_ms)
-    for _, header, marker in _batches_from(segments, start):
-        _note(producers, header, marker, now_ms)
+    if start < next_offset:
+        for _, header, marker in _batches_from(segments, start):
+            _note(producers, header, marker, now_ms)
     return producers
 
 
@@ -102,12 +109,12 @@ def _note(
 
 
 def _load_snapshot(
-    directory: Path, segments: list[Segment], next_offset: int
+    directory: Path, segments: list[Segment], snapshots: Sequence[int], next_offset: int
 ) -> tuple[ProducerStates, int | None]:
     bases = {segment.base_offset for segment in segments}
     loaded: ProducerStates | None = None
     loaded_at: int | None = None
-    for offset in reversed(snapshot_offsets(directory)):
+    for offset in reversed(snapshots):
         path = snapshot_path(directory, offset)
         usable = segments[0].base_offset <= offset <= next_offset
         if usable and loaded is None:
@@ -139,6 +146,11 @@ def _read(directory: Path, offset: int) -> ProducerStates | None:
     except ValueError as error:
         logger.warning("ignoring %s: %s", path, error)
         return None
+    return ending_at(producers, offset)
+
+
+def ending_at(producers: ProducerStates, offset: int) -> ProducerStates:
+    """These, of which a snapshot knows where they are, but not where they end."""
     transactions = producers.transactions
     if not transactions.is_pristine or any(entry.is_transactional for entry in producers.entries()):
         transactions.last_offset = offset - 1

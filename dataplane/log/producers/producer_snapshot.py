@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 from ....protocol.checksum import crc32c
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.record import NO_COMMIT_INDEX
 from ....protocol.record_batch import NO_SEQUENCE
-from ..durable_files import write_atomically
+from ..durable_files import read_file, write_atomically
 from .open_transactions import Ended
 from .producer_state import NO_OFFSET, SEQUENCE_MAX, WINDOW, ProducedBatch, ProducerEntry, ProducerStates
 
@@ -180,7 +181,7 @@ def write_snapshot(directory: Path, offset: int, producers: ProducerStates, *, s
 def read_snapshot(path: Path) -> ProducerStates:
     """Raises ValueError for a damaged file, KafkaError for one that cannot be read."""
     try:
-        return decode_snapshot(path.read_bytes())
+        return decode_snapshot(read_file(path))
     except OSError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {path}: {error.strerror}") from error
 
@@ -191,6 +192,11 @@ def snapshot_offsets(directory: Path) -> list[int]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
+    return snapshot_offsets_among(names)
+
+
+def snapshot_offsets_among(names: Iterable[str]) -> list[int]:
+    """Offsets of the snapshots among the names of files, rising."""
     stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isdigit())
 

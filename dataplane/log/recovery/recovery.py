@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.record_batch import CONTROL_FLAG
-from ..checkpoints import read_leader_epochs
+from ..checkpoints import LEADER_EPOCHS, read_leader_epochs
 from ..config import OFFSETS_MAX, LogConfig
+from ..durable_files import TEMPORARY_SUFFIX
 from ..leader_epochs import LeaderEpochs
 from ..producers.producer_loading import load_producers, rebuild_transaction_indexes
+from ..producers.producer_snapshot import snapshot_offsets_among
 from ..producers.producer_state import ProducerStates
 from ..segments.batch_walk import SCAN_CHUNK, walk_file
 from ..segments.descriptors import FileCache
-from ..segments.gaps import has_gaps, noted_gaps
+from ..segments.gaps import GAPS_MARK, has_gaps, noted_gaps
 from ..segments.segment import (
     DOOMED_SUFFIX,
     LOG_SUFFIX,
@@ -36,9 +38,10 @@ from ..segments.segment import (
 from ..segments.segment_swap import are_unfinished, finish_swaps
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .recovered_epochs import EpochFell, RecoveredEpochs
+from .settled_log import SettledLog
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-_LEFTOVERS = (DOOMED_SUFFIX, ".tmp")
+_LEFTOVERS = (DOOMED_SUFFIX, TEMPORARY_SUFFIX)
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +73,8 @@ class OpenRequest:
     recovery_point: int
     log_start_offset: int
     now_ms: int
+    settled: SettledLog | None = None
+    """What the clean stop knew of these very files."""
 
     @property
     def contiguous(self) -> bool:
@@ -82,10 +87,16 @@ def open_folder(request: OpenRequest) -> OpenedLog:
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read or is damaged below the recovery point.
     """
-    if request.recovery_point <= request.log_start_offset and _makes(request.directory):
-        return _new_log(request)
-    segments = _find_segments(request)
-    epochs = LeaderEpochs(read_leader_epochs(request.directory))
+    if request.settled is not None:
+        return _reopened(request, request.settled)
+    names = _names_in(request.directory)
+    if names is None:
+        _make(request.directory)
+        if request.recovery_point <= request.log_start_offset:
+            return _new_log(request)
+        names = frozenset()
+    segments = _find_segments(request, names)
+    epochs = LeaderEpochs(read_leader_epochs(request.directory) if LEADER_EPOCHS in names else ())
     if not segments:
         if request.recovery_point > request.log_start_offset:
             raise damage(
@@ -93,13 +104,31 @@ def open_folder(request: OpenRequest) -> OpenedLog:
             )
         segments = [_new_segment(request, request.log_start_offset)]
         segments[0].open(creates=True)
-    next_offset = _load_clean(segments, request) if request.clean_shutdown else None
+    next_offset = _load_clean(segments, request, names) if request.clean_shutdown else None
     is_settled = next_offset is not None
     if next_offset is None:
         gaps = noted_gaps(request.directory)
         recovered = RecoveredEpochs(epochs, request.recovery_point)
-        segments, next_offset = _recover(segments, request, recovered, gaps)
+        segments, next_offset = _recover(segments, request, names, recovered, gaps)
         next_offset = _end_behind_gap(segments, request, gaps, next_offset)
+    _check_end(request, segments, next_offset, epochs)
+    rebuild_transaction_indexes(request.directory, segments)
+    producers = load_producers(
+        request.directory,
+        segments,
+        snapshot_offsets_among(names),
+        next_offset,
+        request.config,
+        request.now_ms,
+    )
+    return OpenedLog(
+        segments, next_offset, epochs, producers, GAPS_MARK in names, is_settled, is_named=is_settled
+    )
+
+
+def _check_end(request: OpenRequest, segments: list[Segment], next_offset: int, epochs: LeaderEpochs) -> None:
+    """See to it that the epochs are those of what is there. Raises KafkaError: KAFKA_STORAGE_ERROR, if that is less
+    than was flushed."""
     if next_offset < request.recovery_point:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -109,27 +138,30 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     epochs.truncate_from_end(next_offset + 1)
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_start(min(log_start_offset, next_offset))
-    rebuild_transaction_indexes(request.directory, segments)
-    producers = load_producers(request.directory, segments, next_offset, request.config, request.now_ms)
+
+
+def _reopened(request: OpenRequest, known: SettledLog) -> OpenedLog:
+    """What the folder holds, without a look into it."""
+    segments = known.open_segments(request.directory, request.files, request.now_ms)
+    epochs = LeaderEpochs(known.epochs)
+    _check_end(request, segments, known.end_offset, epochs)
+    producers = known.open_producers()
+    producers.expire(request.now_ms, request.config.producer_id_expiration_ms)
     return OpenedLog(
-        segments, next_offset, epochs, producers, has_gaps(request.directory), is_settled, is_named=is_settled
+        segments, known.end_offset, epochs, producers, known.has_gaps, is_settled=True, is_named=True
     )
 
 
-def _makes(directory: Path) -> bool:
-    """Whether the folder was not there, and is now. Nothing can be in it: to look for that takes longer than to make
-    all of a log, and thousands of logs may be made at once."""
+def _make(directory: Path) -> None:
     try:
-        directory.mkdir()
-    except (FileExistsError, FileNotFoundError):
-        return False
+        directory.mkdir(parents=True)
     except OSError as error:
         raise disk_error("create", directory, error) from error
-    return True
 
 
 def _new_log(request: OpenRequest) -> OpenedLog:
-    """What an empty folder holds."""
+    """What a folder holds that was just made. Nothing can be in it: to look for that takes longer than to make all of a
+    log, and thousands of logs may be made at once."""
     segment = _new_segment(request, request.log_start_offset)
     segment.open(creates=True)
     return OpenedLog(
@@ -147,46 +179,49 @@ def _new_segment(request: OpenRequest, base_offset: int) -> Segment:
     return Segment(request.directory, base_offset, request.files, now_ms=request.now_ms)
 
 
-def _find_segments(request: OpenRequest) -> list[Segment]:
+def _find_segments(request: OpenRequest, names: Collection[str]) -> list[Segment]:
     segments = []
-    directory = request.directory
+    folder = os.fspath(request.directory)
     try:
-        names = _names_in(directory)
         for name in names:
             stem, dot, suffix = name.rpartition(".")
             if name.endswith(_LEFTOVERS):
-                (directory / name).unlink()
+                os.unlink(f"{folder}/{name}")
             elif dot + suffix == LOG_SUFFIX and stem.isdigit():
                 segment = _new_segment(request, int(stem))
-                segment.size = (directory / name).stat().st_size
+                segment.size = os.stat(f"{folder}/{name}").st_size
                 segments.append(segment)
             elif dot + suffix in _INDEXES and stem + LOG_SUFFIX not in names:
-                (directory / name).unlink()  # Its log was renamed for deletion, then the process died.
+                os.unlink(f"{folder}/{name}")  # Its log was renamed for deletion, then the process died.
     except OSError as error:
         raise disk_error("read", request.directory, error) from error
     return sorted(segments, key=lambda segment: segment.base_offset)
 
 
-def _names_in(directory: Path) -> set[str]:
-    """After what a compaction had left there was finished or undone. By names, and with one look: a broker opens tens
-    of thousands of folders at its start. Raises OSError."""
+def _names_in(directory: Path) -> frozenset[str] | None:
+    """After what a compaction had left there was finished or undone; None if there is no such folder. With one look:
+    a broker opens tens of thousands of folders at its start, and what is known not to be there is not looked for.
+
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    """
     try:
         names = os.listdir(directory)
+        if are_unfinished(names):
+            finish_swaps(directory)
+            names = os.listdir(directory)
     except FileNotFoundError:
-        directory.mkdir(parents=True)
-        names = []
-    if are_unfinished(names):
-        finish_swaps(directory)
-        names = os.listdir(directory)
-    return set(names)
+        return None
+    except OSError as error:
+        raise disk_error("read", directory, error) from error
+    return frozenset(names)
 
 
-def _load_inactive(segment: Segment, request: OpenRequest) -> None:
+def _load_inactive(segment: Segment, request: OpenRequest, names: Collection[str]) -> None:
     """Take a flushed segment with its indexes as they are; rebuild indexes that are missing
     or oddly sized.
     """
     segment.synced = True
-    if not _adopts_indexes(segment):
+    if not _adopts_indexes(segment, names):
         logger.warning("rebuilding the indexes of %s", segment.path)
         _, broken = _rebuild(segment, segment.base_offset, request, None)
         if broken is not None:
@@ -194,10 +229,15 @@ def _load_inactive(segment: Segment, request: OpenRequest) -> None:
         segment.finish()
 
 
-def _adopts_indexes(segment: Segment) -> bool:
-    """Whether the files of its indexes can be what was written."""
-    indexes = segment.offset_index, segment.time_index, segment.transaction_index
-    return all(index.adopt_file() for index in indexes) and not _lacks_times(segment)
+def _adopts_indexes(segment: Segment, names: Collection[str]) -> bool:
+    """Whether the files of its indexes, as far as they are among `names`, can be what was written."""
+    if not (segment.offset_index.adopt_file() and segment.time_index.adopt_file()):
+        return False
+    transactions = segment.transaction_index
+    name = f"{segment.base_offset:020d}{TRANSACTION_INDEX_SUFFIX}"
+    if name in names and not transactions.adopt_file():
+        return False
+    return not _lacks_times(segment)
 
 
 def _was_never_written(segment: Segment) -> bool:
@@ -216,12 +256,12 @@ def _lacks_times(segment: Segment) -> bool:
     return segment.first_timestamp is not None and segment.first_timestamp >= 0
 
 
-def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
+def _load_clean(segments: list[Segment], request: OpenRequest, names: Collection[str]) -> int | None:
     """The log end offset, or None if the last segment is not as a clean stop leaves it."""
     for segment in segments[:-1]:
-        _load_inactive(segment, request)
+        _load_inactive(segment, request, names)
     last = segments[-1]
-    if not (_adopts_indexes(last) or _was_never_written(last)):
+    if not (_adopts_indexes(last, names) or _was_never_written(last)):
         return None
     try:
         return last.load_end()
@@ -231,7 +271,11 @@ def _load_clean(segments: list[Segment], request: OpenRequest) -> int | None:
 
 
 def _recover(
-    segments: list[Segment], request: OpenRequest, epochs: RecoveredEpochs, gaps: Mapping[int, int | None]
+    segments: list[Segment],
+    request: OpenRequest,
+    names: Collection[str],
+    epochs: RecoveredEpochs,
+    gaps: Mapping[int, int | None],
 ) -> tuple[list[Segment], int]:
     """Check and mend what lies above the recovery point; the segments that remain and the log end offset."""
     point = request.recovery_point
@@ -241,7 +285,7 @@ def _recover(
             first = number
             break
     for segment in segments[:first]:
-        _load_inactive(segment, request)
+        _load_inactive(segment, request, names)
     next_offset = segments[first].base_offset
     for number in range(first, len(segments)):
         segment = segments[number]

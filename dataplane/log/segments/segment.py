@@ -12,7 +12,7 @@ from ....protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_con
 from ....protocol.record_batch import BatchHeader
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_search import last_boundary
-from .batch_walk import SCAN_CHUNK, walk_file
+from .batch_walk import LOOKUP_CHUNK, SCAN_CHUNK, walk_file
 from .descriptors import FileCache, SharedDescriptor
 from .offset_index import OffsetIndex
 from .time_index import TimeIndex
@@ -159,19 +159,23 @@ class Segment:
         self.since_index_entry = self.size - start
         if start >= self.size > 0:
             raise BrokenBatch(self.size, f"{self.offset_index.path.name} points behind the end")
+        self.first_timestamp = None
         for position, header in self.walk(start, next_offset):
+            if position == 0:
+                self.first_timestamp = header.latest_known_ms
             if position == start and last is not None and header.last_offset != last[0]:
                 raise BrokenBatch(position, f"{self.offset_index.path.name} does not fit")
             if header.latest_known_ms > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.latest_known_ms, header.last_offset
             next_offset = header.next_offset
-        self.load_first_timestamp()
+        if start:
+            self.load_first_timestamp()
         return next_offset
 
     def load_first_timestamp(self) -> None:
         """Read the first batch's timestamp. Raises KafkaError, BrokenBatch."""
         self.first_timestamp = None
-        first = next(self.walk(0, self.base_offset), None)
+        first = next(self.walk(0, self.base_offset, LOOKUP_CHUNK), None)
         if first is not None:
             self.first_timestamp = first[1].latest_known_ms
 
@@ -195,8 +199,10 @@ class Segment:
         except OSError as error:
             raise disk_error("read", self.path, error) from error
 
-    def walk(self, start: int, next_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from byte `start` to the end.
+    def walk(
+        self, start: int, next_offset: int, chunk: int = SCAN_CHUNK
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches from byte `start` to the end; `chunk` bytes are read at a time.
 
         Raises BrokenBatch at bytes that are no batch. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -204,7 +210,7 @@ class Segment:
             return
         descriptor = self.descriptor()
         try:
-            yield from walk_file(descriptor.fd, start, self.size, next_offset=next_offset, chunk=SCAN_CHUNK)
+            yield from walk_file(descriptor.fd, start, self.size, next_offset=next_offset, chunk=chunk)
         except OSError as error:
             raise disk_error("read", self.path, error) from error
         finally:

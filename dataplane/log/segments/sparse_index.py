@@ -74,7 +74,26 @@ class SparseIndex:
         tail, entry = self._tail, self._entry
         if tail:
             return entry.unpack_from(tail, len(tail) - entry.size)
-        return self.fields(self._written - 1) if self._written else None
+        if not self._written:
+            return None
+        # Without a map, which takes longer than to read: each log that is opened is asked for it.
+        last = self._read((self._written - 1) * entry.size, entry.size)
+        return entry.unpack(last) if len(last) == entry.size else self.fields(self._written - 1)
+
+    def _read(self, position: int, size: int) -> bytes:
+        """Fewer bytes, if the file does not have them. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        try:
+            fd = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise disk_error("read", self.path, error) from error
+        try:
+            return os.pread(fd, size, position)
+        except OSError as error:
+            raise disk_error("read", self.path, error) from error
+        finally:
+            os.close(fd)
 
     def add(self, first: int, second: int) -> None:
         """Note an entry. The batch that it is about is in the log already, so a disk that takes no more entries now
@@ -179,6 +198,10 @@ class SparseIndex:
             os.truncate(self.path, count * self._entry.size)
         except OSError as error:
             raise disk_error("truncate", self.path, error) from error
+        self._written = count
+
+    def adopt(self, count: int) -> None:
+        """The file, which was not touched since, has so many entries."""
         self._written = count
 
     def adopt_file(self) -> bool:

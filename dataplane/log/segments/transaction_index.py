@@ -6,12 +6,11 @@ As long as the segment is active its entries are kept in memory, and recovery fi
 
 from __future__ import annotations
 
-import os
 import struct
 from itertools import pairwise
 from pathlib import Path
 
-from ..durable_files import write_atomically
+from ..durable_files import read_file, write_atomically
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .aborted_transaction import AbortedTransaction
 from .descriptors import FileCache
@@ -133,11 +132,9 @@ class TransactionIndex(SparseIndex):
 def read_if_there(path: Path) -> bytes:
     """The bytes of a file, none if there is no file. Raises OSError."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return read_file(path)
     except FileNotFoundError:
         return b""
-    with open(fd, "rb") as file:
-        return file.read()
 
 
 def decode_transactions(data: bytes) -> list[AbortedTransaction]:

@@ -1,5 +1,5 @@
 """Who is cancelled while a thread works for it goes on, and lets go of what the thread uses, once the thread has
-ended."""
+ended. And work for many items is spread over threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.leader.rechecks import Rechecks
-from ottla.dataplane.runtime.threads import in_thread
+from ottla.dataplane.runtime.threads import in_thread, spread
 from ottla.dataplane.storage.log_verifier import LogVerifier
 from ottla.protocol.record import encode_batch
 
@@ -118,3 +118,21 @@ async def test_a_file_stays_open_until_the_disk_has_answered(
     await closing
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(read_by[0])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_work_is_done_once_for_each_item(threads: int) -> None:
+    done: list[int] = []
+    spread("workers", done.append, range(100), threads)
+    assert sorted(done) == list(range(100))
+    spread("workers", done.append, [], threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_an_item_raises_comes_to_the_caller(threads: int) -> None:
+    def work(number: int) -> None:
+        if number == 77:
+            raise ValueError(f"{number} is none")
+
+    with pytest.raises(ValueError, match="77 is none"):
+        spread("workers", work, range(100), threads)

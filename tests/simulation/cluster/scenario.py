@@ -13,6 +13,7 @@ from unittest.mock import patch
 from ottla.dataplane.quorum import telling
 from ottla.dataplane.server import server
 from ottla.dataplane.server.handler import HandlerTable
+from ottla.dataplane.storage import log_closing
 from tests.histories.invariants import InvariantBroken, check_all
 from tests.histories.operations import ALL_IN_SYNC, Healed, History, Hung
 from tests.simulation.cluster import compacted, transactional
@@ -323,7 +324,9 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], objec
     preparing = patch.object(server, "prepare_codecs", prepared_already)
     # The quorum's leader hears of a few logs at a time, as it does of thousands.
     in_pieces = patch.object(telling, "LOGS_AT_ONCE", LOGS_AT_ONCE)
-    with counting(branches), log_lines(machine), installed(machine), preparing, in_pieces:
+    # The logs of a broker that stops are flushed together in one half of the runs, as thousands are.
+    together = patch.object(log_closing, "TOGETHER_FROM", Random(f"flushes {seed}").choice((1, 256)))
+    with counting(branches), log_lines(machine), installed(machine), preparing, in_pieces, together:
         scenario = Scenario(machine, seed, plan)
         with scenario.watching():
             scenario.play()

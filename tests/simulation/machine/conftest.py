@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ottla.dataplane.storage import directory as directory_module
+from ottla.dataplane.runtime import threads as threads_module
 from tests.simulation.machine.files import replacements
 from tests.simulation.machine.rooms import Room
 from tests.simulation.machine.threads import VirtualLock, VirtualPool, VirtualRLock
@@ -26,7 +26,7 @@ def make_room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
         monkeypatch.setattr(threading, "Lock", partial(VirtualLock, room.machine))
         monkeypatch.setattr(threading, "_allocate_lock", partial(VirtualLock, room.machine))
         monkeypatch.setattr(threading, "RLock", partial(VirtualRLock, room.machine))
-        monkeypatch.setattr(directory_module, "ThreadPoolExecutor", partial(VirtualPool, room.machine))
+        monkeypatch.setattr(threads_module, "ThreadPoolExecutor", partial(VirtualPool, room.machine))
         return room
 
     return make

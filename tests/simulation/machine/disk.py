@@ -66,7 +66,7 @@ class VirtualDisk:
         self._used_bytes = 0
         self._sequence = 0
         self._last_inode = 1
-        self._syncs: dict[int, tuple[Inode, int, Scheduled]] = {}
+        self._syncs: dict[int, tuple[list[Inode], int, Scheduled]] = {}
         self._host: Host | None = None
         machine.disks[name] = self
 
@@ -86,10 +86,11 @@ class VirtualDisk:
         """What is not durable is lost, or a part of it. The host's processes are gone by now."""
         random = self.machine.random
         self.counts["power losses"] += 1
-        for inode, sequence, finish in self._syncs.values():
+        for inodes, sequence, finish in self._syncs.values():
             finish.cancel()
-            if keeps_some and random.random() < 0.5:
-                inode.settle(sequence)
+            for inode in inodes:
+                if keeps_some and random.random() < 0.5:
+                    inode.settle(sequence)
         self._syncs.clear()
         for inode in self._inodes():
             if keeps_some:
@@ -246,10 +247,19 @@ class VirtualDisk:
 
     def sync(self, inode: Inode, path: str) -> None:
         """Make durable what was done to it before the call. The calling thread waits; raises OSError."""
+        self._sync([inode], path)
+
+    def sync_all(self, path: str) -> None:
+        """Make durable what was done to anything before the call. The calling thread waits; raises OSError. What it
+        could not make durable a sync of that file tells, too."""
+        self._sync(self._inodes(), path)
+
+    def _sync(self, inodes: list[Inode], path: str) -> None:
         machine = self.machine
         sequence, thread = self._sequence, machine.running
         if thread is None:
-            self._settle(inode, sequence, path)
+            for inode in inodes:
+                self._settle(inode, sequence, path)
             return
         if self.slow:
             self.counts["slow syncs"] += 1
@@ -258,14 +268,21 @@ class VirtualDisk:
 
         def finish() -> None:
             del self._syncs[ticket]
-            if self.failing_syncs is None:
-                self._settle(inode, sequence, path)
-            else:
-                inode.forget(sequence)
+            if self.failing_syncs is not None:
+                for inode in inodes:
+                    inode.has_untold_failure = len(inodes) > 1 and inode.is_pending
+                    inode.forget(sequence)
                 failure.append(self.failing_syncs)
+                return
+            if len(inodes) == 1 and inodes[0].has_untold_failure:
+                inodes[0].has_untold_failure = False
+                failure.append(errno.EIO)
+                return
+            for inode in inodes:
+                self._settle(inode, sequence, path)
 
         ticket = self._next_sequence()
-        self._syncs[ticket] = (inode, sequence, machine.at(until, finish))
+        self._syncs[ticket] = (inodes, sequence, machine.at(until, finish))
         while ticket in self._syncs:
             thread.block(until)
         if failure:

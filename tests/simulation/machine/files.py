@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.dataplane.log import filesystem_sync
+
 from .descriptors import Descriptor
 from .disk import ROOT, VirtualDisk, refuse
 from .inodes import File, Folder, Inode
@@ -103,6 +105,8 @@ class FileCalls:
         calls += [(os, name, self._dispatch(os, name, False, True)) for name in _BY_DESCRIPTOR]
         calls += [(os, name, self._dispatch(os, name, True, True)) for name in _BY_EITHER]
         calls += [(fcntl, name, self._dispatch(fcntl, name, False, True)) for name in ("flock", "lockf")]
+        calls.append((filesystem_sync, "syncfs", self._dispatch(filesystem_sync, "syncfs", False, True)))
+        calls.append((filesystem_sync, "is_supported", lambda: True))
         calls.append((mmap, "mmap", self._dispatch(mmap, "mmap", False, True)))
         opening = self._dispatch(io, "open", True, True, "open_file")
         calls += [(io, "open", opening), (builtins, "open", opening)]
@@ -320,6 +324,10 @@ class FileCalls:
 
     def fdatasync(self, number: int) -> None:
         self._file(number).sync()
+
+    def syncfs(self, number: int) -> None:
+        description = self._file(number).description
+        description.disk.sync_all(description.path)
 
     def ftruncate(self, number: int, length: int) -> None:
         self._file_to_change(number).truncate(length)

@@ -46,6 +46,13 @@ class Inode(ABC):
         self.locked_exclusively = False
         #: number of the process with a record lock (`lockf`) on the whole
         self.record_locker: int | None = None
+        #: a sync of the whole disk failed to make it durable, and no sync of the file alone has told
+        self.has_untold_failure = False
+
+    @property
+    @abstractmethod
+    def is_pending(self) -> bool:
+        """Whether something was done to it that is not on the platters."""
 
     @abstractmethod
     def settle(self, sequence: int) -> None:
@@ -74,6 +81,10 @@ class File(Inode):
         self.pending: list[Change] = []
         self._pending_bytes = 0
         self._forgotten = False
+
+    @property
+    def is_pending(self) -> bool:
+        return bool(self.pending)
 
     def change(self, change: Change) -> None:
         apply(self.current, change)
@@ -180,6 +191,10 @@ class Folder(Inode):
         self.durable_names: dict[str, Inode] = {}
         #: the names that changed at once, and what they stand for then
         self.pending: deque[tuple[int, dict[str, Inode | None]]] = deque()
+
+    @property
+    def is_pending(self) -> bool:
+        return False  # names stay on their way
 
     def change(self, sequence: int, names: dict[str, Inode | None]) -> None:
         self.pending.append((sequence, names))

@@ -1,0 +1,162 @@
+"""Many logs become what a clean stop leaves, and share their flushes; and what is known of a log then.
+
+What each has to write is written, and not flushed. One flush of the file system makes that durable. Then what replaces
+other files takes their names, and a second flush makes the names durable. A crash before leaves what an unclean stop
+leaves: the old files, or whole new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import KafkaError
+from .checkpoints import LEADER_EPOCHS, PARTITION_METADATA, encode_leader_epochs
+from .durable_files import take_name, write_beside
+from .producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
+from .producers.producer_snapshot import encode_snapshot, snapshot_offsets_among, snapshot_path
+from .recovery.settled_log import Fingerprint, KnownSegment, SettledLog
+from .segments.gaps import GAPS_MARK
+from .segments.segment import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+
+if TYPE_CHECKING:
+    from .partition_log import PartitionLog
+
+_PRODUCERS_BYTES_MAX = 4096
+_SEGMENTS_MAX = 16
+"""A log that has more of either is opened from its files."""
+_KINDS = (
+    *(LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX),
+    *(LEADER_EPOCHS, PARTITION_METADATA, GAPS_MARK),
+)
+"""Of the files that a log has. To open it from them deletes what else may be left."""
+
+logger = logging.getLogger(__name__)
+
+
+def settle_together(logs: Sequence[PartitionLog], flush: Callable[[], None]) -> None:
+    """Settle logs that nobody appends to any more. `flush` makes all durable that was written before; it may raise
+    KafkaError. Blocking.
+
+    A log that refuses is left as it is: to close it tells why. Raises KafkaError if a flush fails; no log is settled
+    then.
+    """
+    written = [one for log in logs if (one := _written(log)) is not None]
+    flush()
+    named = [one for one in written if one.takes_names()]
+    flush()
+    for one in named:
+        one.is_durable()
+
+
+def _written(log: PartitionLog) -> _Settlement | None:
+    try:
+        return _Settlement(log)
+    except KafkaError as error:
+        logger.warning("%s is flushed by itself: %s", log.directory.name, error.message)
+        return None
+
+
+class _Settlement:
+    """One log on the way."""
+
+    __slots__ = ("_cuts", "_log", "_replaced", "_segments", "_target")
+
+    def __init__(self, log: PartitionLog) -> None:
+        """Write. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        log.check_usable()
+        self._log = log
+        self._cuts, self._target = log.durability.cuts, log.log_end_offset
+        self._segments = log.segment_list.copy()
+        self._replaced: list[str] = []
+        log.segment_list.active.finish()
+        epochs = log.leader_epochs
+        if epochs.entries != epochs.saved:
+            self._replace(os.path.join(log.directory, LEADER_EPOCHS), encode_leader_epochs(epochs.entries))
+        self._replace(
+            os.fspath(snapshot_path(log.directory, log.log_end_offset)), encode_snapshot(log.producers)
+        )
+
+    def _replace(self, path: str, data: bytes) -> None:
+        write_beside(path, data)
+        self._replaced.append(path)
+
+    def takes_names(self) -> bool:
+        """Whether what was written has its names."""
+        try:
+            for path in self._replaced:
+                take_name(path)
+        except KafkaError as error:
+            logger.warning("%s is flushed by itself: %s", self._log.directory.name, error.message)
+            return False
+        return True
+
+    def is_durable(self) -> None:
+        """All was flushed."""
+        log = self._log
+        log.durability.flushed(self._cuts, self._target, self._segments)
+        log.durability.synced_the_rest(log.segment_list, log.leader_epochs)
+        log.note_settled()
+
+
+def settled_log(log: PartitionLog, topic_id: bytes | None) -> SettledLog | None:
+    """What is known of a log that was closed cleanly; None if that is too much to tell, or opening it has something
+    to do. `topic_id`: whose log its folder says it is.
+
+    Raises OSError.
+    """
+    producers, segments = log.producers, log.segments
+    is_empty = not len(producers) and producers.transactions.is_pristine
+    snapshot = b"" if is_empty else encode_snapshot(producers)
+    if len(snapshot) > _PRODUCERS_BYTES_MAX or len(segments) > _SEGMENTS_MAX:
+        return None
+    fingerprint = log.fingerprint or _fingerprint(log)
+    if fingerprint is None:
+        return None
+    last = segments[-1]
+    return SettledLog(
+        topic_id,
+        fingerprint,
+        log.log_end_offset,
+        log.segment_list.has_gaps,
+        log.leader_epochs.saved,
+        [
+            KnownSegment(
+                one.base_offset,
+                one.size,
+                len(one.offset_index),
+                len(one.time_index),
+                len(one.transaction_index),
+            )
+            for one in segments
+        ],
+        last.first_timestamp,
+        last.max_timestamp,
+        last.max_timestamp_offset,
+        last.since_index_entry,
+        snapshot,
+    )
+
+
+def _fingerprint(log: PartitionLog) -> Fingerprint | None:
+    """None if there are files that opening the log deletes, but for snapshots: those are deleted here, so that they do
+    not gather. As there, those at the bases of segments stay, and the newest. That before it stays for the case that
+    the newest gets damaged. Raises OSError."""
+    folder = os.fspath(log.directory)
+    names = set(os.listdir(folder))
+    if not all(name.endswith(_KINDS) for name in names):
+        return None
+    bases = {segment.base_offset for segment in log.segments}
+    passed = [offset for offset in snapshot_offsets_among(names) if offset not in bases]
+    for offset in passed[:-2]:
+        path = snapshot_path(log.directory, offset)
+        path.unlink()
+        names.discard(path.name)
+    return Fingerprint.of(folder, sorted(names))

@@ -1,0 +1,60 @@
+"""Closes the logs of a data folder: after a clean stop the next start trusts all that is in their files."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...protocol.errors import KafkaError
+from ..log import filesystem_sync
+from ..log.partition_log import PartitionLog
+from ..log.settling import settle_together
+from ..log.storage_errors import disk_error
+from ..runtime.threads import spread
+
+TOGETHER_FROM = 256
+"""So many logs share the flushes of a file system. Fewer are flushed one by one: others may have written much there."""
+
+logger = logging.getLogger(__name__)
+
+
+def close_logs(logs: Sequence[PartitionLog], path: Path, open_fd: int, *, clean: bool, threads: int) -> bool:
+    """Close all logs of the data folder `path`; `clean` flushes them. Whether all of them are as a clean stop leaves
+    them. `open_fd`: a file in the folder that is open since before anything was written. Blocking.
+    """
+    if clean:
+        _settle_many(logs, path, open_fd)
+    failed: list[PartitionLog] = []
+
+    def close(log: PartitionLog) -> None:
+        try:
+            log.close(clean=clean)
+        except KafkaError as error:
+            logger.error("%s was not closed cleanly: %s", log.directory.name, error.message)
+            failed.append(log)
+
+    spread("close-logs", close, logs, threads)
+    return not failed
+
+
+def _settle_many(logs: Sequence[PartitionLog], path: Path, open_fd: int) -> None:
+    """Settle the logs that need it, if they are many. What goes wrong here is found again when each is closed."""
+    unsettled = [log for log in logs if log.failure is None and log.needs_settling]
+    if len(unsettled) < TOGETHER_FROM or not filesystem_sync.is_supported():
+        return
+
+    def flush() -> None:
+        try:
+            filesystem_sync.syncfs(open_fd)
+        except OSError as error:
+            raise disk_error("flush", path, error) from error
+
+    try:
+        device = os.fstat(open_fd).st_dev
+        settle_together([log for log in unsettled if os.stat(log.directory).st_dev == device], flush)
+    except KafkaError as error:
+        logger.warning("%s; each log in it is flushed by itself", error.message)
+    except OSError as error:
+        logger.warning("%s: %s; each log in it is flushed by itself", path, error.strerror)

@@ -1,0 +1,112 @@
+"""What a clean stop knows of all logs of a data folder, in one file, for the next start.
+
+The file stands beside the mark of a clean stop, names that mark, and goes with it before any log is written to. It is a
+short cut and no more: where it is missing, damaged, of another stop or another version, logs are opened from their own
+files. So it need not be flushed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+from ...protocol.checksum import crc32c
+from ..log.checkpoints import CLEAN_SHUTDOWN, TopicPartition
+from ..log.durable_files import read_file, write_atomically
+from ..log.recovery.settled_log import Fingerprint, KnownSegment, SettledLog
+
+FILE_NAME = "settled-logs"
+_VERSION = 1
+_CRC_DIGITS = 8
+
+logger = logging.getLogger(__name__)
+
+
+def write(path: Path, directory_id: bytes, logs: Mapping[TopicPartition, SettledLog]) -> None:
+    """Write the file, after the mark of the clean stop. Raises KafkaError: KAFKA_STORAGE_ERROR. Raises OSError if there
+    is no mark."""
+    numbers: dict[tuple[str, ...], int] = {}
+    rows = [
+        [*key, *_row(known, numbers.setdefault(known.fingerprint.names, len(numbers)))]
+        for key, known in logs.items()
+    ]
+    told = {
+        "version": _VERSION,
+        "directory": directory_id.hex(),
+        "mark": _mark(path),
+        "names": list(numbers),
+        "logs": rows,
+    }
+    data = json.dumps(told, separators=(",", ":")).encode()
+    write_atomically(path / FILE_NAME, b"%08x" % crc32c(data) + data, sync=False)
+
+
+def take(path: Path, directory_id: bytes) -> dict[TopicPartition, SettledLog]:
+    """Read and remove the file, before the mark is taken; empty if it does not belong to the mark that is there, or
+    cannot be read."""
+    file = path / FILE_NAME
+    try:
+        data = read_file(file)
+        file.unlink()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        logger.warning("%s is passed over: %s", file, error.strerror)
+        return {}
+    try:
+        return _decoded(data, directory_id, _mark(path))
+    except FileNotFoundError:
+        return {}  # There was no clean stop.
+    except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
+        logger.warning("%s is passed over: %s", file, error)
+        return {}
+
+
+def _mark(path: Path) -> list[int]:
+    """What tells the mark of one clean stop from any other. Raises OSError."""
+    status = os.stat(path / CLEAN_SHUTDOWN)
+    return [status.st_ino, status.st_ctime_ns, status.st_size]
+
+
+def _row(known: SettledLog, names: int) -> list[object]:
+    topic_id, fingerprint, *fields, producers = known
+    told_id = None if topic_id is None else topic_id.hex()
+    return [told_id, [names, fingerprint.digest.hex()], *fields, b64encode(producers).decode()]
+
+
+def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPartition, SettledLog]:
+    """Raises ValueError, among others, if the file cannot be used."""
+    with memoryview(data) as view:
+        if int(data[:_CRC_DIGITS], 16) != crc32c(view[_CRC_DIGITS:]):
+            raise ValueError("its CRC-32C is another")
+    told = json.loads(data[_CRC_DIGITS:])
+    if told["version"] != _VERSION:
+        raise ValueError(f"version {told['version']} is not {_VERSION}")
+    if told["directory"] != directory_id.hex():
+        raise ValueError(f"it is of data folder {told['directory']}")
+    if told["mark"] != mark:
+        raise ValueError("it is of another stop")
+    names = [tuple(map(intern, each)) for each in told["names"]]  # Most are those of all logs.
+    return {(topic, index): _known(row, names) for topic, index, *row in told["logs"]}
+
+
+def _known(row: list[Any], names: list[tuple[str, ...]]) -> SettledLog:
+    topic_id, (number, digest), end_offset, has_gaps, epochs, segments, *of_the_last, producers = row
+    return SettledLog._make(
+        (
+            None if topic_id is None else bytes.fromhex(topic_id),
+            Fingerprint(names[number], bytes.fromhex(digest)),
+            end_offset,
+            has_gaps,
+            epochs,
+            [KnownSegment._make(each) for each in segments],
+            *of_the_last,
+            b64decode(producers),
+        )
+    )

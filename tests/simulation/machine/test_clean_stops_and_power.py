@@ -1,0 +1,165 @@
+"""A clean stop is cut short at any moment, by the death of its process or of the machine: nothing that was flushed is
+lost, nothing is damaged, and what passes for a clean stop was one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.log import LogConfig, filesystem_sync
+from ottla.dataplane.log.settling import settle_together
+from ottla.dataplane.storage import log_closing
+from ottla.dataplane.storage.directory import LogDirectory
+from ottla.dataplane.storage.settled_logs import FILE_NAME
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.dataplane.log.batches import make_batch
+from tests.simulation.machine.rooms import ENOUGH_S, Room
+
+DATA = Path("/simulated/alpha/data")
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
+LOGS, FLUSHED, BATCHES = 3, 6, 15
+_SEEDS = 40
+_SYNC_S = (0.005, 0.02)
+
+
+def _open() -> LogDirectory:
+    directory = LogDirectory.open(DATA, "ottla-1", 2, new_directory_id=b"d" * 16)
+    directory.load({}, CONFIG, now_ms=0)
+    return directory
+
+
+def _write() -> LogDirectory:
+    """Some of it is flushed, and what is flushed is written down."""
+    directory = _open()
+    for sequence in range(BATCHES):
+        if sequence == FLUSHED:
+            directory.checkpoint()
+        for index in range(LOGS):
+            log = directory.create("flights", index, bytes(16), CONFIG, now_ms=0)
+            batch = make_batch(payload=b"x" * 60, producer=(7, 0, sequence))
+            log.produced.append(memoryview(batch), sequence // 4, 1_000)
+    return directory
+
+
+def _found() -> tuple[bool, list[int], list[bool], list[int]]:
+    """Whether there was a clean stop, where the logs end, whether they know their producer, and their epochs."""
+    directory = _open()
+    assert not directory.failed
+    logs = [directory.logs["flights", index] for index in range(LOGS)]
+    for log in logs:
+        log.check()
+    again = [
+        log.produced.append(
+            memoryview(make_batch(payload=b"x" * 60, producer=(7, 0, log.log_end_offset - 1))), 9, 1_000
+        ).duplicate
+        for log in logs
+    ]
+    clean = directory.last_clean_broker_epoch is not None
+    return (
+        clean,
+        [log.log_end_offset for log in logs],
+        again,
+        [log.leader_epochs.latest_epoch for log in logs],
+    )
+
+
+def _stopped(room: Room, after_s: float) -> float | None:
+    """Kill the process so long after it began to close its logs; how long it was closing them, None if it died."""
+    machine = room.machine
+    took_s: list[float] = []
+
+    def stop() -> None:
+        directory = _write()
+        began_s = machine.now
+        machine.at(began_s + after_s, process.kill)
+        directory.close(clean=True, broker_epoch=5)
+        took_s.append(machine.now - began_s)
+
+    process, _ = room.begin(stop)
+    machine.run(machine.now + ENOUGH_S)
+    return took_s[0] if took_s else None
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("loses_power", [True, False])
+def test_a_stop_that_is_cut_short(
+    make_room: Callable[[int], Room], monkeypatch: pytest.MonkeyPatch, *, together: bool, loses_power: bool
+) -> None:
+    outcomes, lasts_s = set(), 0.0
+    for seed in range(_SEEDS):
+        room = make_room(seed)
+        monkeypatch.setattr(log_closing, "TOGETHER_FROM", 1 if together else 1000)
+        room.disk.sync_s = _SYNC_S
+        took_s = _stopped(room, lasts_s * seed / (_SEEDS - 8) if seed else ENOUGH_S / 2)
+        if not seed:
+            assert took_s is not None
+            lasts_s = took_s
+        if loses_power:
+            room.lose_power()
+        clean, ends, again, epochs = room.do(_found)
+        assert all(again), "each knows what its producer sent last"
+        if clean or not loses_power:
+            assert ends == [BATCHES] * LOGS
+            assert epochs == [(BATCHES - 1) // 4] * LOGS
+        assert min(ends) >= FLUSHED
+        outcomes.add((clean, took_s is not None))
+    assert {clean for clean, _ in outcomes} == {True, False}
+    assert (True, True) in outcomes
+
+
+def _written_and_named() -> None:
+    """Files have taken their names, which are not flushed."""
+    directory = _write()
+    flushes = iter([True, False])
+
+    def flush() -> None:
+        if not next(flushes):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "power fails now")
+        filesystem_sync.syncfs(directory._lock_fd)
+
+    with pytest.raises(KafkaError, match="power fails"):
+        settle_together(list(directory.logs.values()), flush)
+
+
+def test_power_fails_between_the_two_flushes(make_room: Callable[[int], Room]) -> None:
+    for seed in range(20):
+        room = make_room(seed)
+        room.do(_written_and_named)
+        room.lose_power()
+        clean, ends, again, epochs = room.do(_found)
+        assert (clean, ends) == (False, [BATCHES] * LOGS)
+        assert all(again)
+        assert epochs == [(BATCHES - 1) // 4] * LOGS
+
+
+def _write_on(*, flushes: bool) -> None:
+    directory = _open()
+    assert all(log.fingerprint for log in directory.logs.values())
+    assert not (DATA / FILE_NAME).exists()
+    for log in directory.logs.values():
+        for sequence in range(BATCHES, BATCHES + 5):
+            batch = make_batch(payload=b"x" * 60, producer=(7, 0, sequence))
+            log.produced.append(memoryview(batch), 9, 1_000)
+        if flushes:
+            log.flush()
+
+
+@pytest.mark.parametrize("flushes", [True, False])
+@pytest.mark.parametrize("loses_power", [True, False])
+def test_a_process_that_dies_after_a_start_that_knew_its_logs(
+    make_room: Callable[[int], Room], *, loses_power: bool, flushes: bool
+) -> None:
+    """What it was given is recovered, and what the stop before knew counts no more."""
+    for seed in range(20):
+        room = make_room(seed)
+        room.do(lambda: _write().close(clean=True, broker_epoch=5))
+        room.do(partial(_write_on, flushes=flushes))
+        if loses_power:
+            room.lose_power()
+        clean, ends, again, _ = room.do(_found)
+        assert not clean
+        assert all(again)
+        assert min(ends) >= (BATCHES + 5 if flushes or not loses_power else BATCHES)
