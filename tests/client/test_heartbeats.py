@@ -3,7 +3,7 @@ go, are fenced and change their minds, and no partition is ever worked on by two
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.client.consuming.membership.heartbeats import JOIN_EPOCH, NOTHING, HandoverStep, Membership, Wanted
@@ -86,6 +86,10 @@ class Group:
 
 
 @settings(max_examples=300)
+@example(
+    # The coordinator takes one of three partitions away again, and hears that the member has none.
+    [("beat", 0, 0), ("beat", 1, 0), ("beat", 1, 0), ("beat", 0, 0), ("answer lost", 1, 0), ("step", 1, 0)]
+)
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 3), st.integers(0, 3)), max_size=80))
 def test_no_partition_is_worked_on_by_two_and_all_have_an_owner_in_the_end(
     script: list[tuple[str, int, int]],
@@ -158,3 +162,16 @@ def test_a_new_assignment_is_acknowledged_even_by_who_has_nothing() -> None:
     assert member.step() is None
     assert member.due
     assert member.beat().owned == NOTHING
+
+
+def test_nothing_is_taken_over_while_the_coordinator_may_have_heard_that_it_is_not_owned() -> None:
+    """It may be somebody else's by then."""
+    member, place = Membership(Wanted(("a",))), (b"a" * 16, 0)
+    member.answered(member.beat(), 1, frozenset({place}))
+    beat = member.beat()
+    assert beat.owned == NOTHING
+    assert member.step() is None, "the heartbeat is under way"
+    member.unanswered()
+    assert member.step() is None
+    member.answered(member.beat(), 1, None)
+    assert member.step() == HandoverStep(NOTHING, frozenset({place}))

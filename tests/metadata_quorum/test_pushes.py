@@ -17,7 +17,7 @@ from ottla.protocol.messages.quorum_session import (
     encode_session_message,
 )
 
-COUNT = PUSH_RECORDS_MAX * 2 + 500
+COUNT = PUSH_RECORDS_MAX * 5 // 2
 
 
 class Peer:

@@ -8,6 +8,10 @@
 Partitions are (topic id, index). The member goes towards the assignment that it was told last in two steps: it gives up
 what is not in it, and says so with its next heartbeat; then it takes over what is new. So a partition that the
 coordinator has taken away goes to nobody else before it is given up here.
+
+A heartbeat that says what the member owns says what it does not own, too. The coordinator may have taken such a
+partition away since, and gives it to somebody else on hearing that. So the member takes nothing over before it has the
+answer.
 """
 
 from __future__ import annotations
@@ -64,6 +68,13 @@ class Membership:
         self._told_wanted: Wanted | None = None
         self._told_owned: TopicIdPartitions | None = None
         self._told_all = False
+        self._awaits_word = False
+        """Whether the coordinator may have heard what is owned here, and nobody knows what it made of that."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it owns what it was assigned, and nothing else."""
+        return self.owned == self.target
 
     @property
     def due(self) -> bool:
@@ -71,19 +82,22 @@ class Membership:
         return self.wanted != self._told_wanted or self.owned != self._told_owned
 
     def beat(self) -> Beat:
-        """The next heartbeat."""
+        """The next heartbeat, which is about to be sent."""
         full = not self._told_all
-        return Beat(
+        beat = Beat(
             self.epoch,
             self.wanted if full or self.wanted != self._told_wanted else None,
             self.owned if full or self.owned != self._told_owned else None,
             full,
         )
+        self._awaits_word = self._awaits_word or beat.owned is not None
+        return beat
 
     def answered(self, beat: Beat, epoch: int, assigned: TopicIdPartitions | None) -> None:
         """The coordinator has heard `beat`; `assigned` is None where that has not changed."""
         self.epoch = epoch
         self._told_all = True
+        self._awaits_word = False
         if beat.wanted is not None:
             self._told_wanted = beat.wanted
         if beat.owned is not None:
@@ -103,17 +117,17 @@ class Membership:
         next heartbeat, by `lost`."""
         self.epoch = JOIN_EPOCH
         self.target = NOTHING
-        self._told_all = False
+        self._told_all = self._awaits_word = False
 
     def lost(self) -> None:
         """Everything has been given up."""
         self.owned = NOTHING
 
     def step(self) -> HandoverStep | None:
-        """What is to change hands next, None if nothing."""
+        """What is to change hands next, None if nothing may."""
         if surplus := self.owned - self.target:
             return HandoverStep(surplus, NOTHING)
-        if missing := self.target - self.owned:
+        if not self._awaits_word and (missing := self.target - self.owned):
             return HandoverStep(NOTHING, missing)
         return None
 

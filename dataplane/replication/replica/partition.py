@@ -206,8 +206,9 @@ class Partition:
         leader = self.leader
         if leader is not None and leader.leader_epoch == state.leader_epoch:
             if leader.update(state.partition_epoch, state.isr, state.replicas, now_ms):
-                self.note_moved()
-            self._advance(leader, now_ms)
+                self._membership_changed(leader, now_ms)
+            else:
+                self._advance(leader, now_ms)
             return False
         log = self.log
         self._forget_impossible_epochs(state.leader_epoch)
@@ -327,8 +328,7 @@ class Partition:
         """Who waits goes on waiting where the ISR is too small now: what was appended counts once it is large enough
         again (KIP-966)."""
         self.note_moved()
-        if leader.advance(now_ms):
-            self._watermark_moved()
+        self._advance(leader, now_ms)
 
     # Leading
 
