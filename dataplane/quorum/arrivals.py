@@ -38,13 +38,13 @@ class Arrivals:
         transport: Readable,
         deliver: Callable[[bytes], None],
         loop: LoopTurns,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] | None = None,
     ) -> None:
-        """`now`: seconds."""
+        """`now`: seconds, of the monotonic clock if not said otherwise."""
         self._transport = transport
         self._deliver = deliver
         self._loop = loop
-        self._now = now
+        self._now = now or time.monotonic
         self._waiting: deque[bytes] = deque()
         self._is_held = True
         """Nothing is handed on before `begin`, nor between the end of a turn and the next one."""
