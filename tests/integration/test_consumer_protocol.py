@@ -282,7 +282,7 @@ def test_offsets_and_members_outlive_their_coordinator(tmp_path: Path) -> None:
 @java.needs_java
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 def test_a_java_consumer_of_either_protocol_shares_with_one_of_the_new(
-    cluster: RunningCluster, admin: AdminClient, group: str, protocol: str
+    cluster: RunningCluster, admin: AdminClient, group: str, protocol: str, tmp_path: Path
 ) -> None:
     topic = create(admin, 4)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -297,16 +297,21 @@ def test_a_java_consumer_of_either_protocol_shares_with_one_of_the_new(
     member = consumer(cluster, group)
     member.subscribe([topic])
     settle([member], lambda: len(owned(member)) == 4, "the first one has everything")
-    reader = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    said = tmp_path / "said"
+
+    def both_share() -> bool:
+        return len(owned(member)) == 2 and '"partitions_assigned"' in said.read_text()
+
+    with said.open("w") as out:
+        reader = subprocess.Popen(argv, stdout=out, stderr=subprocess.DEVNULL)
     try:
-        settle([member], lambda: len(owned(member)) == 2, "both share", 60)
+        settle([member], both_share, "both share", 60)
         assert kind(admin, group) == "CONSUMER"
     finally:
         reader.terminate()
-        out, _ = reader.communicate(timeout=30)
+        reader.wait(timeout=30)
     settle([member], lambda: len(owned(member)) == 4, "the other one has left")
     member.close()
-    assert '"partitions_assigned"' in out
     text = java.run(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", cluster.bootstrap, "--describe", "--group", group, "--state", "--verbose"),
