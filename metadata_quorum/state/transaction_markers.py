@@ -71,9 +71,10 @@ def partition_changed(
     """New replicas are told; a leader that may lack records or markers has to write the markers, again perhaps."""
     if before is None:
         return
-    if after.replicas != before.replicas:
-        newcomers = frozenset(after.replicas).difference(before.replicas)
-        for transaction in _distinct(work, place) if newcomers else ():
+    if after.replicas != before.replicas and (
+        newcomers := frozenset(after.replicas).difference(before.replicas)
+    ):
+        for transaction in _distinct(work, place):
             introduce(work, transaction, newcomers)
     if after.unclean and after.leader not in (NO_LEADER, before.leader):
         _elected_uncleanly(work, place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -43,6 +44,14 @@ class Peer:
         return [message for message in told if isinstance(message, FeedRecords)]
 
 
+def telling(entries: Iterable[FeedEntry]) -> tuple[MetadataFeed, BrokerSessions]:
+    """A feed of these, and the sessions of brokers that are told of it."""
+    feed = MetadataFeed()
+    feed.append(entries)
+    events = SimpleNamespace(subscribed=lambda session, message: None)
+    return feed, BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+
+
 def subscribed(sessions: BrokerSessions, broker_id: int) -> Peer:
     peer = Peer(broker_id)
     session = sessions.accept(cast(Any, peer))
@@ -69,11 +78,8 @@ async def turns(number: int) -> None:
 
 
 async def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> None:
-    feed = MetadataFeed()
     records = [b"record %d" % number for number in range(COUNT)]
-    feed.append(FeedEntry(None, record) for record in records)
-    events = SimpleNamespace(subscribed=lambda session, message: None)
-    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    feed, sessions = telling(FeedEntry(None, record) for record in records)
     peers = [subscribed(sessions, broker_id) for broker_id in (1, 2, 3)]
     for pieces in (1, 2, 3, 3):
         assert [len(peer.pushes) for peer in peers] == [pieces] * 3
@@ -93,11 +99,8 @@ async def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> No
 
 async def test_what_is_applied_between_two_pieces_comes_behind_them() -> None:
     """A push that is asked for meanwhile does not get ahead of the one that is due."""
-    feed = MetadataFeed()
     records = [b"record %d" % number for number in range(COUNT)]
-    feed.append(FeedEntry(None, record) for record in records)
-    events = SimpleNamespace(subscribed=lambda session, message: None)
-    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    feed, sessions = telling(FeedEntry(None, record) for record in records)
     peer = subscribed(sessions, 1)
     feed.append([FeedEntry(None, b"later")])
     sessions.push()
@@ -107,11 +110,8 @@ async def test_what_is_applied_between_two_pieces_comes_behind_them() -> None:
 
 
 async def test_a_broker_that_subscribes_anew_between_two_pieces_goes_on_from_where_it_says() -> None:
-    feed = MetadataFeed()
     records = [b"record %d" % number for number in range(COUNT)]
-    feed.append(FeedEntry(None, record) for record in records)
-    events = SimpleNamespace(subscribed=lambda session, message: None)
-    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    _, sessions = telling(FeedEntry(None, record) for record in records)
     peer = subscribed(sessions, 1)
     session = sessions.of(1, peer.peer.directory_id)
     assert session is not None
@@ -125,9 +125,6 @@ async def test_a_broker_that_subscribes_anew_between_two_pieces_goes_on_from_whe
 
 
 def test_what_is_for_some_brokers_is_told_to_these_alone() -> None:
-    feed = MetadataFeed()
-    feed.append([FeedEntry(frozenset({1}), b"for 1"), FeedEntry(None, b"for all")])
-    events = SimpleNamespace(subscribed=lambda session, message: None)
-    sessions = BrokerSessions(feed, cast(Any, None), cast(Any, events), unacknowledged_ms_max=1_000)
+    _, sessions = telling([FeedEntry(frozenset({1}), b"for 1"), FeedEntry(None, b"for all")])
     assert told(subscribed(sessions, 1)) == [b"for 1", b"for all"]
     assert told(subscribed(sessions, 2)) == [b"for all"]

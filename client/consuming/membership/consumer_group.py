@@ -334,9 +334,8 @@ class ConsumerGroupMember:
             await self._handover.take_over(self._named(known))
             self._news.set()
             told = self._told_assignment = True
-        if (
-            not told and self._state.is_there
-        ):  # A listener hears of every assignment, as with the classic protocol.
+        # A listener hears of every assignment, as with the classic protocol.
+        if not told and self._state.is_there:
             await self._handover.take_over(())
             self._told_assignment = True
 
