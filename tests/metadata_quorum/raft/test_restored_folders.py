@@ -113,7 +113,7 @@ async def test_a_quorum_of_copies_goes_on_when_an_operator_says_so(tmp_path: Pat
         for node_id in (1, 2, 3):
             await start_restored(nodes, node_id)
         await nodes.propose(b"after")
-        await until(lambda: all(machine.commands[-1] == b"after" for machine in nodes.machines.values()))
+        await until(lambda: all(machine.commands[-1:] == [b"after"] for machine in nodes.machines.values()))
         for node_id in (1, 2, 3):
             await nodes.stop(node_id)
         await nodes.start()
