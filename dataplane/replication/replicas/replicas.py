@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.image_delta import ImageDelta
@@ -20,7 +20,7 @@ from ..follower.fetcher import Fetchers, LinkSettings
 from ..follower.fetching import FetchLimits
 from ..leader.follower_session import WATERMARK_DELAY_S
 from ..leader.follower_sessions import FollowerSessions
-from ..leader.isr_updates import IsrUpdates, Submit
+from ..leader.isr_updates import Submit
 from ..replica.flusher import Flusher
 from ..replica.partition import Partition
 from ..replica.role_check import check_role
@@ -28,12 +28,13 @@ from ..replica.settings import TopicSettings
 from ..roles.leader import KnownBroker
 from .catch_up import CatchUpThrottles
 from .damage import Damage
+from .isr_upkeep import IsrUpkeep
 from .log_ends import ReplicaLogEnds
 from .mirror_copies import MirrorCopies
 from .offline import OfflineReplicas, Report, tell_nobody
 from .rebuilding import Rebuild, rebuild_nothing
 from .replica_making import ReplicaLogs, ReplicaMaking
-from .unsettled import UnsettledLeaders
+from .role_listeners import RoleListener, RoleListeners
 
 if TYPE_CHECKING:
     from ....protocol.cluster_image import ClusterImage, PartitionState, TopicState
@@ -64,13 +65,6 @@ class ReplicasConfig:
         return self.credentials.node_id
 
 
-class RoleListener(Protocol):
-    """Told about leaderships of this broker, in the loop turn in which they change."""
-
-    def elected(self, partition: Partition) -> None: ...
-    def resigned(self, topic: str, index: int) -> None: ...
-
-
 class Replicas:
     """The replicas, by topic id and index. One writer: the event loop. Roles change only in `apply`."""
 
@@ -98,12 +92,11 @@ class Replicas:
         self.log_ends = ReplicaLogEnds(self)
         """What the quorum hears."""
         self._watermarks_moved = self.moved.since(lambda: self)
-        self._unsettled = UnsettledLeaders(self.moved.since(lambda: self))
         self.offline = OfflineReplicas(report_offline)
         self.damage = Damage(self, logs, renew)
         self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._make)
         self._copies = MirrorCopies(self._look_at, self.take_offline)
-        self._listeners: list[RoleListener] = []
+        self._listeners = RoleListeners()
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -116,7 +109,7 @@ class Replicas:
             watermark_delay_s=config.watermark_delay_s,
         )
         self._flusher = Flusher(self._flushed, self.failed)
-        self._isr_updates = IsrUpdates(submit_isr, self._look_at_isr)
+        self._isrs = IsrUpkeep(self.moved.since(lambda: self), submit_isr, self, self.sessions)
         self._fetchers = Fetchers(
             config.credentials,
             config.limits,
@@ -189,7 +182,7 @@ class Replicas:
             raise AssertionError("replicas by name and by topic id differ")
         for key, partition in self._by_key.items():
             partition.check()
-            self._unsettled.check(partition)
+            self._isrs.verify(partition)
             if partition not in self._watermarks_moved:
                 self._check_checkpoint(partition)
             if key in self.offline:
@@ -237,10 +230,7 @@ class Replicas:
         return -1 if broker is None else broker.broker_epoch
 
     def follower_advanced(self, partition: Partition, broker_id: int) -> None:
-        if partition.leader is not None:
-            proposal = partition.leader.propose_expand(broker_id)
-            if proposal is not None:
-                self._isr_updates.propose(partition, proposal)
+        self._isrs.follower_advanced(partition, broker_id)
 
     def _flushed(self, partition: Partition, offset: int) -> None:
         partition.flushed(offset)
@@ -260,7 +250,7 @@ class Replicas:
 
     def listen(self, listener: RoleListener) -> None:
         """Hear of elections and resignations; leaderships that exist already are told at once."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
         for partition in self._by_key.values():
             if partition.leader is not None:
                 listener.elected(partition)
@@ -352,10 +342,9 @@ class Replicas:
             self._play_no_role(partition)
         elif partition.become_leader(state):
             logger.info("%r: leader in epoch %d", partition, state.leader_epoch)
-            for listener in self._listeners:
-                listener.elected(partition)
+            self._listeners.elected(partition)
         else:
-            self._offer_places(partition)
+            self._isrs.offer_places(partition)
 
     def _may_begin(self, partition: Partition, leader_epoch: int) -> bool:
         """Whether it may lead in a new epoch: what it has is where the log of a copy is to go on. It follows nobody
@@ -374,16 +363,14 @@ class Replicas:
         led = partition.leader is not None
         partition.retire(told)
         if led:
-            for listener in self._listeners:
-                listener.resigned(partition.topic, partition.index)
+            self._listeners.resigned(partition)
 
     def _follow(self, partition: Partition, state: PartitionState) -> None:
         led = partition.leader is not None
         if not partition.become_follower(state):
             return
         if led:
-            for listener in self._listeners:
-                listener.resigned(partition.topic, partition.index)
+            self._listeners.resigned(partition)
         if state.leader < 0:
             self._fetchers.forget(partition)
         else:
@@ -464,23 +451,13 @@ class Replicas:
         self._retire(partition, error)
 
     def _broker_changed(self, broker_id: int, looked_at: set[PartitionKey]) -> None:
-        """Where a broker dies that led thousands, all that it had a replica of change with it. Who is not in the ISR
-        is a follower of a leadership that is not settled."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             self.sessions.drop(broker_id)
             self._fetchers.disconnect(broker_id)
         elif broker_id != self.broker_id and not broker.fenced:
             self._fetchers.connect(broker_id)
-        for partition in self._unsettled.look():
-            leader = partition.leader
-            if (
-                leader is not None
-                and (partition.topic_id, partition.index) not in looked_at
-                and broker_id in leader.followers
-                and broker_id not in leader.in_sync.maximal
-            ):
-                self._look_at_isr(partition)
+        self._isrs.broker_changed(broker_id, looked_at)
 
     def _reconfigure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
@@ -510,34 +487,8 @@ class Replicas:
         self._timers.append(self._loop.call_later(interval_s, run))
 
     def check_isr(self) -> None:
-        """Drop lagging members, let in those that wait, and let the high watermarks move that waited for
-        time."""
-        now_ms = self.monotonic_ms()
-        for partition in self._unsettled.look():
-            leader = partition.leader
-            if leader is None:
-                continue
-            proposal = leader.propose_shrink(now_ms)
-            if proposal is not None:
-                logger.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
-                self._isr_updates.propose(partition, proposal)
-            self._look_at_isr(partition)
-
-    def _look_at_isr(self, partition: Partition) -> None:
-        """Whoever waited for another proposal, for time or for a broker's state may have its turn now."""
-        partition.advance()
-        self._offer_places(partition)
-
-    def _offer_places(self, partition: Partition) -> None:
-        """Let followers join the ISR that may. One that is fenced may not: it is offered a place once it is back."""
-        leader = partition.leader
-        if leader is None:
-            return
-        in_sync, brokers = leader.in_sync.maximal, self.image.brokers
-        for broker_id in [one for one in leader.followers if one not in in_sync]:
-            broker = brokers.get(broker_id)
-            if broker is not None and not broker.fenced:
-                self.sessions.offer(broker_id, (partition.topic_id, partition.index))
+        """Look at the ISRs that time may change."""
+        self._isrs.check(self.monotonic_ms())
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks, from which a restart goes on."""
@@ -552,7 +503,7 @@ class Replicas:
         self.offline.close()
         await self.damage.close()
         self.making.removals.close()
-        await self._isr_updates.close()
+        await self._isrs.close()
         self._fetchers.close()
         self.sessions.close()
         for partition in self._by_key.values():

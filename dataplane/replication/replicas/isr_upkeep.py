@@ -1,0 +1,93 @@
+"""Who leaves and who joins the ISRs that this broker leads, as it proposes to the quorum."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from ...runtime.moved import MovedSince
+from ..fetch_values import PartitionKey
+from ..leader.follower_sessions import FollowerSessions
+from ..leader.isr_updates import IsrUpdates, Submit
+from ..replica.partition import Partition
+from ..roles.leader import KnownBroker
+from .unsettled import UnsettledLeaders
+
+logger = logging.getLogger(__name__)
+
+
+class _Brokers(Protocol):
+    """Where the cluster's brokers are looked up."""
+
+    @property
+    def brokers(self) -> Mapping[int, KnownBroker]: ...
+
+
+class IsrUpkeep:
+    """What followers do is told here, and what time does is looked at with `check`."""
+
+    def __init__(
+        self, moved: MovedSince[Partition], submit: Submit, known: _Brokers, sessions: FollowerSessions
+    ) -> None:
+        self._unsettled = UnsettledLeaders(moved)
+        self._updates = IsrUpdates(submit, self.look_at)
+        self._known = known
+        self._sessions = sessions
+
+    def check(self, now_ms: int) -> None:
+        """Drop lagging members, let in those that wait, and let the high watermarks move that waited for
+        time."""
+        for partition in self._unsettled.look():
+            leader = partition.leader
+            if leader is None:
+                continue
+            proposal = leader.propose_shrink(now_ms)
+            if proposal is not None:
+                logger.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
+                self._updates.propose(partition, proposal)
+            self.look_at(partition)
+
+    def follower_advanced(self, partition: Partition, broker_id: int) -> None:
+        """It has more of the log now, and joins the ISR if that is all it takes."""
+        if partition.leader is not None:
+            proposal = partition.leader.propose_expand(broker_id)
+            if proposal is not None:
+                self._updates.propose(partition, proposal)
+
+    def broker_changed(self, broker_id: int, looked_at: Collection[PartitionKey]) -> None:
+        """Where a broker dies that led thousands, all that it had a replica of change with it, and were `looked_at`.
+        Who is not in the ISR is a follower of a leadership that is not settled."""
+        for partition in self._unsettled.look():
+            leader = partition.leader
+            if (
+                leader is not None
+                and (partition.topic_id, partition.index) not in looked_at
+                and broker_id in leader.followers
+                and broker_id not in leader.in_sync.maximal
+            ):
+                self.look_at(partition)
+
+    def look_at(self, partition: Partition) -> None:
+        """Whoever waited for another proposal, for time or for a broker's state may have its turn now."""
+        partition.advance()
+        self.offer_places(partition)
+
+    def offer_places(self, partition: Partition) -> None:
+        """Let followers join the ISR that may. One that is fenced may not: it is offered a place once it is back."""
+        leader = partition.leader
+        if leader is None:
+            return
+        in_sync, brokers = leader.in_sync.maximal, self._known.brokers
+        for broker_id in [one for one in leader.followers if one not in in_sync]:
+            broker = brokers.get(broker_id)
+            if broker is not None and not broker.fenced:
+                self._sessions.offer(broker_id, (partition.topic_id, partition.index))
+
+    def verify(self, partition: Partition) -> None:
+        """AssertionError if time may change something of it, and nobody is going to look."""
+        self._unsettled.check(partition)
+
+    async def close(self) -> None:
+        """Propose nothing more."""
+        await self._updates.close()
