@@ -234,6 +234,8 @@ class LeaderDuties:
         if broker.fenced:
             return True
         if not broker.shutting_down:
+            if self._is_proposed("shutdown", broker_id):
+                return False  # To look at all that it leads takes long, and heartbeats go on.
             self._once(
                 "shutdown",
                 broker_id,
@@ -261,6 +263,8 @@ class LeaderDuties:
         broker = image.brokers.get(broker_id)
         if not self.active or broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
             return False
+        if self._is_proposed("fence", broker_id):
+            return False  # To look at all that it leads takes long, and ticks go on.
         return self._once(
             "fence",
             broker_id,
@@ -328,8 +332,8 @@ class LeaderDuties:
             wanted = [ElectionPartition(topic_id=topic_id, partition=index) for topic_id, index in partitions]
             self._once("preferred", -1, ElectLeaders(election_type=ElectionType.PREFERRED, partitions=wanted))
 
-    def _is_proposed(self, what: str) -> bool:
-        return (what, -1) in self._proposed
+    def _is_proposed(self, what: str, broker_id: int = -1) -> bool:
+        return (what, broker_id) in self._proposed
 
     def _once(self, what: str, broker_id: int, command: LeaderCommand) -> bool:
         """False while its like is under way."""
