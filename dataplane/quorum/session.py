@@ -257,6 +257,8 @@ class QuorumSession:
                     self._on_settled(one.transactional_id, one.number)
             case HeartbeatAnswer():
                 self._heartbeats.answered_over_tcp(link.node_id, message.number)
+                if link is self._leader:
+                    self._telling.answered(message.number)
             case ShutdownAllowed() if link is self._leader:
                 self._shutdown_allowed.set()
             case _:
@@ -461,7 +463,10 @@ class QuorumSession:
         if not link.is_open or self._registration.lost is not None:
             return
         is_heard = self._is_heard_by(link)
-        progress = self._telling.piece(self.image.offset) if is_heard else []
+        piece = self._telling.piece(self.image.offset, waits=number == 0) if is_heard else None
+        if piece is not None and self._telling.is_amid_round:
+            number = number or self._heartbeats.next_number()
+            self._telling.sent(number)
         self._send(
             link,
             SessionHeartbeat(
@@ -470,7 +475,7 @@ class QuorumSession:
                 heartbeat_port=self._heartbeats.port,
                 wants_unfence=self._wants_unfence,
                 wants_shutdown=self._wants_shutdown,
-                progress=progress,
+                progress=piece or [],
                 question=question,
                 number=number,
                 answered=self._heartbeats.answered(link.node_id),

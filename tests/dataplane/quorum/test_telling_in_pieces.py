@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.quorum.progress import LogEnd, LogKey
-from ottla.dataplane.quorum.telling import LOGS_AT_ONCE
+from ottla.dataplane.quorum.telling import LOGS_AT_ONCE, LogTelling
 from ottla.metadata_quorum import broker_sessions
 from ottla.metadata_quorum.liveness import ProgressTable
 from ottla.metadata_quorum.node import QuorumNode
@@ -71,6 +71,38 @@ async def test_every_log_is_told_in_a_few_messages(tmp_path: Path, heard: list[S
         there.change((TOPIC, 0), (2, 9))
         await until(lambda: known(node)[TOPIC, 0] == 9)
         assert len([one for one in heard if one.progress][-1].progress) == 1
+
+
+async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
+    """A new leader hears of all logs of all brokers. What it has no time for must not gather at its door."""
+    asked = asyncio.Event()
+    telling = LogTelling(logs, asked.set)
+    telling.new_leader(takes_pieces=True)
+    told = telling.piece(7, waits=True)
+    assert told is not None
+    assert telling.is_amid_round
+    telling.sent(5)
+    assert telling.piece(7, waits=True) is None
+    telling.answered(4)
+    assert telling.piece(7, waits=True) is None
+    assert not asked.is_set()
+
+    telling.answered(5)
+    async with asyncio.timeout(DEADLINE_S):
+        await asked.wait()
+    told += telling.piece(7, waits=True) or []
+    telling.sent(6)
+    assert telling.told_offset == 0
+    at_the_interval = telling.piece(7, waits=False)
+    assert at_the_interval is not None
+    told += at_the_interval
+    assert not telling.is_amid_round
+    assert telling.told_offset == 7
+    assert sorted(one.partition for one in told) == list(range(COUNT))
+    assert telling.piece(8, waits=True) == [], (
+        "nobody waits for an answer to a piece that another has followed"
+    )
+    telling.stop()
 
 
 async def test_a_leader_of_before_is_told_all_at_once(
