@@ -8,7 +8,7 @@ from typing import Any
 from ..protocol.codec import MalformedMessage
 from ..protocol.messages.broker_commands import RegisterBroker
 from ..protocol.messages.command import Command
-from ..protocol.messages.partition_commands import ElectionType, ElectLeaders
+from ..protocol.messages.partition_commands import AlterPartition, ElectionType, ElectLeaders
 from ..protocol.messages.quorum_commands import Session, decode_command, encode_command
 from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
 from ..protocol.messages.transaction_commands import AddToTransaction, EndTransaction, ReportMarkers
@@ -23,8 +23,9 @@ from .raft.effects import NotLeader, OutcomeUnknown, Overloaded
 from .raft.node import RaftNode
 from .state.controller import Applied
 
-_OF_EACH_TRANSACTION = (AddToTransaction, EndTransaction, ReportMarkers)
-"""These are nearly all commands, and nothing changes them on the way: they need not be decoded twice."""
+_DECODED_ONCE = (AddToTransaction, AlterPartition, EndTransaction, ReportMarkers)
+"""Those of transactions are nearly all commands, and an ISR change may be about a thousand partitions. Nothing changes
+them on the way: they need not be decoded twice."""
 
 
 class CommandReplies:
@@ -119,7 +120,7 @@ class CommandIntake:
             else:
                 self._reports.propose_behind(encoded, done)
 
-        if isinstance(command, _OF_EACH_TRANSACTION):
+        if isinstance(command, _DECODED_ONCE):
             self._foresee(encoded, told)
         if isinstance(command, ReportMarkers):
             self._tell_settled(self._reports.take(command, encoded, done))

@@ -5,26 +5,49 @@ registered now and with an image in which nobody leads the partition any more. A
 was told is where it ends. What other replicas have told in the same way is compared too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
+from ..protocol.partition_change import PartitionChange
 from .liveness import ProgressTable, ReplicaProgress
 
 PartitionKey = tuple[bytes, int]
 
 
 class LastKnownWatch:
-    """The partitions that wait for their last known members. A new Raft leader begins with a new one."""
+    """The partitions that wait for their last known members. A new Raft leader begins with a new one, which looks at
+    all partitions once: most of them never wait, and a leader of 100,000 has no time to look again and again."""
 
-    def __init__(self) -> None:
-        self._seen_offset = -1
+    def __init__(self, image: ClusterImage) -> None:
         #: partition epoch, and the end of the metadata when the partition was first seen so
         self._waiting: dict[PartitionKey, tuple[int, int]] = {}
+        for topic_id, topic in image.topics_by_id.items():
+            for index, state in topic.partitions.items():
+                self._note((topic_id, index), state, image.offset)
+
+    def changed(self, changes: Iterable[PartitionChange], offset: int) -> None:
+        """A command has made these changes, in this order; the image stands at `offset` now."""
+        for topic_id, index, state in changes:
+            if state.leader == NO_LEADER or self._waiting:
+                self._note((topic_id, index), state, offset)
+
+    def _note(self, key: PartitionKey, state: PartitionState, offset: int) -> None:
+        if state.leader == NO_LEADER and _waits(state):
+            before = self._waiting.get(key)
+            if before is None or before[0] != state.partition_epoch:
+                self._waiting[key] = (state.partition_epoch, offset)
+        else:
+            self._waiting.pop(key, None)
+
+    def forget(self, topic_id: bytes) -> None:
+        """The topic was deleted."""
+        for key in [key for key in self._waiting if key[0] == topic_id]:
+            del self._waiting[key]
 
     def ready(self, image: ClusterImage, progress: ProgressTable) -> Iterator[list[ReplicaProgress]]:
         """Of each partition whose last known members can be compared: how far its replicas are along."""
-        if image.offset != self._seen_offset:
-            self._look(image)
+        if not self._waiting:
+            return
         usable = {broker_id for broker_id, broker in image.brokers.items() if broker.usable}
         for key, (_, since) in self._waiting.items():
             state = image.topics_by_id[key[0]].partitions[key[1]]
@@ -34,18 +57,6 @@ class LastKnownWatch:
             able = {entry.broker_id for entry in told}.difference(state.offline_replicas)
             if able.issuperset(state.last_known_elr):
                 yield told
-
-    def _look(self, image: ClusterImage) -> None:
-        waiting: dict[PartitionKey, tuple[int, int]] = {}
-        for topic_id, topic in image.topics_by_id.items():
-            for index, state in topic.partitions.items():
-                if state.leader == NO_LEADER and _waits(state):
-                    before = self._waiting.get((topic_id, index))
-                    if before is None or before[0] != state.partition_epoch:
-                        before = (state.partition_epoch, image.offset)
-                    waiting[topic_id, index] = before
-        self._waiting = waiting
-        self._seen_offset = image.offset
 
 
 def _waits(state: PartitionState) -> bool:

@@ -24,7 +24,7 @@ from ..protocol.messages.config_commands import (
     ConfigResource,
     ResourceType,
 )
-from ..protocol.messages.metadata_records import Record
+from ..protocol.messages.metadata_records import Record, TopicRemovedRecord
 from ..protocol.messages.partition_commands import (
     ElectionPartition,
     ElectionType,
@@ -36,6 +36,7 @@ from ..protocol.messages.token_commands import RemoveExpiredTokens
 from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from ..protocol.messages.user_commands import ScramCredentialChange
+from ..protocol.partition_change import PartitionChange
 from .deciding_ends import deciding_ends
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
@@ -116,7 +117,7 @@ class LeaderDuties:
         self._fenced_at: dict[int, int] = {}
         #: brokers shutting down that lead nothing any more, and the end of the stream when that was noticed
         self._moved_at: dict[int, int] = {}
-        self._last_known = LastKnownWatch()
+        self._last_known = LastKnownWatch(ClusterImage())
         self._clocks = TransactionClocks()
         self._unused = UnusedIds(
             expiration_ms=transactional_id_expiration_ms, check_interval_s=unused_ids_check_interval_s
@@ -131,7 +132,7 @@ class LeaderDuties:
         self._proposed.clear()
         self._fenced_at.clear()
         self._moved_at.clear()
-        self._last_known = LastKnownWatch()
+        self._last_known = LastKnownWatch(image)
         self._clocks.begin(image.transactions, now)
         self._unused.begin(image.transactions, now)
         self._expired_tokens.begin(now)
@@ -167,16 +168,22 @@ class LeaderDuties:
         """This node no longer leads."""
         self.active = False
 
-    def noted(self, records: Iterable[Record], now: float) -> None:
+    def noted(
+        self, records: Iterable[Record], now: float, partitions: Iterable[PartitionChange] = ()
+    ) -> None:
         """A command has put these into the image."""
         if not self.active:
             return
-        transactions = self._image().transactions.by_id
+        image = self._image()
+        self._last_known.changed(partitions, image.offset)
+        transactions = image.transactions.by_id
         for record in records:
             if isinstance(record, TransactionRecord | TransactionalIdRemovedRecord):
                 transaction = transactions.get(record.transactional_id)
                 self._clocks.changed(record.transactional_id, transaction, now)
                 self._unused.changed(transaction)
+            elif isinstance(record, TopicRemovedRecord):
+                self._last_known.forget(record.topic_id)
 
     def image_changed(self, now: float) -> None:
         """Records were applied; called on every node, leader or not, so that replay counters are kept."""

@@ -66,8 +66,10 @@ class Publication:
             self._is_of_more = True
         self._noted_end = end
         records: list[Record] = []
+        partitions: list[PartitionChange] = []
         for scope, change in changes:
             if isinstance(change, PartitionChange):
+                partitions.append(change)
                 self._noted.append(FeedEntry(scope, change, history))
             else:
                 self._noted.append(FeedEntry(scope, encode_record(change), history))
@@ -76,7 +78,7 @@ class Publication:
             self._is_of_more = len(records) < len(changes) or not all(
                 isinstance(record, TransactionalRecord) for record in records
             )
-        self._duties.noted(records, self._now())
+        self._duties.noted(records, self._now(), partitions)
         self._told_markers.changed(
             record.transactional_id for record in records if isinstance(record, TransactionSettledRecord)
         )

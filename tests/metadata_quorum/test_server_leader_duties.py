@@ -9,8 +9,10 @@ from ottla.protocol.delegation_tokens import TokenState
 from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS, PLACEMENT, PLACEMENT_IN_TURNS, SECURITY
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
+from ottla.protocol.messages.metadata_records import TopicRemovedRecord
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ElectLeaders
 from ottla.protocol.messages.token_commands import RemoveExpiredTokens
+from ottla.protocol.partition_change import PartitionChange
 
 TOPIC = b"t" * 16
 READY, STOPPING, WAITING = Wish(True, False), Wish(True, True), Wish(False, False)
@@ -46,6 +48,11 @@ class World:
             broker_id, broker_id, bytes([broker_id]) * 16, fenced=fenced, shutting_down=shutting_down
         )
         self.image.offset += 1
+
+    def becomes(self, partition: int, state: PartitionState) -> None:
+        """A command has changed a partition."""
+        self.image.set_partition(TOPIC, partition, state)
+        self.duties.noted([], 0.1, [PartitionChange(TOPIC, partition, state)])
 
     def beat(self, broker_id: int, wish: Wish, now: float, offset: int | None = None) -> bool:
         heartbeat = Heartbeat(
@@ -217,8 +224,29 @@ def test_last_known_members_are_compared_when_all_have_told_where_their_logs_end
     }
     assert ends >= {(1, 1, 3, 60), (2, 2, 3, 80)}
     assert len(elected(world)) == 1, "it was refused: again"
-    world.image.topics["t"].partitions[0] = PartitionState((1, 2, 3), (2,), leader=2, partition_epoch=5)
-    world.image.offset += 1
+    world.becomes(0, PartitionState((1, 2, 3), (2,), leader=2, partition_epoch=5))
+    assert elected(world) == []
+
+
+def test_a_partition_that_loses_its_last_members_later_is_watched_from_then_on() -> None:
+    world = World(p0=PartitionState((1, 2, 3), (1,), leader=1, partition_epoch=3))
+    world.duties.lead(0.0)
+    tell(world, 1, 60)
+    tell(world, 2, 80)
+    world.becomes(0, PartitionState((1, 2, 3), (), last_known_elr=(1, 2), partition_epoch=4))
+    assert elected(world) == [], "both told while somebody led"
+    tell(world, 1, 60)
+    tell(world, 2, 80)
+    assert len(elected(world)) == 1
+
+
+def test_nobody_is_elected_in_a_topic_that_was_deleted() -> None:
+    world = waiting_world()
+    tell(world, 1, 60)
+    tell(world, 2, 80)
+    removal = TopicRemovedRecord(topic_id=TOPIC)
+    world.image.apply(removal)
+    world.duties.noted([removal], 0.1)
     assert elected(world) == []
 
 
@@ -231,8 +259,7 @@ def test_last_known_members_that_are_fenced_or_whose_folder_failed_are_waited_fo
     world.broker(2, fenced=False)
     assert len(elected(world)) == 1
     offline = PartitionState((1, 2, 3), (), last_known_elr=(1, 2), partition_epoch=5, offline_replicas=(2,))
-    world.image.topics["t"].partitions[0] = offline
-    world.image.offset += 1
+    world.becomes(0, offline)
     tell(world, 1, 60)
     tell(world, 2, 80)
     assert elected(world) == []
