@@ -454,6 +454,8 @@ class FollowerSession:
             answers.extend(self._state(watch) for watch in self._watermarks)
             self._watermarks.clear()
             self._watermarks_are_due = self._log_start_moved = False
+        elif self._watermarks and self._watermark_timer is None:
+            self._arm_watermark_timer()  # None of the requests that follow may be parked.
         reply(SessionAnswer(self.session_id, answers))
 
     def _state(self, watch: _Watch) -> PartitionAnswer:

@@ -136,6 +136,27 @@ def test_a_watermark_whose_time_came_while_nobody_asked_is_told_with_the_next_re
     assert two.take() == {0: (False, 1), 1: (True, 1)}
 
 
+def test_a_follower_that_always_finds_records_hears_of_a_watermark_in_time(two: TwoPartitions) -> None:
+    """So it is while a follower catches up, or while a partition is busy: none of its requests is parked then."""
+    two.produce(1)
+    two.take()
+    two.scheduler.fire_timers()
+    two.produce(1)
+    two.ask({1: 1})
+    assert two.take() == {0: (False, 1), 1: (True, 1)}
+    two.produce(0)
+    two.ask({1: 2})
+    assert two.take() == {0: (True, 1)}
+    two.produce(1)
+    two.ask({0: 2})
+    assert two.take() == {1: (True, 2)}, "that of partition 0 waits for its time"
+
+    two.scheduler.fire_timers()
+    two.produce(1)
+    two.ask({1: 3})
+    assert two.take() == {0: (False, 2), 1: (True, 3)}
+
+
 def test_any_answer_tells_all_watermarks_where_consumers_read_from_followers(tmp_path: Path) -> None:
     two = with_a_moved_watermark(tmp_path, READ_WATERMARK_DELAY_S)
     two.produce(1)
