@@ -76,10 +76,12 @@ class CommandIntake:
         people: ChangesByPeople,
         tell_settled: Callable[[Iterable[TransactionMetadata]], None],
         foresee: Callable[[bytes, tuple[Session | None, Command[Any]]], None],
+        forget_foreseen: Callable[[bytes], None],
     ) -> None:
         """`tell_settled` is given decided transactions that have all their markers. `foresee` is given commands that
-        go into the log as they came, and what they say."""
+        go into the log as they came, and what they say, and `forget_foreseen` those of which nothing came here."""
         self._foresee = foresee
+        self._forget_foreseen = forget_foreseen
         self._raft = raft
         self._replies = replies
         self._feed = feed
@@ -108,6 +110,10 @@ class CommandIntake:
             encoded = encode_command(sender, command)
 
         def done(applied: object, error: Exception | None) -> None:
+            if (
+                error is not None
+            ):  # It is sent again as other bytes: they say which results have arrived since.
+                self._forget_foreseen(encoded)
             if isinstance(applied, Applied):
                 self._people.applied(session.broker_id, message, command, applied.changes)
             session.reply(self._replies.to_proposed(message.sequence, applied, error))

@@ -217,6 +217,7 @@ class QuorumNode:
             ChangesByPeople(self.config.authorizer, self.image),
             lambda settled: self.sessions.tell_settled(settled, self.image()),
             self.controller.foresee,
+            self.controller.forget_foreseen,
         )
         return BrokerSessions(
             self.feed,

@@ -197,6 +197,10 @@ class Controller:
             self._foreseen.clear()  # They came to nothing: the leader of that time leads no more.
         self._foreseen[encoded] = decoded
 
+    def forget_foreseen(self, encoded: bytes) -> None:
+        """This command was not taken, or it may not come any more."""
+        self._foreseen.pop(encoded, None)
+
     def apply(self, index: int, term: int, command: bytes) -> Applied:
         """Apply one committed command."""
         self._history.applied(term, command)
