@@ -105,10 +105,11 @@ def settled(
     electorate: Electorate,
     progress: Progress = _NO_PROGRESS,
 ) -> PartitionState:
-    """What a change from `before` to `after` comes to: with it the reassignment may be complete."""
+    """What a change from `before` to `after` comes to: with it the reassignment may be complete. Where the change has
+    begun a leader epoch the completion needs none of its own."""
     new = completed(after, electorate, progress)
-    if before is not None and new.leader_epoch > before.leader_epoch + 1:
-        return replace(new, leader_epoch=before.leader_epoch + 1)
+    if before is not None and before.leader_epoch < after.leader_epoch < new.leader_epoch:
+        return replace(new, leader_epoch=after.leader_epoch)
     return new
 
 

@@ -7,6 +7,12 @@ from ottla.protocol.cluster_image import NO_LEADER
 from ottla.protocol.messages.cluster_commands import DeclareRestored
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ReplicaLogEnd
+from ottla.protocol.messages.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    TopicReassignment,
+    WantedReplicas,
+)
 
 from .harness import ControllerWithBrokers, assigned
 
@@ -25,6 +31,23 @@ def test_every_partition_begins_a_leadership_above_all_there_can_have_been() -> 
         assert state.leader_epoch >= before[name].leader_epoch + EPOCHS_SKIPPED
         assert state.partition_epoch >= before[name].partition_epoch + EPOCHS_SKIPPED
     assert image.next_producer_id == producer_ids + PRODUCER_IDS_SKIPPED
+    cluster.machine.check()
+
+
+def test_a_partition_on_its_way_begins_a_leadership_above_all_there_can_have_been() -> None:
+    """By a lower epoch its replicas would take what leaders after the copies wrote for records of an earlier one."""
+    cluster = ControllerWithBrokers(3)
+    cluster.create(assigned("orders", [1, 2]))
+    move = TopicReassignment(name="orders", partitions=[WantedReplicas(partition=0, replicas=[1, 3])])
+    moved = cluster.do(AlterPartitionReassignments(topics=[move]), AlterPartitionReassignmentsResult)
+    assert [one.error_code for one in moved.partitions] == [0]
+    before = cluster.machine.image.topics["orders"].partitions[0]
+    assert before.is_moving
+    cluster.do(DeclareRestored(), PlainResult)
+    state = cluster.machine.image.topics["orders"].partitions[0]
+    assert state.leader_epoch >= before.leader_epoch + EPOCHS_SKIPPED
+    assert state.partition_epoch >= before.partition_epoch + EPOCHS_SKIPPED
+    assert state.is_moving
     cluster.machine.check()
 
 
