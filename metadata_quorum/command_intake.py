@@ -104,7 +104,7 @@ class CommandIntake:
         sender, command = told
         if isinstance(command, ElectLeaders) and command.election_type == ElectionType.UNCLEAN:
             # Brokers do not know how far the others' logs reach; this node has heard it.
-            command.progress = self._duties.leaderless_progress()
+            command.progress = self._duties.leaderless_progress(command.partitions)
             encoded = encode_command(sender, command)
         if not self._people.check(session.broker_id, message, command):
             encoded = encode_command(sender, command)

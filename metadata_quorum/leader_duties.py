@@ -286,9 +286,13 @@ class LeaderDuties:
         """What is known about the replicas of the partitions that this broker leads, where it matters."""
         return [_log_end(entry) for entry in deciding_ends(image, self.progress, broker_id)]
 
-    def leaderless_progress(self) -> list[ReplicaLogEnd]:
-        """What is known about the replicas of the partitions that nobody leads."""
-        return [_log_end(entry) for entry in self.progress.of(_led_by(self._image(), NO_LEADER))]
+    def leaderless_progress(self, partitions: Iterable[ElectionPartition] | None) -> list[ReplicaLogEnd]:
+        """What is known about the replicas of those of these partitions (None: of all) that nobody leads."""
+        leaderless = _led_by(self._image(), NO_LEADER)
+        if partitions is not None:
+            wanted = {(one.topic_id, one.partition) for one in partitions}
+            leaderless = (key for key in leaderless if key in wanted)
+        return [_log_end(entry) for entry in self.progress.of(leaderless)]
 
     def tick(self, now: float, wall_ms: int = 0) -> None:
         """To be called many times per session timeout; a call that is late tells that this node stood still.

@@ -9,7 +9,7 @@ from ottla.metadata_quorum.liveness import ReplicaProgress, SessionTracker
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages import quorum_commands as q
-from ottla.protocol.messages.partition_commands import ElectLeaders
+from ottla.protocol.messages.partition_commands import ElectionPartition, ElectLeaders
 
 TOPIC = b"t" * 16
 
@@ -67,17 +67,22 @@ def test_partitions_go_back_where_too_many_are_led_by_others(
 def test_what_is_known_of_the_replicas_that_nobody_leads() -> None:
     """An unclean election that was asked for goes by it."""
     duties = LeaderDuties(
-        lambda: image_with(1, -1, 2),
+        lambda: image_with(1, -1, 2, -1),
         SessionTracker(timeout_s=1e9),
         lambda command, done: None,
         cluster_id="c",
         imbalance_check_interval_s=10,
     )
-    for partition in range(3):
+    for partition in range(4):
         for broker_id in (1, 2):
             duties.progress.note(ReplicaProgress(TOPIC, partition, broker_id, 3, 10 * broker_id + partition))
-    told = duties.leaderless_progress()
-    assert {(end.partition, end.broker_id, end.log_end_offset) for end in told} == {(1, 1, 11), (1, 2, 21)}
+    told = duties.leaderless_progress(None)
+    assert {(end.partition, end.broker_id, end.log_end_offset) for end in told} == {
+        (1, 1, 11), (1, 2, 21), (3, 1, 13), (3, 2, 23),
+    }  # fmt: skip
+    named = [ElectionPartition(topic_id=TOPIC, partition=partition) for partition in (0, 1)]
+    told = duties.leaderless_progress(named)
+    assert {(end.partition, end.broker_id) for end in told} == {(1, 1), (1, 2)}, "of what was asked for"
 
 
 def test_what_the_file_says_holds_for_all_brokers_unless_it_is_set() -> None:
