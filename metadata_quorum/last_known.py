@@ -48,11 +48,15 @@ class LastKnownWatch:
         """Of each partition whose last known members can be compared: how far its replicas are along."""
         if not self._waiting:
             return
-        usable = {broker_id for broker_id, broker in image.brokers.items() if broker.usable}
+        told_up_to = {
+            broker_id: progress.told_up_to(broker_id, broker.broker_epoch)
+            for broker_id, broker in image.brokers.items()
+            if broker.usable
+        }
         for key, (_, since) in self._waiting.items():
             state = image.topics_by_id[key[0]].partitions[key[1]]
-            if not usable.issuperset(state.last_known_elr):
-                continue  # So it is with very many while most of a cluster is down; what follows takes long.
+            if any(told_up_to.get(member, -1) < since for member in state.last_known_elr):
+                continue  # So it is with very many while a cluster comes back; what follows takes long.
             told = [entry for entry in progress.of([key]) if _counts(entry, since, image, progress)]
             able = {entry.broker_id for entry in told}.difference(state.offline_replicas)
             if able.issuperset(state.last_known_elr):

@@ -262,8 +262,12 @@ class ProgressTable:
 
     def has_told(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> bool:
         """Whether this registration has told of all its logs, as of an image at this offset or beyond."""
+        return self.told_up_to(broker_id, broker_epoch) >= metadata_offset
+
+    def told_up_to(self, broker_id: int, broker_epoch: int) -> int:
+        """As of which offset of its image this registration has told of all its logs; -1 if it has not."""
         epoch, offset = self._told.get(broker_id, (-1, -1))
-        return epoch == broker_epoch and offset >= metadata_offset
+        return offset if epoch == broker_epoch else -1
 
     def forget(self, topic_ids: Iterable[bytes]) -> None:
         """Drops deleted topics."""

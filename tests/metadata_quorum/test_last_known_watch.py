@@ -4,15 +4,16 @@ commands change them. Compared with a look at all partitions after each command.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.metadata_quorum.feed import MetadataFeed, Scope
+from ottla.metadata_quorum.last_known import LastKnownWatch
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
-from ottla.metadata_quorum.liveness import ReplicaProgress, SessionTracker
+from ottla.metadata_quorum.liveness import ProgressTable, ReplicaProgress, SessionTracker
 from ottla.metadata_quorum.publication import Publication
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
@@ -299,3 +300,38 @@ def test_the_leader_elects_as_if_it_looked_at_all_partitions(seed: int) -> None:
     for _ in range(400):
         histories.step()
     assert histories.elections > 0
+
+
+class CountedQuestions(ProgressTable):
+    """How many partitions it was asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def of(self, partitions: Iterable[Key]) -> list[ReplicaProgress]:
+        keys = list(partitions)
+        self.asked += len(keys)
+        return super().of(keys)
+
+
+def test_while_brokers_tell_the_leader_looks_at_no_log_of_theirs() -> None:
+    """It has a hundred thousand of them when all brokers come back at once, and looks many times a second."""
+    cluster = ControllerWithBrokers(3)
+    cluster.create(topic("a", 10, 3, min_insync_replicas="3"))
+    for broker_id in (1, 2, 3):
+        cluster.start(broker_id)
+    for broker_id in (1, 2, 3):
+        cluster.unfence(broker_id)
+    image, progress = cluster.machine.image, CountedQuestions()
+    watch = LastKnownWatch(image)
+    for (topic_id, index), state in _partitions(image):
+        assert _waits(state)
+        for broker_id in state.replicas:
+            progress.note(ReplicaProgress(topic_id, index, broker_id, 1, 7, cluster.epoch(broker_id)))
+    for broker_id in (1, 2):
+        progress.told(broker_id, cluster.epoch(broker_id), image.offset)
+    assert list(watch.ready(image, progress)) == []
+    assert progress.asked == 0
+    progress.told(3, cluster.epoch(3), image.offset)
+    assert len(list(watch.ready(image, progress))) == 10
