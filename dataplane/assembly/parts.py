@@ -203,7 +203,7 @@ class BrokerParts:
         self.resealing = Resealing(self.session, resealer)
         self.image_changes = ImageChanges(
             config,
-            ImageGate(config.node_id, incarnation),
+            ImageGate(lambda: self.session.is_registered),
             self.settings,
             topic_settings,
             listed,

@@ -69,6 +69,11 @@ class Registration:
         broker = image.brokers.get(self._config.broker_id)
         return broker if broker is not None and broker.incarnation == self._config.incarnation else None
 
+    def is_in(self, image: ClusterImage) -> bool:
+        """Whether the image has this registration, and all that came of it."""
+        is_past = self._taken_at is not None and image.offset >= self._taken_at
+        return is_past and self.in_image(image) is not None
+
     def look(self, image: ClusterImage) -> bool:
         """Note what the image shows. False if it should show this registration, and does not."""
         if self._taken_at is None or image.offset < self._taken_at:

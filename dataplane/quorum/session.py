@@ -66,7 +66,8 @@ _RESTORED = (
 class QuorumSession:
     """Follows the quorum's leader; the image, commands, heartbeats and the broker's own state.
 
-    `on_delta(image, delta)` is called in the loop turn in which the image changed. `log_ends()`, which is asked once
+    `on_delta(image, delta)` is called in the loop turn in which the image changed, and when the answer to the
+    registration comes behind what it did. `log_ends()`, which is asked once
     the session runs, knows how far this broker's logs reach. `on_settled(transactional_id, number)`: a decided
     transaction has all its markers, which the image will say later. `on_lost(error)` is called once if another process
     took over this broker's id.
@@ -130,6 +131,11 @@ class QuorumSession:
     def broker_epoch(self) -> int:
         """The epoch of this registration; -1 before it."""
         return self._commands.broker_epoch
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the image has this registration, and all that came of it."""
+        return self._registration.is_in(self.image)
 
     @property
     def fenced(self) -> bool:
@@ -396,6 +402,8 @@ class QuorumSession:
         self._commands.broker_epoch = self._heartbeats.broker_epoch = result.broker_epoch
         self._registration.taken(reply.metadata_offset)
         logger.info("registered as broker %d, epoch %d", self._config.broker_id, result.broker_epoch)
+        if self.is_registered:
+            self._on_delta(self.image, ImageDelta())  # What was not acted on before may be now.
         self._look_at_registration()
         self._commands.flush()
         return Answer.TAKEN
