@@ -110,9 +110,8 @@ class CommandIntake:
             encoded = encode_command(sender, command)
 
         def done(applied: object, error: Exception | None) -> None:
-            if (
-                error is not None
-            ):  # It is sent again as other bytes: they say which results have arrived since.
+            if error is not None:
+                # It is sent again as other bytes: they say which results have arrived since.
                 self._forget_foreseen(encoded)
             if isinstance(applied, Applied):
                 self._people.applied(session.broker_id, message, command, applied.changes)

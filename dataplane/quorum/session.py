@@ -67,10 +67,9 @@ class QuorumSession:
     """Follows the quorum's leader; the image, commands, heartbeats and the broker's own state.
 
     `on_delta(image, delta)` is called in the loop turn in which the image changed, and when the answer to the
-    registration comes behind what it did. `log_ends()`, which is asked once
-    the session runs, knows how far this broker's logs reach. `on_settled(transactional_id, number)`: a decided
-    transaction has all its markers, which the image will say later. `on_lost(error)` is called once if another process
-    took over this broker's id.
+    registration comes behind what it did. `log_ends()`, which is asked once the session runs, knows how far this
+    broker's logs reach. `on_settled(transactional_id, number)`: a decided transaction has all its markers, which the
+    image will say later. `on_lost(error)` is called once if another process took over this broker's id.
     """
 
     def __init__(
