@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 PUSH_RECORDS_MAX = 500
 """A broker folds a push, and acts upon it, in one turn of its loop: some 9 microseconds for each record. This node
-encodes one in a turn, too: some 0.5 microseconds for each."""
+encodes one in a turn, too: some 0.5 microseconds for each. New partitions of one topic are all in one, however many."""
 PUSH_BYTES_MAX = 512 * 1024
 _PUSHES_KEPT = 8
 #: Encoding this many records takes around a millisecond, after which the loop gets its turn.

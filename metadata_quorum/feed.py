@@ -36,6 +36,9 @@ class FeedEntry:
     record: bytes | PartitionChange
     history: int = 0
     """Mark of the history that ends with the command of this record; 0 unknown."""
+    continues: bool = False
+    """Whether nobody may have the record before without this one. So it is with a new partition: a client that heard of
+    some of a topic's would place records by how many those are."""
 
     @property
     def size(self) -> int:
@@ -127,7 +130,8 @@ class MetadataFeed:
         return offset >= self.start_offset
 
     def read(self, offset: int, broker_id: int, *, max_records: int, max_bytes: int) -> FeedSlice:
-        """What follows `offset` for this broker, at least one record if there is any.
+        """What follows `offset` for this broker, at least one record if there is any, and more than so many only where
+        they continue each other.
 
         Raises ValueError if the ring no longer covers the offset.
         """
@@ -140,10 +144,10 @@ class MetadataFeed:
         position = offset
         scoped = False
         for entry in self._entries_from(offset):
-            if len(records) >= max_records:
+            if len(records) >= max_records and not entry.continues:
                 break
             record = entry.record if isinstance(entry.record, bytes) else self._encode(entry, entry.record)
-            if records and size + len(record) > max_bytes:
+            if records and size + len(record) > max_bytes and not entry.continues:
                 break
             scoped = scoped or entry.scope is not None
             if entry.scope is None or broker_id in entry.scope:

@@ -70,7 +70,8 @@ class Publication:
         for scope, change in changes:
             if isinstance(change, PartitionChange):
                 partitions.append(change)
-                self._noted.append(FeedEntry(scope, change, history))
+                is_new = change.state.partition_epoch == 0
+                self._noted.append(FeedEntry(scope, change, history, continues=is_new))
             else:
                 self._noted.append(FeedEntry(scope, encode_record(change), history))
                 records.append(change)

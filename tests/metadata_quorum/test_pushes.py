@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.metadata_quorum.broker_sessions import PUSH_RECORDS_MAX, BrokerSessions
+from ottla.metadata_quorum.broker_sessions import PUSH_BYTES_MAX, PUSH_RECORDS_MAX, BrokerSessions
 from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed
 from ottla.protocol.messages.quorum_session import (
     FeedRecords,
@@ -95,6 +95,21 @@ async def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> No
     await turns(2)
     for peer in (*peers, late):
         assert told(peer) == records + more
+
+
+def test_the_new_partitions_of_a_topic_come_in_one_piece() -> None:
+    feed, _ = telling(
+        FeedEntry(
+            None, b"topic %d" % topic if number == 0 else bytes(PUSH_BYTES_MAX // 1000), continues=number > 0
+        )
+        for topic in range(3)
+        for number in range(2 * PUSH_RECORDS_MAX + 1)
+    )
+    ends, offset = [], 0
+    while offset < feed.end_offset:
+        offset = feed.read(offset, 1, max_records=PUSH_RECORDS_MAX, max_bytes=PUSH_BYTES_MAX).end_offset
+        ends.append(offset)
+    assert ends == [2 * PUSH_RECORDS_MAX + 1, 4 * PUSH_RECORDS_MAX + 2, 6 * PUSH_RECORDS_MAX + 3]
 
 
 async def test_what_is_applied_between_two_pieces_comes_behind_them() -> None:
