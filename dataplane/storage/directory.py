@@ -74,7 +74,7 @@ class LogDirectory:
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._files = FileCache()
         self._doomed_folders: list[Path] = []
-        self.checkpoints = FolderCheckpoints(path, self._logs)
+        self.checkpoints = FolderCheckpoints(path, self._logs, self.failed)
 
     # Opening
 
@@ -184,9 +184,9 @@ class LogDirectory:
 
     def condemn(self, topic: str, partition: int, error: KafkaError) -> None:
         """This log proved to be damaged: close it, and count it among those that could not be opened."""
+        self.failed[topic, partition] = error
         log = self._logs.pop((topic, partition))
         log.close(clean=False)
-        self.failed[topic, partition] = error
 
     def let_go(self) -> dict[TopicPartition, bytes | None]:
         """Close all logs of this failed folder, from which nothing is to be expected; whose they were."""

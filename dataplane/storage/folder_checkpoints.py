@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,15 +31,22 @@ class FolderCheckpoints:
     All raise KafkaError, KAFKA_STORAGE_ERROR, if a file cannot be read or written.
     """
 
-    def __init__(self, path: Path, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """`logs` is the folder's own table, which changes."""
+    def __init__(
+        self, path: Path, logs: Mapping[TopicPartition, PartitionLog], failed: Collection[TopicPartition] = ()
+    ) -> None:
+        """`logs` is the folder's own table, which changes, and so is `failed`: the logs that are here and not open.
+        What the files say of these stays as it is. Without its recovery point the next start would take a damaged log
+        for one that was never flushed, and cut it. A log that fails is among `failed` before it leaves `logs`."""
         self._path = path
         self._logs = logs
+        self._failed = failed
         self._writing = threading.Lock()
         # Who has rows in each of the files, which know no topic ids. Replaced whenever the file is: logs come and go.
         self._rows: dict[str, frozenset[TopicPartition]] = {}
-        # What each file says, as far as this process wrote it: a broker with nothing to do writes nothing.
-        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        # What each file says, as it was read or written last.
+        self._said: dict[str, Mapping[TopicPartition, int]] = {}
+        # Those that this process wrote: a broker with nothing to do writes nothing.
+        self._written: set[str] = set()
 
     @property
     def named(self) -> frozenset[TopicPartition]:
@@ -50,11 +57,12 @@ class FolderCheckpoints:
         """What an earlier process left."""
         recovery_points = read_offsets(self._path / RECOVERY_POINTS)
         log_starts = read_offsets(self._path / LOG_START_OFFSETS)
-        self._rows = {
-            RECOVERY_POINTS: frozenset(recovery_points),
-            LOG_START_OFFSETS: frozenset(log_starts),
-            HIGH_WATERMARKS: frozenset(self.read_high_watermarks()),
+        self._said = {
+            RECOVERY_POINTS: recovery_points,
+            LOG_START_OFFSETS: log_starts,
+            HIGH_WATERMARKS: self.read_high_watermarks(),
         }
+        self._rows = {name: frozenset(offsets) for name, offsets in self._said.items()}
         return Checkpointed(recovery_points, log_starts)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
@@ -92,13 +100,18 @@ class FolderCheckpoints:
                 rows = read_offsets(self._path / name)
                 self._write(name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace one of the files, unless it says the same already. `offsets` is not changed any more."""
-        if self._written.get(name) == offsets:
+    def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Replace one of the files, unless it says the same already. `offsets` belong to this object from now on."""
+        said = self._said.get(name, {})
+        for key in list(self._failed):
+            if key in said:
+                offsets.setdefault(key, said[key])
+        if name in self._written and said == offsets:
             return
-        self._written.pop(name, None)
+        self._written.discard(name)
         # Should the file not be written, it has old rows or new ones.
         self._rows[name] = self._rows.get(name, frozenset()).union(offsets)
         write_offsets(self._path / name, offsets)
         self._rows[name] = frozenset(offsets)
-        self._written[name] = offsets
+        self._said[name] = offsets
+        self._written.add(name)

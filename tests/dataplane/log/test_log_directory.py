@@ -292,3 +292,52 @@ def test_a_log_that_the_disk_cannot_read_counts_as_damaged(tmp_path: Path) -> No
     assert starting.failed["flights", 0].__cause__ is None, "it is not tried again: another replica has it"
     assert "Input/output error" in starting.failed["flights", 0].message
     starting.close(clean=False)
+
+
+def _damage(path: Path) -> None:
+    """In the middle of its first segment."""
+    file = path / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_is_damaged_where_it_was_flushed_is_cut_by_no_later_start(
+    tmp_path: Path, *, clean: bool
+) -> None:
+    """Checkpoints are written meanwhile, in which it keeps its recovery point."""
+    directory = _open(tmp_path)
+    _fill(directory, 0, 10)
+    _fill(directory, 1, 1)
+    directory.logs["flights", 0].advance_log_start_offset(2)
+    directory.checkpoints.write_high_watermarks({("flights", 0): 9})
+    directory.close(clean=True)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    _damage(tmp_path / "flights-0")
+    for _ in range(3):
+        directory = _open(tmp_path)
+        assert list(directory.failed) == [("flights", 0)]
+        _fill(directory, 1, 1)
+        directory.checkpoint()
+        directory.checkpoints.write_high_watermarks({("flights", 1): 1})
+        directory.close(clean=clean)
+        for name, offset in (("recovery-point", 10), ("log-start", 2), ("replication", 9)):
+            assert f"flights 0 {offset}\n" in (tmp_path / f"{name}-offset-checkpoint").read_text()
+
+
+def test_a_log_that_proves_to_be_damaged_keeps_its_recovery_point_until_it_is_set_aside(
+    tmp_path: Path,
+) -> None:
+    directory = _open(tmp_path)
+    _fill(directory, 0, 10)
+    directory.logs["flights", 0].flush()
+    directory.checkpoint()
+    directory.condemn("flights", 0, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "it is damaged"))
+    _fill(directory, 1, 1)
+    directory.checkpoint()
+    assert directory.checkpoints.read().recovery_points["flights", 0] == 10
+    directory.set_aside("flights", 0)
+    _fill(directory, 0, 1)
+    assert ("flights", 0) not in directory.checkpoints.read().recovery_points
+    directory.close(clean=False)
