@@ -420,11 +420,13 @@ class LogDirectory:
         No marker is left if any log could not be flushed; the folder is unlocked in any case.
         """
         try:
+            logs = list(self._logs.values())
             for future in self.futures.values():
-                future.close(clean=False)
-            all_closed = close_logs(
-                list(self._logs.values()), self.path, self._lock_fd, clean=clean, threads=threads
-            )
+                if future.directory.name.endswith(FUTURE_SUFFIX):
+                    future.close(clean=False)  # The next start drops it.
+                else:
+                    logs.append(future)
+            all_closed = close_logs(logs, self.path, self._lock_fd, clean=clean, threads=threads)
             if clean and self.failure is None:
                 self.checkpoints.write_recovery_points({})
                 self.checkpoints.write_log_starts()

@@ -14,7 +14,19 @@ import pytest
 from ottla.dataplane.log import filesystem_sync
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.storage import log_closing
-from tests.dataplane.storage.data_folders import TOPIC, append, fill, new_log, open_folder, state
+from tests.dataplane.storage.data_folders import (
+    CONFIG,
+    NOW_MS,
+    TOPIC,
+    TOPIC_ID,
+    append,
+    end_transaction,
+    fill,
+    new_log,
+    open_folder,
+    produce,
+    state,
+)
 
 pytestmark = pytest.mark.skipif(not filesystem_sync.is_supported(), reason="no call flushes a file system")
 
@@ -169,3 +181,30 @@ def test_a_file_system_is_flushed_by_any_open_file(tmp_path: Path) -> None:
 )
 def test_kernels_that_hide_failures_are_known(release: str, is_recent: bool) -> None:
     assert filesystem_sync._is_recent(release) == is_recent
+
+
+def test_a_log_that_moves_here_and_has_its_lasting_name_is_closed_as_the_others(tmp_path: Path) -> None:
+    """The next start finds it under that name, and trusts it after a clean stop: also its aborted transactions, which
+    are in memory alone until it is closed."""
+    directory = open_folder(tmp_path)
+    append(directory.create_future(TOPIC, 0, TOPIC_ID, CONFIG, now_ms=NOW_MS))
+    settled = directory.settle_future(TOPIC, 0, CONFIG, now_ms=NOW_MS)
+    produce(settled, 7, 0, transactional=True)
+    end_transaction(settled, 7, 1, commit=False)
+    aborted = settled.transactions.aborted(0, 3)
+    assert [one.producer_id for one in aborted] == [7]
+    directory.close(clean=True)
+    again = open_folder(tmp_path)
+    assert again.logs[TOPIC, 0].transactions.aborted(0, 3) == aborted
+    again.close(clean=False)
+
+
+def test_a_log_that_moves_here_and_cannot_be_flushed_leaves_no_mark(
+    tmp_path: Path, flushes: Flushes
+) -> None:
+    directory = open_folder(tmp_path)
+    append(directory.create_future(TOPIC, 0, TOPIC_ID, CONFIG, now_ms=NOW_MS))
+    append(directory.settle_future(TOPIC, 0, CONFIG, now_ms=NOW_MS))
+    flushes.refused["fdatasync"] = errno.EIO
+    directory.close(clean=True)
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
