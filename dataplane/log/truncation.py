@@ -72,13 +72,13 @@ class Truncation:
     def _truncate(self, segment: Segment, position: int, cut: int) -> None:
         log = self._log
         log.segment_list.cut(segment, position, cut)
+        drop_snapshots_above(log.directory, cut)
         self._durability.sync_cut(segment.path)
         log.log_end_offset = cut
         self._durability.end_cut()
         if cut < log.log_start_offset:
             log.log_start_offset, log.start_moved = cut, True
         log.leader_epochs.truncate_from_end(cut)
-        drop_snapshots_above(log.directory, cut)
         if not log.producers.forget_from(cut):
             now_ms = max((entry.last_seen_ms for entry in log.producers.entries()), default=0)
             log.producers = load_producers(
@@ -100,8 +100,8 @@ class Truncation:
         with self._cutting(min(offset, log.log_start_offset)):
             log.segment_list.forget_gaps(-1)
             log.segment_list.replace_all(offset, now_ms)
-            self._durability.sync_cut(log.segment_list.active.path)
             drop_snapshots_above(log.directory, -1)
+            self._durability.sync_cut(log.segment_list.active.path)
         log.log_start_offset = log.log_end_offset = offset
         log.start_moved = True
         log.leader_epochs.clear()

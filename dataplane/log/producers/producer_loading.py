@@ -12,6 +12,7 @@ from pathlib import Path
 from ....protocol.record import ControlRecord
 from ....protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeader
 from ..config import LogConfig
+from ..durable_files import sync_directory
 from ..segments.aborted_transaction import AbortedTransaction
 from ..segments.segment import Segment
 from ..storage_errors import BrokenBatch, damage
@@ -37,7 +38,8 @@ def load_producers(
     """Producer state at `next_offset`, where the log ends: the latest snapshot that is not above it, then the batches
     since. `snapshots`: the offsets of those there are, rising.
 
-    Snapshots above it, damaged ones, and those neither newest nor at the base of a segment are deleted.
+    Snapshots above it, damaged ones, and those neither newest nor at the base of a segment are deleted; those above it
+    durably, before the log grows as far again, with other records.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -124,6 +126,8 @@ def _load_snapshot(
             usable = False
         if not usable or offset not in bases:
             path.unlink(missing_ok=True)
+    if snapshots and snapshots[-1] > next_offset:
+        sync_directory(directory)
     return (ProducerStates(), None) if loaded is None else (loaded, loaded_at)
 
 
