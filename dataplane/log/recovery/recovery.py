@@ -218,15 +218,17 @@ def _names_in(directory: Path) -> frozenset[str] | None:
 
 def _load_inactive(segment: Segment, request: OpenRequest, names: Collection[str]) -> None:
     """Take a flushed segment with its indexes as they are; rebuild indexes that are missing
-    or oddly sized.
+    or oddly sized. The new ones are whole and durable before they have their names: the next start takes them as they are.
     """
     segment.synced = True
     if not _adopts_indexes(segment, names):
         logger.warning("rebuilding the indexes of %s", segment.path)
+        segment.offset_index.hold_back()
+        segment.time_index.hold_back()
         _, broken = _rebuild(segment, segment.base_offset, request, None)
         if broken is not None:
             raise damage(segment.path, broken.position, broken.reason) from broken
-        segment.finish()
+        segment.replace_indexes()
 
 
 def _adopts_indexes(segment: Segment, names: Collection[str]) -> bool:
@@ -277,11 +279,12 @@ def _recover(
     epochs: RecoveredEpochs,
     gaps: Mapping[int, int | None],
 ) -> tuple[list[Segment], int]:
-    """Check and mend what lies above the recovery point; the segments that remain and the log end offset."""
+    """Check and mend what lies above the recovery point; the segments that remain and the log end offset. Of the segment
+    that ends there the log was flushed when it was the last one, and its indexes may not have been."""
     point = request.recovery_point
     first = len(segments) - 1
     for number, (_, following) in enumerate(pairwise(segments)):
-        if following.base_offset > point:
+        if following.base_offset >= point:
             first = number
             break
     for segment in segments[:first]:

@@ -125,6 +125,13 @@ class Segment:
         self.time_index.write()
         self.transaction_index.write()
 
+    def replace_indexes(self) -> None:
+        """As `finish`, for indexes that were held back: they take the place of what is there, durably."""
+        self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.replace_file()
+        self.time_index.replace_file()
+        self.transaction_index.write()
+
     def descriptor(self) -> SharedDescriptor:
         """A descriptor for reading, retained for the caller. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         own = self._descriptor

@@ -12,10 +12,12 @@ import logging
 import mmap
 import os
 import struct
+import sys
 from functools import cache
 from pathlib import Path
 
 from ....protocol.errors import KafkaError
+from ..durable_files import write_atomically
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_search import count_until
 from .descriptors import FileCache
@@ -215,6 +217,22 @@ class SparseIndex:
         self._written = size // self._entry.size
         self._tail.clear()
         return True
+
+    def hold_back(self) -> None:
+        """Write nothing to the file before `replace_file`: it may be trusted as it is by whoever opens it next."""
+        self._write_from_bytes = sys.maxsize
+
+    def replace_file(self) -> None:
+        """Put the entries, all of which were held back since `reset`, durably in the place of the file.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the file is as it was.
+        """
+        assert not self._written, f"{self._file} has entries that were not held back"
+        self._files.forget_map(self._file)
+        write_atomically(self.path, self._tail, sync=True)
+        self._written = len(self._tail) // self._entry.size
+        self._tail.clear()
+        self._write_from_bytes = _TAIL_BYTES_MAX
 
     def reset(self) -> None:
         """Start over with no entry, whatever the file holds."""

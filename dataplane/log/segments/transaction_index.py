@@ -10,7 +10,7 @@ import struct
 from itertools import pairwise
 from pathlib import Path
 
-from ..durable_files import read_file, write_atomically
+from ..durable_files import read_file
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .aborted_transaction import AbortedTransaction
 from .descriptors import FileCache
@@ -100,9 +100,7 @@ class TransactionIndex(SparseIndex):
         if not self._tail:
             self.write()
             return
-        write_atomically(self.path, self._tail, sync=True)
-        self._written = len(self._tail) // _ENTRY.size
-        self._tail.clear()
+        self.replace_file()
 
     def write_even_if_empty(self) -> None:
         """As `write`, but leave an empty file rather than none. Raises KafkaError: KAFKA_STORAGE_ERROR."""
