@@ -12,11 +12,22 @@ from functools import cache
 
 _REPORTS_FAILURES = (5, 8)
 """Linux before that says that all is well, also where the disk has refused pages."""
+_TRUSTED = {
+    0xEF53: "ext2, ext3, ext4",
+    0x58465342: "XFS",
+    0x9123683E: "btrfs",
+    0xF2F52010: "F2FS",
+    0x01021994: "tmpfs",
+}
+"""File systems, by the number that `statfs` has of them, that flush to a disk of their own and tell of its failures.
+FUSE says that all is well without asking its server to flush, and overlayfs although the disk below has refused pages."""
+_STATFS_BYTES = 512
+"""More than any Linux writes."""
 
 
-def is_supported() -> bool:
-    """Whether there is such a call here, and it can be trusted."""
-    return _system_call() is not None
+def is_supported(fd: int) -> bool:
+    """Whether there is such a call here, and it can be trusted on the file system of an open file."""
+    return _system_call() is not None and _file_system(fd) in _TRUSTED
 
 
 def syncfs(fd: int) -> None:
@@ -43,6 +54,16 @@ def _system_call() -> Callable[[int], None] | None:
             raise OSError(code, os.strerror(code))
 
     return call
+
+
+def _file_system(fd: int) -> int | None:
+    """The kind of the file system of an open file; None if it cannot be told."""
+    import ctypes
+
+    status = ctypes.create_string_buffer(_STATFS_BYTES)
+    if ctypes.CDLL(None).fstatfs(fd, status):
+        return None
+    return ctypes.c_ulong.from_buffer(status).value & 0xFFFFFFFF
 
 
 def _is_recent(release: str) -> bool:

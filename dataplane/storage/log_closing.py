@@ -42,7 +42,7 @@ def close_logs(logs: Sequence[PartitionLog], path: Path, open_fd: int, *, clean:
 def _settle_many(logs: Sequence[PartitionLog], path: Path, open_fd: int) -> None:
     """Settle the logs that need it, if they are many. What goes wrong here is found again when each is closed."""
     unsettled = [log for log in logs if log.failure is None and log.needs_settling]
-    if len(unsettled) < TOGETHER_FROM or not filesystem_sync.is_supported():
+    if len(unsettled) < TOGETHER_FROM or not filesystem_sync.is_supported(open_fd):
         return
 
     def flush() -> None:

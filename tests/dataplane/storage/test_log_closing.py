@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,14 @@ from tests.dataplane.storage.data_folders import (
     state,
 )
 
-pytestmark = pytest.mark.skipif(not filesystem_sync.is_supported(), reason="no call flushes a file system")
+
+
+def _is_supported() -> bool:
+    with tempfile.TemporaryFile() as file:
+        return filesystem_sync.is_supported(file.fileno())
+
+
+pytestmark = pytest.mark.skipif(not _is_supported(), reason="no call flushes this file system")
 
 
 class Flushes:
@@ -166,6 +174,29 @@ def test_a_log_on_another_disk_is_flushed_by_itself(
         directory.close(clean=True)
     assert flushes.counts["syncfs"] == 2
     assert flushes.counts["fdatasync"] == 4, "log, indexes and topic id of one"
+
+
+def test_where_the_kind_of_file_system_is_not_known_to_flush_each_log_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
+) -> None:
+    """On FUSE the call does nothing, and says that all is well."""
+    directory = open_folder(tmp_path)
+    for index in range(3):
+        new_log(directory, index, 2)
+    _together(monkeypatch, 1)
+    monkeypatch.setattr(filesystem_sync, "_file_system", lambda fd: 0x65735546)
+    flushes.counts.clear()
+    directory.close(clean=True)
+    assert flushes.counts["syncfs"] == 0
+    assert flushes.counts["fdatasync"] >= 3
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def test_the_kind_of_a_file_system_is_found_out() -> None:
+    with open("/proc/self/status", "rb") as file:
+        assert filesystem_sync._file_system(file.fileno()) == 0x9FA0
+        assert not filesystem_sync.is_supported(file.fileno())
+    assert filesystem_sync._file_system(1 << 20) is None
 
 
 def test_a_file_system_is_flushed_by_any_open_file(tmp_path: Path) -> None:

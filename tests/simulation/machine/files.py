@@ -106,7 +106,7 @@ class FileCalls:
         calls += [(os, name, self._dispatch(os, name, True, True)) for name in _BY_EITHER]
         calls += [(fcntl, name, self._dispatch(fcntl, name, False, True)) for name in ("flock", "lockf")]
         calls.append((filesystem_sync, "syncfs", self._dispatch(filesystem_sync, "syncfs", False, True)))
-        calls.append((filesystem_sync, "is_supported", lambda: True))
+        calls.append((filesystem_sync, "is_supported", lambda fd: True))
         calls.append((mmap, "mmap", self._dispatch(mmap, "mmap", False, True)))
         opening = self._dispatch(io, "open", True, True, "open_file")
         calls += [(io, "open", opening), (builtins, "open", opening)]
