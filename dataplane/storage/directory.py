@@ -74,6 +74,8 @@ class LogDirectory:
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._files = FileCache()
         self._doomed_folders: list[Path] = []
+        self._left_folders: set[Path] = set()
+        # Of logs that are used no more, were not flushed, and have their names still: the next start finds them.
         self.checkpoints = FolderCheckpoints(path, self._logs, self.failed)
 
     # Opening
@@ -328,7 +330,9 @@ class LogDirectory:
         """Use this log no longer, since one in another folder took its place; it stays until `discard`."""
         self._topic_ids.pop((topic, partition), None)
         self.retired.add((topic, partition))
-        return self._logs.pop((topic, partition))
+        log = self._logs.pop((topic, partition))
+        self._left_folders.add(log.directory)
+        return log
 
     def discard(self, retired: PartitionLog) -> None:
         """The log in the other folder is durable: rename the retired one away.
@@ -377,14 +381,15 @@ class LogDirectory:
             log.close(clean=False)
         return self._renamed(self.path / f"{topic}-{partition}", topic_id, suffix)
 
-    @staticmethod
-    def _renamed(folder: Path, topic_id: bytes, suffix: str) -> Path:
+    def _renamed(self, folder: Path, topic_id: bytes, suffix: str) -> Path:
         unique = f".{topic_id.hex()}{time.monotonic_ns():x}{suffix}"
         target = folder.with_name(folder.name[: _NAME_MAX - len(unique)] + unique)
         try:
             folder.rename(target)
         except OSError as error:
+            self._left_folders.add(folder)
             raise disk_error("rename", folder, error) from error
+        self._left_folders.discard(folder)
         return target
 
     def remove_deleted(self) -> None:
@@ -417,7 +422,7 @@ class LogDirectory:
     def close(self, *, clean: bool, broker_epoch: int = -1, threads: int = 4) -> None:
         """Close all logs; `clean` flushes them and leaves the clean-shutdown marker. Blocking.
 
-        No marker is left if any log could not be flushed; the folder is unlocked in any case.
+        No marker is left if any log that the next start finds was not flushed; the folder is unlocked in any case.
         """
         try:
             logs = list(self._logs.values())
@@ -430,7 +435,7 @@ class LogDirectory:
             if clean and self.failure is None:
                 self.checkpoints.write_recovery_points({})
                 self.checkpoints.write_log_starts()
-                if all_closed and not self.failed:
+                if all_closed and not self.failed and not self._left_folders:
                     write_clean_shutdown(self.path, broker_epoch)
                     self._tell_next_start()
                 sync_directory(self.path)

@@ -15,6 +15,7 @@ import pytest
 from ottla.dataplane.log import filesystem_sync
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.storage import log_closing
+from ottla.protocol.errors import KafkaError
 from tests.dataplane.storage.data_folders import (
     CONFIG,
     NOW_MS,
@@ -239,3 +240,34 @@ def test_a_log_that_moves_here_and_cannot_be_flushed_leaves_no_mark(
     flushes.refused["fdatasync"] = errno.EIO
     directory.close(clean=True)
     assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def _refuse(self: Path, target: Path) -> Path:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_log_that_keeps_its_name_although_nobody_uses_it_leaves_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_moved: bool
+) -> None:
+    """It was moved away or deleted, and could not be renamed. The next start finds it, and would trust files that were
+    never finished."""
+    directory = open_folder(tmp_path)
+    log = new_log(directory, 0)
+    produce(log, 7, 0, transactional=True)
+    end_transaction(log, 7, 1, commit=False)
+    aborted = log.transactions.aborted(0, 2)
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "rename", _refuse)
+        with pytest.raises(KafkaError, match="cannot rename"):
+            if is_moved:
+                directory.discard(directory.retire(TOPIC, 0))
+            else:
+                directory.delete(TOPIC, 0)
+    directory.close(clean=True)
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+    again = open_folder(tmp_path)
+    assert again.logs[TOPIC, 0].transactions.aborted(0, 2) == aborted
+    again.delete(TOPIC, 0)
+    again.close(clean=True)
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
