@@ -97,7 +97,8 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         names = frozenset()
     segments = _find_segments(request, names)
     epochs = LeaderEpochs(read_leader_epochs(request.directory) if LEADER_EPOCHS in names else ())
-    if not segments:
+    has_segments = bool(segments)
+    if not has_segments:
         if request.recovery_point > request.log_start_offset:
             raise damage(
                 request.directory, 0, f"no segment is left, offset {request.recovery_point} was flushed"
@@ -121,9 +122,8 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         request.config,
         request.now_ms,
     )
-    return OpenedLog(
-        segments, next_offset, epochs, producers, GAPS_MARK in names, is_settled, is_named=is_settled
-    )
+    is_named = is_settled and has_segments
+    return OpenedLog(segments, next_offset, epochs, producers, GAPS_MARK in names, is_settled, is_named)
 
 
 def _check_end(request: OpenRequest, segments: list[Segment], next_offset: int, epochs: LeaderEpochs) -> None:

@@ -3,7 +3,9 @@ lost, nothing is damaged, and what passes for a clean stop was one."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -110,6 +112,47 @@ def test_a_stop_that_is_cut_short(
     assert (True, True) in outcomes
 
 
+_FAULTS = [("failing_writes", errno.ENOSPC), ("failing_syncs", errno.EIO)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("kind", "code"), _FAULTS)
+def test_a_stop_on_a_disk_that_refuses_for_a_while(
+    make_room: Callable[[int], Room], monkeypatch: pytest.MonkeyPatch, kind: str, code: int, *, together: bool
+) -> None:
+    """From any moment on, and for so long that some of the calls fail, or all that follow."""
+    outcomes, lasts_s = set(), 0.0
+    for seed in range(_SEEDS):
+        room = make_room(seed)
+        monkeypatch.setattr(log_closing, "TOGETHER_FROM", 1 if together else 1000)
+        room.disk.sync_s = _SYNC_S
+        refuses_s = (0.002, 0.02, 0.1, ENOUGH_S)[seed % 4]
+        lasts_s = room.do(partial(_refused, room, kind, code, lasts_s * seed / _SEEDS, refuses_s if seed else 0))
+        setattr(room.disk, kind, None)
+        room.lose_power()
+        clean, ends, again, epochs = room.do(_found)
+        assert all(again)
+        if clean:
+            assert ends == [BATCHES] * LOGS
+            assert epochs == [(BATCHES - 1) // 4] * LOGS
+        assert min(ends) >= FLUSHED
+        outcomes.add(clean)
+    assert outcomes == {True, False}
+
+
+def _refused(room: Room, kind: str, code: int, after_s: float, refuses_s: float) -> float:
+    """Close the logs, on a disk that refuses so long after that began; how long that took."""
+    directory = _write()
+    machine = room.machine
+    began_s = machine.now
+    if refuses_s:
+        machine.at(began_s + after_s, partial(setattr, room.disk, kind, code))
+        machine.at(began_s + after_s + refuses_s, partial(setattr, room.disk, kind, None))
+    with suppress(KafkaError):
+        directory.close(clean=True, broker_epoch=5)
+    return machine.now - began_s
+
+
 def _written_and_named() -> None:
     """Files have taken their names, which are not flushed."""
     directory = _write()
@@ -163,3 +206,34 @@ def test_a_process_that_dies_after_a_start_that_knew_its_logs(
         assert not clean
         assert all(again)
         assert min(ends) >= (BATCHES + 5 if flushes or not loses_power else BATCHES)
+
+
+def _lose_the_segment() -> None:
+    """A log that is empty has no file any more when it is opened, and what it gets is flushed."""
+    (DATA / "flights-0" / f"{0:020d}.log").unlink()
+    directory = _open()
+    log = directory.logs["flights", 0]
+    log.produced.append(memoryview(make_batch()), 1, 1_000)
+    log.flush()
+    directory.checkpoint()
+
+
+def _make_empty() -> None:
+    directory = _open()
+    directory.create("flights", 0, bytes(16), CONFIG, now_ms=0).leader_epochs.assign(1, 0)
+    directory.close(clean=True)
+
+
+def _end() -> int:
+    directory = _open()
+    assert not directory.failed
+    return directory.logs["flights", 0].log_end_offset
+
+
+def test_the_name_of_a_segment_that_was_made_anew_is_flushed(make_room: Callable[[int], Room]) -> None:
+    for seed in range(10):
+        room = make_room(seed)
+        room.do(_make_empty)
+        room.do(_lose_the_segment)
+        room.lose_power()
+        assert room.do(_end) == 1, seed
