@@ -77,8 +77,8 @@ class Durability:
         """Make it durable that the file `cut` ends where it ends now, and that the files behind it are gone.
 
         Before anything is appended: of what comes in the place of the records that were cut the disk may get a later
-        file first, and if power failed then, the records that were cut would stand before those. What a snapshot told of
-        their producers would be taken for true again, too, once the log reached as far.
+        file first, and if power failed then, the records that were cut would stand before those. What a snapshot told
+        of their producers would be taken for true again, too, once the log reached as far.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """

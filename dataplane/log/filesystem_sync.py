@@ -20,7 +20,8 @@ _TRUSTED = {
     0x01021994: "tmpfs",
 }
 """File systems, by the number that `statfs` has of them, that flush to a disk of their own and tell of its failures.
-FUSE says that all is well without asking its server to flush, and overlayfs although the disk below has refused pages."""
+FUSE says that all is well and does not ask its server to flush. Overlayfs does, although the disk below has refused
+pages."""
 _STATFS_BYTES = 512
 """More than any Linux writes."""
 

@@ -218,7 +218,8 @@ def _names_in(directory: Path) -> frozenset[str] | None:
 
 def _load_inactive(segment: Segment, request: OpenRequest, names: Collection[str]) -> None:
     """Take a flushed segment with its indexes as they are; rebuild indexes that are missing
-    or oddly sized. The new ones are whole and durable before they have their names: the next start takes them as they are.
+    or oddly sized. The new ones are whole and durable before they have their names: the next start takes them as
+    they are.
     """
     segment.synced = True
     if not _adopts_indexes(segment, names):
@@ -279,8 +280,8 @@ def _recover(
     epochs: RecoveredEpochs,
     gaps: Mapping[int, int | None],
 ) -> tuple[list[Segment], int]:
-    """Check and mend what lies above the recovery point; the segments that remain and the log end offset. Of the segment
-    that ends there the log was flushed when it was the last one, and its indexes may not have been."""
+    """Check and mend what lies above the recovery point; the segments that remain and the log end offset. Of the
+    segment that ends at that point the log was flushed when it was the last one, and its indexes may not have been."""
     point = request.recovery_point
     first = len(segments) - 1
     for number, (_, following) in enumerate(pairwise(segments)):

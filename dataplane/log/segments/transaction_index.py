@@ -84,7 +84,7 @@ class TransactionIndex(SparseIndex):
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
-        expected = self._written * _ENTRY.size
+        expected = self.size - len(self._tail)
         if size < expected:
             reason = f"the file should have {expected} bytes"
             raise damage(self.path, size, reason) from BrokenBatch(size, reason)

@@ -31,7 +31,6 @@ from tests.dataplane.storage.data_folders import (
 )
 
 
-
 def _is_supported() -> bool:
     with tempfile.TemporaryFile() as file:
         return filesystem_sync.is_supported(file.fileno())
@@ -231,9 +230,7 @@ def test_a_log_that_moves_here_and_has_its_lasting_name_is_closed_as_the_others(
     again.close(clean=False)
 
 
-def test_a_log_that_moves_here_and_cannot_be_flushed_leaves_no_mark(
-    tmp_path: Path, flushes: Flushes
-) -> None:
+def test_a_log_that_moves_here_and_cannot_be_flushed_leaves_no_mark(tmp_path: Path, flushes: Flushes) -> None:
     directory = open_folder(tmp_path)
     append(directory.create_future(TOPIC, 0, TOPIC_ID, CONFIG, now_ms=NOW_MS))
     append(directory.settle_future(TOPIC, 0, CONFIG, now_ms=NOW_MS))

@@ -26,9 +26,7 @@ from tests.dataplane.log.compaction.histories import clean, job_for
 from tests.dataplane.storage.data_folders import TOPIC, TOPIC_ID, state
 
 KEY = (TOPIC, 0)
-CONFIG = LogConfig(
-    segment_bytes=700, index_interval_bytes=100, retention_ms=-1, producer_id_expiration_ms=60
-)
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1, producer_id_expiration_ms=60)
 COMPACTED = replace(CONFIG, cleanup_policy="compact")
 RESTART_MS = 45
 
@@ -219,7 +217,17 @@ _OTHER = st.one_of(
     st.tuples(st.just("leave_out"), st.integers(1, 4)),
     st.tuples(
         st.sampled_from(
-            ["lead", "roll", "retain", "begin_anew", "compact", "pass_markers", "expire", "flush", "checkpoint"]
+            [
+                "lead",
+                "roll",
+                "retain",
+                "begin_anew",
+                "compact",
+                "pass_markers",
+                "expire",
+                "flush",
+                "checkpoint",
+            ]
         )
     ),
     st.tuples(st.sampled_from(["settle", "die", "stop", "stop"])),

@@ -127,7 +127,9 @@ def test_a_stop_on_a_disk_that_refuses_for_a_while(
         monkeypatch.setattr(log_closing, "TOGETHER_FROM", 1 if together else 1000)
         room.disk.sync_s = _SYNC_S
         refuses_s = (0.002, 0.02, 0.1, ENOUGH_S)[seed % 4]
-        lasts_s = room.do(partial(_refused, room, kind, code, lasts_s * seed / _SEEDS, refuses_s if seed else 0))
+        lasts_s = room.do(
+            partial(_refused, room, kind, code, lasts_s * seed / _SEEDS, refuses_s if seed else 0)
+        )
         setattr(room.disk, kind, None)
         room.lose_power()
         clean, ends, again, epochs = room.do(_found)
