@@ -249,6 +249,8 @@ class FolderMoves:
             copy.leader_epochs.assign(epoch, start_offset)  # Those without records, too.
         copy.producers = original.producers
         copy.config = original.config
+        if len(copy.producers) or not copy.producers.transactions.is_pristine:
+            copy.old_segments.keep_producers(self._wall_ms())
         move.source.retire(*move.key)
         move.target.adopt_future(*move.key, partition.topic_id)
         partition.replace_log(copy)

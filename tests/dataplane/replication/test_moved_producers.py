@@ -1,0 +1,62 @@
+"""What a log knows of its producers moves with it to another data folder, and outlives the next start there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.dataplane.log import PartitionLog
+from ottla.dataplane.runtime.clocks import wall_ms
+from ottla.dataplane.storage.settled_logs import FILE_NAME
+from tests.dataplane.log.batches import make_batch
+
+from .test_folders import Broker, broker, until
+
+DELETED, OTHERS = 7, 8
+
+
+def _append(log: PartitionLog, producer_id: int, sequence: int) -> None:
+    log.produced.append(memoryview(make_batch(producer=(producer_id, 0, sequence))), 0, wall_ms())
+
+
+async def _moved(one: Broker, *, empty: bool) -> PartitionLog:
+    """All that a producer wrote is deleted, and then the log moves: nothing in its batches tells of that producer."""
+    one.create(1)
+    log = one.replicas.get("t", 0).log
+    for sequence in range(3):
+        _append(log, DELETED, sequence)
+    log.roll(wall_ms())
+    if not empty:
+        _append(log, OTHERS, 0)
+    log.flush()
+    log.advance_log_start_offset(3)
+    assert len(log.segments) == 1
+    target = one.move(0)
+    await until(lambda: one.folder(0) is target and not target.retired, "the move")
+    await until(lambda: not one.other(0).retired, "the old log to go")
+    return one.replicas.get("t", 0).log
+
+
+def _forget_what_the_stop_knew(path: Path) -> None:
+    """So that the start reads the log's own files."""
+    for known in path.glob(f"*/{FILE_NAME}"):
+        known.unlink()
+
+
+@pytest.mark.parametrize("empty", [True, False])
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_producer_of_which_no_batch_is_left_moves_with_the_log(
+    tmp_path: Path, *, clean: bool, empty: bool
+) -> None:
+    async with broker(tmp_path, clean=clean) as one:
+        log = await _moved(one, empty=empty)
+        entry = log.producers.get(DELETED)
+        assert entry is not None
+        assert entry.last_sequence == 2
+    _forget_what_the_stop_knew(tmp_path)
+    async with broker(tmp_path) as one:
+        one.create(1)
+        entry = one.replicas.get("t", 0).log.producers.get(DELETED)
+        assert entry is not None
+        assert entry.last_sequence == 2
