@@ -375,11 +375,15 @@ class LogDirectory:
         log = self._logs.pop(key, None)
         if log is None and key not in self.failed:
             return None
-        self.failed.pop(key, None)
-        topic_id = self._topic_ids.pop(key, bytes(16))
+        topic_id = self._topic_ids.get(key, bytes(16))
         if log is not None:
+            self._topic_ids.pop(key, None)
             log.close(clean=False)
-        return self._renamed(self.path / f"{topic}-{partition}", topic_id, suffix)
+        target = self._renamed(self.path / f"{topic}-{partition}", topic_id, suffix)
+        # A damaged log that cannot be renamed stays one, with its recovery point.
+        self.failed.pop(key, None)
+        self._topic_ids.pop(key, None)
+        return target
 
     def _renamed(self, folder: Path, topic_id: bytes, suffix: str) -> Path:
         unique = f".{topic_id.hex()}{time.monotonic_ns():x}{suffix}"

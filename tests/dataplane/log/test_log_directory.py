@@ -337,6 +337,12 @@ def test_a_log_that_proves_to_be_damaged_keeps_its_recovery_point_until_it_is_se
     _fill(directory, 1, 1)
     directory.checkpoint()
     assert directory.checkpoints.read().recovery_points["flights", 0] == 10
+    refused = OSError(errno.EIO, "Input/output error")
+    with mock.patch.object(Path, "rename", side_effect=refused), pytest.raises(KafkaError, match="rename"):
+        directory.set_aside("flights", 0)
+    _fill(directory, 1, 1)
+    directory.checkpoint()
+    assert directory.checkpoints.read().recovery_points["flights", 0] == 10
     directory.set_aside("flights", 0)
     _fill(directory, 0, 1)
     assert ("flights", 0) not in directory.checkpoints.read().recovery_points
