@@ -226,8 +226,10 @@ class Scenario:
         return not any(rot.is_there() for rot in self.faults.rotten) and self.cluster.is_steady()
 
     def _all_are_up_to_date(self) -> bool:
-        """Nodes that were down when the leader dialled them, with power off, are dialled again a second later."""
-        return len({image.offset for node in self.cluster.nodes if (image := node.image()) is not None}) == 1
+        """Nodes that were down when the leader dialled them, with power off, are dialled again a second later. One with
+        a damaged journal may not have been replaced yet."""
+        images = [node.image() for node in self.cluster.nodes]
+        return len({None if image is None else image.offset for image in images}) == 1
 
     def _no_transaction_is_open(self) -> bool:
         """As far as the quorum knows, and markers are where readers see them."""
