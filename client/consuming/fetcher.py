@@ -197,7 +197,7 @@ class Fetcher:
                 else:  # If the beginning was not deleted, the end was: what comes now was not given before.
                     state.seek(offset, state.give_from if offset > state.fetch_offset else 0)
         if failure is not None and not failure.code.retriable:
-            raise failure
+            self.fail(failure)  # Others are read on, and these are asked for again after a wait.
 
     async def _list_offsets_once(
         self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, tuple[int, int]]
@@ -417,16 +417,24 @@ class Fetcher:
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._options.reset_timestamp is None:
                 where = f"{state.partition.topic}-{state.partition.partition}"
-                raise KafkaError(
-                    code, f"{where} holds no offset {state.fetch_offset}, and auto_offset_reset is 'none'"
-                )
+                told = f"{where} holds no offset {state.fetch_offset}, and auto_offset_reset is 'none'"
+                self._failed_for_good(state, leader, KafkaError(code, told), retry_at_s)
+                return
             state.ended = True
             if not state.buffer:
                 state.look_up(self._options.reset_timestamp)
         elif code.retriable:
             self._leader_failed(state, leader, retry_at_s)
         else:
-            raise self._refused(code, state.partition, "READ")
+            self._failed_for_good(state, leader, self._refused(code, state.partition, "READ"), retry_at_s)
+
+    def _failed_for_good(
+        self, state: AssignedPartition, leader: _Leader, error: KafkaError, retry_at_s: Callable[[], float]
+    ) -> None:
+        """Reads raise `error`. What came of other partitions is given all the same, and the leader is left alone for a
+        moment: it refuses at once."""
+        state.failed_leader, state.retry_at_s = leader, retry_at_s()
+        self.fail(error)
 
     def _go_near(
         self, state: AssignedPartition, replica: int, leader: _Leader, retry_at_s: Callable[[], float]

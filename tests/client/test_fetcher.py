@@ -23,6 +23,12 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -355,5 +361,114 @@ async def test_leaders_are_asked_about_though_the_one_that_failed_may_be_tried_a
             while {topic.topic for topic in (await cluster.asked.get()).topics} != {"moved", "there"}:
                 pass
         assert cluster.refreshed[0] == {"moved"}
+    finally:
+        await fetcher.stop()
+
+
+class DenyingCluster(LosingCluster):
+    """Broker 1 refuses the first partition, and says so before it tells of the others. What it is asked is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Denying(self)
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        pass
+
+    async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
+        assert isinstance(message, ListOffsetsRequest)
+        self.times += 1
+        await asyncio.sleep(0)
+        answers = [
+            ListOffsetsPartitionResponse(
+                partition_index=one.partition_index,
+                offset=0,
+                error_code=0 if one.partition_index else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            )
+            for one in message.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="moved", partitions=answers)])
+
+
+class Denying:
+    """A connection to a broker that has one record in each partition."""
+
+    def __init__(self, cluster: DenyingCluster) -> None:
+        self._cluster = cluster
+
+    def version_for(self, _request: object, at_most: int) -> int:
+        return at_most
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        self._cluster.times += 1
+        await asyncio.sleep(0)
+        answers = []
+        for one in message.topics[0].partitions:
+            answer = PartitionData(partition_index=one.partition, high_watermark=1)
+            if one.partition == 0:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif one.fetch_offset == 0:
+                answer.records = encode_batch([(None, b"the only one", 0)])
+            else:
+                await asyncio.Event().wait()
+            answers.append(answer)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="moved", partitions=answers)])
+
+
+@pytest.mark.parametrize("known_position", [True, False])
+async def test_a_partition_that_is_refused_keeps_no_other_from_being_read(known_position: bool) -> None:
+    """What the answer told of others behind it was thrown away, each time, and where positions were looked up nothing
+    was fetched at all. The broker was asked again at once, some thousand times a second."""
+    cluster = DenyingCluster()
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    inbox = Inbox(fetcher, None)
+    fetcher.assign(MANY[:2])
+    inbox.reassigned()
+    for one in MANY[:2]:
+        if known_position:
+            fetcher.assigned[one].seek(0)
+        else:
+            fetcher.assigned[one].look_up(EARLIEST)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while not (taken := inbox.take(set(), 9)):
+                await asyncio.sleep(0)
+        assert [one.value for one in taken[MANY[1]]] == [b"the only one"]
+        with pytest.raises(KafkaError, match="moved-0"):
+            fetcher.raise_failure()
+    finally:
+        await fetcher.stop()
+
+
+@pytest.mark.parametrize("known_position", [True, False])
+async def test_a_broker_that_refuses_is_asked_again_after_waits_that_grow(
+    known_position: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    def for_ever(_backoff: Backoff, partitions: int = 1) -> float:
+        waits.append(partitions)
+        return 3_600.0
+
+    monkeypatch.setattr(Backoff, "next_s", for_ever)
+    cluster = DenyingCluster()
+    fetcher = Fetcher(cluster, OPTIONS)
+    fetcher.assign(MANY[:1])
+    if known_position:
+        fetcher.assigned[MANY[0]].seek(0)
+    else:
+        fetcher.assigned[MANY[0]].look_up(EARLIEST)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while not waits:
+                await asyncio.sleep(0)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert cluster.times == 1
     finally:
         await fetcher.stop()
