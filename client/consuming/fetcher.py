@@ -14,7 +14,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
-from ..failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..failures import AuthenticationFailed, ClientError, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .assigned import EARLIEST, LATEST, AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
@@ -206,7 +206,10 @@ class Fetcher:
         failure: KafkaError | None = None
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         if any(one.topic not in self._cluster.metadata.topics for one in timestamps):
-            await self._cluster.refresh({one.topic for one in timestamps})
+            try:
+                await self._cluster.refresh({one.topic for one in timestamps})
+            except (ConnectionLost, RequestTimedOut) as error:
+                return error
         for one in timestamps:
             leader = self._cluster.metadata.leader(*one)
             if leader is None:
@@ -228,14 +231,18 @@ class Fetcher:
             except (ConnectionLost, RequestTimedOut) as error:
                 failure = error
                 continue
+            left_out = dict.fromkeys(partitions)
             for topic in response.topics:
                 for answer in topic.partitions:
                     one = TopicPartition(topic.name, answer.partition_index)
+                    left_out.pop(one, None)
                     code = ErrorCode.of(answer.error_code)
                     if code == ErrorCode.NONE:
                         found[one] = (answer.offset, answer.timestamp)
                     else:
                         failure = self._refused(code, one, "DESCRIBE")
+            for name, index in left_out:
+                failure = ClientError(f"the broker left {name}-{index} out of its answer")
         return failure
 
     def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
