@@ -127,10 +127,10 @@ class Cluster:
 
     # connections
 
-    def connected(self, broker_id: int, lane: str = "") -> Connection | None:
+    def connected(self, broker_id: int) -> Connection | None:
         """The open connection to a broker, None when there is none now."""
         address = self.metadata.brokers.get(broker_id)
-        return None if address is None else self._connections.get((address, lane))
+        return None if address is None else self._connections.get((address, ""))
 
     async def connection(self, broker_id: int, lane: str = "") -> Connection:
         """The connection to a broker, opened if need be. Raises ConnectionLost or RequestTimedOut.

@@ -42,6 +42,7 @@ class Coordinator:
         self._cluster = cluster
         self._key_type = key_type
         self._lane = lane
+        self._asked: Connection | None = None  # where an answer is awaited
 
     @property
     def user(self) -> str | None:
@@ -71,11 +72,14 @@ class Coordinator:
         says."""
         connection = await self.connection()
         version = connection.version_for(type(message), at_most)
+        self._asked = connection
         try:
             return await connection.request(message, version=version, timeout_ms=timeout_ms)
         except (ConnectionLost, RequestTimedOut):
             self.forget()
             raise
+        finally:
+            self._asked = None
 
     async def leave_if_replaced(self) -> None:
         """It is silent. If the cluster names another one by now, give up the connection: who waits there is told
@@ -87,9 +91,9 @@ class Coordinator:
             named = await self._find()
         except KafkaError:
             return
-        connection = self._cluster.connected(silent, self._lane)
-        if named != silent and connection is not None:
-            connection.close()
+        # Metadata may lack the silent one by now, so it is of no use to look the connection up there.
+        if named != silent and self._asked is not None:
+            self._asked.close()
 
     async def _find(self) -> int:
         connection = await self._cluster.any_connection()

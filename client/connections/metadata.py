@@ -155,8 +155,11 @@ class ClusterMetadata:
             known.encoded = b""
 
     def learn_broker(self, broker: BrokerAddress) -> None:
-        """Take over a broker's address that another broker named in passing."""
-        self.brokers[broker.id] = broker
+        """Take over a broker's address that another broker named in passing. Who names it so may not tell its rack: one
+        that is where it was stays as it is known, so that its connections are found."""
+        known = self.brokers.get(broker.id)
+        if known is None or known.place != broker.place:
+            self.brokers[broker.id] = broker
 
     def _take_cluster(
         self, brokers: Iterable[MetadataResponseBroker], cluster_id: str | None, controller_id: int

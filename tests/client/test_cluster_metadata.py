@@ -120,6 +120,17 @@ def test_a_leader_of_which_nobody_knows_where_it_listens_is_not_learned() -> Non
     assert leaders(metadata) == [(3, 6)]
 
 
+def test_a_broker_named_in_passing_keeps_its_rack_while_it_is_where_it_was() -> None:
+    """Connections are known by the whole address: after a coordinator was looked up there was a second one to it."""
+    metadata = ClusterMetadata()
+    known = BrokerAddress(3, "localhost", 3, "r")
+    metadata.learn_broker(known)
+    metadata.learn_broker(BrokerAddress(3, "localhost", 3))
+    assert metadata.brokers[3] == known
+    metadata.learn_broker(BrokerAddress(3, "localhost", 4))
+    assert metadata.brokers[3] == BrokerAddress(3, "localhost", 4)
+
+
 def test_what_was_read_is_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer differs in its epochs from all before."""
     monkeypatch.setattr(module, "ALIKE_MAX", 10)

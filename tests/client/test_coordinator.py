@@ -1,0 +1,68 @@
+"""A coordinator that falls silent while another one has taken over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.client.connections.cluster import Cluster
+from ottla.client.connections.coordinator import OF_TRANSACTION, Coordinator
+from ottla.client.failures import ConnectionLost
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.groups import HeartbeatRequest
+
+
+class Line:
+    """A connection to broker 1, who never answers what is asked of a coordinator."""
+
+    def __init__(self, cluster: Moving) -> None:
+        self.features: dict[str, int] = {}
+        self._cluster = cluster
+        self._lost = asyncio.Event()
+
+    def version_for(self, _request: object, at_most: int | None = None) -> int:
+        return 0 if at_most is None else at_most
+
+    async def request(self, message: Any, **_: Any) -> Any:
+        if isinstance(message, FindCoordinatorRequest):
+            named = self._cluster.coordinator
+            return FindCoordinatorResponse(node_id=named, host="localhost", port=named)
+        self._cluster.asked.set()
+        await self._lost.wait()
+        raise ConnectionLost("the connection to broker 1 was closed")
+
+    def close(self) -> None:
+        self._lost.set()
+
+
+class Moving(Cluster):
+    def __init__(self) -> None:
+        super().__init__("localhost:1")
+        self.coordinator = 1
+        self.asked = asyncio.Event()
+
+    async def any_connection(self) -> Any:
+        return Line(self)
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Line(self)
+
+
+async def test_a_silent_coordinator_that_metadata_lack_by_now_is_left_when_it_was_replaced() -> None:
+    """Its connection was looked for under the address in the metadata. Kafka's brokers leave out one that is fenced, so
+    whoever committed waited for the request timeout, 30 s."""
+    cluster = Moving()
+    coordinator = Coordinator(cluster, "x", OF_TRANSACTION, "")
+    asking = asyncio.ensure_future(coordinator.ask(HeartbeatRequest()))
+    async with asyncio.timeout(25):
+        await cluster.asked.wait()
+        await coordinator.leave_if_replaced()
+        assert not asking.done()
+        cluster.coordinator = 2
+        del cluster.metadata.brokers[1]
+        await coordinator.leave_if_replaced()
+        with pytest.raises(ConnectionLost):
+            await asking
+    assert coordinator.broker_id is None
