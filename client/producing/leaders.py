@@ -10,7 +10,7 @@ from typing import Any
 from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..connections.connection import Connection
-from ..failures import AuthenticationFailed, ConnectionLost, RequestTimedOut
+from ..failures import AuthenticationFailed
 from .accumulator import PartitionQueue
 
 REFUSED_S = 0.02
@@ -130,14 +130,14 @@ class Leaders:
     async def _connect(self, broker_id: int) -> None:
         try:
             await self._cluster.connection(broker_id)
-        except (ConnectionLost, RequestTimedOut):
-            self._connecting.discard(broker_id)
-            self._refused_by(broker_id)
-            return
         except AuthenticationFailed as error:
             for queue in list(self._active):
                 if (leader := self.of(queue)) is not None and leader[0] == broker_id:
                     self._refused(queue, error)
+        except KafkaError:
+            self._connecting.discard(broker_id)
+            self._refused_by(broker_id)
+            return
         self._connecting.discard(broker_id)
         self._unreachable.pop(broker_id, None)
         self._wake()

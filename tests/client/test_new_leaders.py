@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import pytest
+
 from ottla.client.connections.cluster import Cluster
-from ottla.client.failures import ConnectionLost
+from ottla.client.connections.connection import Connection
+from ottla.client.connections.metadata import BrokerAddress
+from ottla.client.connections.opening import connect
+from ottla.client.failures import ClientError, ConnectionLost
 from ottla.client.producer import Producer
 from ottla.client.producing.accumulator import PartitionQueue
 from ottla.client.producing.batch_limit import BatchLimit
@@ -174,3 +179,26 @@ async def test_an_unreachable_leader_is_tried_again_when_its_time_has_come() -> 
                 assert cluster.connects == attempt
                 await asyncio.sleep(0.001)
     searching.close()
+
+
+async def test_a_broker_that_once_did_not_tell_its_versions_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A failure of another kind than a lost connection left it for ever as one to which a connection is being made."""
+    refused = False
+
+    async def refusing(address: BrokerAddress, **options: Any) -> Connection:
+        nonlocal refused
+        if address.id == 1 and not refused:
+            refused = True
+            raise ClientError("broker 1 refused to tell its versions")
+        return await connect(address, **options)
+
+    monkeypatch.setattr("ottla.client.connections.cluster.connect", refusing)
+    async with (
+        fake_cluster(brokers=2, partitions=2) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap.split(",")[0]) as producer,
+    ):
+        async with asyncio.timeout(25):
+            await producer.send_and_wait("t", b"x", partition=1)
+    assert refused
