@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -23,6 +24,7 @@ class Commits:
         self.kept = kept
         self._subscriber = subscriber
         self._attendance = attendance
+        self._one_at_a_time = asyncio.Lock()
 
     def member(self) -> ConsumerGroupMetadata:
         """Who commits now."""
@@ -47,11 +49,15 @@ class Commits:
         return await self.kept.committed(partitions)
 
     async def commit(self, places: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Keep these, in the generation in which the partitions were given. Raises KafkaError."""
+        """Keep these, in the generation in which the partitions were given. Raises KafkaError.
+
+        Commits are made one after the other: one that is repeated after its answer was lost must not undo the next.
+        """
         while True:
-            member = self._member_for(places)
+            member = self._member_for(places)  # As who calls, whatever it has become when its turn comes.
             try:
-                return await self.kept.commit(member, places)
+                async with self._one_at_a_time:
+                    return await self.kept.commit(member, places)
             except KafkaError as error:
                 group = self._subscriber.group
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or not isinstance(

@@ -11,9 +11,11 @@ import pytest
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.membership.listener import RebalanceListener
 from ottla.client.consuming.membership.subscription import decode_subscription, sticky_claim
+from ottla.client.failures import ConnectionLost
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from ottla.protocol.messages.offsets import OffsetCommitRequest
 from ottla.protocol.schema import Message
 from tests.client.fake_coordinator import COMMITTED, PLACE, Coordinator
 
@@ -150,6 +152,32 @@ async def test_a_listener_commits_for_what_it_gives_up(coordinator: Coordinator)
     assert [one.generation_id_or_member_epoch for one in coordinator.commits] == [1, 3]
     assert story(coordinator)[3:6] == ["OffsetCommit", "committed [0]", "JoinGroup"]
     assert story(coordinator)[-3:] == ["OffsetCommit", "committed [0]", "LeaveGroup"]
+
+
+async def test_a_commit_that_is_repeated_does_not_undo_a_later_one(coordinator: Coordinator) -> None:
+    """The automatic commit and the program's own go over one connection, each repeated by itself when that broke. The
+    next owner of the partition began with records that the program had committed."""
+    asked, lost = asyncio.Event(), asyncio.Event()
+
+    async def losing(request: OffsetCommitRequest) -> Message:
+        if not asked.is_set():
+            asked.set()
+            await lost.wait()
+            raise ConnectionLost("the coordinator was stopped")
+        return coordinator.usual(request)
+
+    coordinator.answers[OffsetCommitRequest] = losing
+    async with member(NotedListener(coordinator), enable_auto_commit=False) as consumer:
+        await until(lambda: "assigned [0]" in coordinator.asked)
+        first = asyncio.ensure_future(consumer.commit({PLACE: 8}))
+        await asked.wait()
+        second = asyncio.ensure_future(consumer.commit({PLACE: 9}))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        lost.set()
+        await asyncio.gather(first, second)
+    committed = [one.topics[0].partitions[0].committed_offset for one in coordinator.commits]
+    assert committed == [8, 9]
 
 
 async def test_a_listener_seeks_before_anything_is_read(coordinator: Coordinator) -> None:
