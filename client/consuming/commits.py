@@ -52,7 +52,9 @@ class Commits:
         """Keep these, in the generation in which the partitions were given. Raises KafkaError.
 
         Commits are made one after the other: one that is repeated after its answer was lost must not undo the next.
+        Nor is one repeated in a later epoch for partitions that were given up meanwhile: others may have committed.
         """
+        owned = self._subscriber.owned
         while True:
             member = self._member_for(places)  # As who calls, whatever it has become when its turn comes.
             try:
@@ -65,6 +67,8 @@ class Commits:
                 ):
                     raise
                 await group.outgrow(member.generation)
+                if not (owned & places.keys()) <= self._subscriber.owned:
+                    raise
 
     def _member_for(self, places: Mapping[TopicPartition, OffsetAndMetadata]) -> ConsumerGroupMetadata:
         group = self._subscriber.group

@@ -11,7 +11,7 @@ import pytest
 from ottla import Consumer, RebalanceListener, TopicPartition
 from ottla.client.connections.metadata import KnownTopic
 from ottla.client.failures import ConnectionLost
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_groups import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -100,6 +100,32 @@ async def test_a_commit_under_a_stale_epoch_is_made_again_under_the_next(
         assert [one.generation_id_or_member_epoch for one in coordinator.commits] == [1, 2]
         assert consumer.group_metadata().generation == 2
         assert {one.member_id for one in coordinator.commits} == {consumer.group_metadata().member_id}
+
+
+async def test_a_stale_commit_is_not_made_again_for_a_partition_that_was_given_up(
+    coordinator: Coordinator, broker: Broker
+) -> None:
+    """Its next owner had committed, and was undone: a coordinator compares epochs, and not who owns what."""
+    consumer = member(enable_auto_commit=False)
+
+    async def stale(request: OffsetCommitRequest) -> Message:
+        coordinator.commits.append(request)
+        code = ErrorCode.NONE
+        if request.generation_id_or_member_epoch < 2:
+            code, broker.epoch, broker.given = ErrorCode.STALE_MEMBER_EPOCH, 2, []
+            await broker.beaten(lambda beat: owned(beat) == [])
+        done = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[done])])
+
+    coordinator.answers[OffsetCommitRequest] = stale
+    async with consumer:
+        await assigned(consumer)
+        await broker.beaten(lambda beat: beat.topic_partitions is None)
+        async with asyncio.timeout(25):
+            with pytest.raises(KafkaError) as caught:
+                await consumer.commit({PLACE: 3})
+    assert caught.value.code is ErrorCode.STALE_MEMBER_EPOCH
+    assert [one.generation_id_or_member_epoch for one in coordinator.commits] == [1]
 
 
 async def test_what_is_lost_on_the_way_is_said_again_in_full_and_costs_no_partition(

@@ -73,6 +73,11 @@ class Subscriber:
         return self._dropping is not None and not self._dropping.done()
 
     @property
+    def owned(self) -> set[TopicPartition]:
+        """The partitions that are assigned now."""
+        return self._handover.owned
+
+    @property
     def topics(self) -> set[str]:
         """The topics subscribed to, as far as known."""
         if self._selection is not None and self._selection.brokers_pattern is not None:
