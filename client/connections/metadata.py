@@ -97,8 +97,8 @@ def _led(partitions: Mapping[int, PartitionInfo | ToldPartition]) -> list[int]:
 
 
 class ClusterMetadata:
-    """The cache. A partition's leader epoch never goes back: an answer from a broker behind the others is no
-    news.
+    """The cache. A partition's leader epoch never goes back, and a topic never has fewer partitions than before: an
+    answer from a broker behind the others is no news.
     """
 
     def __init__(self) -> None:
@@ -180,6 +180,9 @@ class ClusterMetadata:
                 news = partitions.get(index)
                 if news is not None and 0 <= news.leader_epoch < before.leader_epoch:
                     partitions[index] = before
+            # Without an id this may be another topic of the same name, and without partitions there is none.
+            if partitions and any(topic.id) and not known.partitions.keys() <= partitions.keys():
+                partitions = dict(sorted((known.partitions | partitions).items()))
         error = ErrorCode.of(topic.error_code)
         self.topics[topic.name] = KnownTopic(
             topic.name, topic.id, topic.is_internal, error, partitions, topic.encoded

@@ -87,6 +87,16 @@ def test_an_answer_of_a_broker_behind_the_others_is_no_news() -> None:
     assert leaders(metadata) == [(1, 5), (2, 6)]
 
 
+def test_partitions_of_which_a_broker_behind_the_others_has_yet_to_hear_stay() -> None:
+    metadata = ClusterMetadata()
+    take(metadata, answer([(1, 5), (1, 0), (1, 0)]))
+    take(metadata, answer([(2, 6)]))
+    assert leaders(metadata) == [(2, 6), (1, 0), (1, 0)]
+    assert list(metadata.topics["t"].partitions) == [0, 1, 2]
+    take(metadata, answer([(2, 0)], topic_id=OTHER_ID))
+    assert leaders(metadata) == [(2, 0)]
+
+
 def test_the_epochs_of_a_topic_that_was_made_anew_begin_again() -> None:
     metadata = ClusterMetadata()
     take(metadata, answer([(1, 5)]))

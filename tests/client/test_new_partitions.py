@@ -7,10 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.client.fake_cluster import FakeCluster, PartitionLog, fake_cluster
+from tests.client.fake_coordinator import Coordinator
 from tests.client.fake_transactions import transactional_cluster
+from tests.client.test_cluster_metadata import answer
 
 Send = Callable[[Producer], Awaitable[object]]
 
@@ -121,3 +125,25 @@ async def test_keys_and_records_without_key_go_there_within_the_age_of_metadata(
                 )  # of two partitions the second is its own
                 await producer.send_and_wait("t", b"keyless")
                 await asyncio.sleep(0.01)
+
+
+async def test_a_broker_that_has_yet_to_hear_of_a_partition_takes_it_from_no_reader(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer without a group gave it up, had it again with the next answer, and began anew where it begins."""
+    refreshed = 0
+
+    async def refresh(_topics: object = ()) -> None:
+        nonlocal refreshed
+        refreshed += 1
+        coordinator.metadata.update(answer([(1, 0)] * (1 if refreshed > 2 else 2)))
+
+    monkeypatch.setattr(coordinator, "refresh", refresh)
+    added = TopicPartition("t", 1)
+    async with Consumer("t", metadata_max_age_ms=1) as consumer:
+        consumer.seek(added, 5)
+        async with asyncio.timeout(25):
+            while refreshed < 5:
+                await asyncio.sleep(0.001)
+        assert added in consumer.assignment()
+        assert await consumer.position(added) == 5
