@@ -44,6 +44,10 @@ from .transaction_state import TransactionState
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Answers that say: a smaller batch may be taken. The topic's `max.message.bytes` or `segment.bytes` is less."""
 
+BEHIND_ATTEMPTS = 20
+"""A broker that has yet to hear of its own leadership is asked so often, over some 0.2 s, before others are: it may be
+cut off, and replaced."""
+
 _TORN = (
     "the record may have been appended: its batch was sent and not acknowledged, then refused for its size; sent again "
     "in parts it does not continue the producer's sequence"
@@ -356,8 +360,9 @@ class Sender:
         if code in TOO_LARGE and batch.count == 1 and batch.encoded is not None:
             text = f"a record that takes {batch.encoded.size} bytes is more than the topic takes: {text}"
         where = f"{queue.topic}-{queue.partition}"
-        # A broker that has yet to hear of its own leadership is asked again, and nobody else is asked about it.
-        is_behind = queue.sent_to is not None and 0 <= leader.leader_epoch < queue.sent_to[1]
+        # A broker that has yet to hear of its own leadership is asked again, and at first nobody else is.
+        told_less = queue.sent_to is not None and 0 <= leader.leader_epoch < queue.sent_to[1]
+        is_behind = told_less and batch.attempts <= BEHIND_ATTEMPTS
         failure = self._cluster.failure(code, where, text, operation="WRITE", name=queue.topic)
         self._failed(queue, batch, failure, may_have_moved=not is_behind)
 
