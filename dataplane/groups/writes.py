@@ -41,8 +41,10 @@ class ShardWrites:
     def __init__(self, log: OffsetsLog, wall_ms: Callable[[], int], timeout_s: float) -> None:
         """`timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
         self._log, self._wall_ms, self._timeout_s = log, wall_ms, timeout_s
-        # Tombstones of what is gone from memory and that the log did not take: they precede the next write.
+        # Tombstones of what is gone from memory and that the log did not take: they precede the next write. What they
+        # are to show then: what was on its way when they were refused is gone, too.
         self._owed: list[KeyValue] = []
+        self._owed_shows: list[Callable[[int], None]] = []
         self.closed = False
 
     def write(
@@ -60,6 +62,7 @@ class ShardWrites:
         with whatever comes next.
         """
         owed, self._owed = self._owed, []
+        owed_shows, self._owed_shows = self._owed_shows, []
         due = [(record, True) for record in owed] + [(record, insist) for record in records]
         pieces = list(_pieces(due))
         asking = 0
@@ -74,7 +77,10 @@ class ShardWrites:
             ended = True
             if error is not ErrorCode.NONE:
                 self._owed = [*_lasting(pieces[asking:]), *self._owed]
+                self._owed_shows = [*owed_shows, *([show] if insist else []), *self._owed_shows]
             elif not self.closed:
+                for show_owed in owed_shows:
+                    show_owed(position)
                 show(position)
             outcome.tell(error)
 

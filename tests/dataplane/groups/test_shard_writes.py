@@ -55,6 +55,28 @@ async def test_what_is_owed_does_not_undo_what_comes_after_it() -> None:
     assert found.offset == 6
 
 
+async def test_what_is_owed_takes_along_what_was_on_its_way_when_it_was_refused() -> None:
+    """The commit lies before the tombstone in the log: whoever reads that does not find it."""
+    shard, log = await new_shard()
+    commit(shard, 5)
+    log.automatic = False
+    on_its_way = commit(shard, 6)
+    log.refusing = True
+    outcomes: list[ErrorCode] = []
+    shard.delete_group("g", outcomes.append)
+    assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    log.refusing = False
+    log.settle()
+    assert on_its_way == [ErrorCode.NONE]
+    shard.expire()
+    log.settle()
+    successor, _ = await new_shard(log)
+    assert successor.offsets.get("g", ("t", 0)) is None
+    assert shard.offsets.get("g", ("t", 0)) is None
+    assert not shard.groups
+    shard.check()
+
+
 async def test_records_for_many_batches_are_told_of_once_when_the_last_is_committed() -> None:
     log = BoundedLog()
     writes = ShardWrites(log, lambda: 0, 5.0)
