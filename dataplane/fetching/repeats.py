@@ -93,7 +93,8 @@ class Repeat:
         self._version, self._client_id = version, request.client_id
         self.replica = replica
         self._leader_epoch = wanted.part.current_leader_epoch
-        self._max_wait_s = message.max_wait_ms / 1000
+        # Who wants no bytes is answered at once, with or without records.
+        self._max_wait_s = message.max_wait_ms / 1000 if message.min_bytes > 0 else 0.0
         self.min_bytes = max(message.min_bytes, 1)
         self._max_bytes = min(message.max_bytes, wanted.part.partition_max_bytes, answers.max_bytes)
         self._committed = message.isolation_level == READ_COMMITTED

@@ -194,6 +194,17 @@ async def test_a_consumer_waits_for_as_many_bytes_as_it_wants(tmp_path: Path) ->
     await shelf.close()
 
 
+async def test_who_wants_no_bytes_waits_for_none(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    fields = {"max_wait_ms": 60_000, "min_bytes": 0}
+    consumer = Consumer(shelf)
+    for offset in (0, 1, 1):
+        consumer.wire.answers.clear()
+        consumer.send([wanted(ID, (0, offset))], **fields)
+        assert consumer.wire.answers == [await the_long_way(shelf, offset, **fields)]
+    await shelf.close()
+
+
 async def test_when_the_time_is_over_the_handler_answers(tmp_path: Path) -> None:
     shelf = await a_shelf(tmp_path)
     waiting = AtTheEnd(shelf, max_wait_ms=20)
