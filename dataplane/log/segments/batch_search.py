@@ -28,7 +28,7 @@ _CHUNK_BYTES = 4096
 
 def _last_boundary(fd: int, start: int, limit: int, end: int, next_offset: int) -> tuple[int, int]:
     """See `batch_search_in_python.last_boundary`, which also says what is wrong with a file."""
-    position, offset = start, next_offset
+    position, offset, limit = start, next_offset, max(start, limit)
     while position < end:
         held = os.pread(fd, min(_CHUNK_BYTES, end - position), position)
         walked = _in_c.walk_headers(held, position, limit, end, offset)

@@ -205,6 +205,16 @@ async def test_who_wants_no_bytes_waits_for_none(tmp_path: Path) -> None:
     await shelf.close()
 
 
+async def test_less_than_no_bytes_are_none_either_way(tmp_path: Path) -> None:
+    shelf = await a_shelf(tmp_path)
+    shelf.append("t", value=b"second")
+    consumer = Consumer(shelf)
+    for offset in (2, 1, 0):
+        sent = answer(consumer, offset, partition_max_bytes=-1)
+        assert sent == answer(Consumer(shelf), offset, partition_max_bytes=1)
+    await shelf.close()
+
+
 async def test_when_the_time_is_over_the_handler_answers(tmp_path: Path) -> None:
     shelf = await a_shelf(tmp_path)
     waiting = AtTheEnd(shelf, max_wait_ms=20)

@@ -90,7 +90,7 @@ def test_a_boundary_is_where_the_last_whole_batch_ends(search, batches, data: st
         found = list(walk_file(fd, 0, len(content), next_offset=0))
         starts = [position for position, _ in found]
         start = data.draw(st.sampled_from(starts))
-        limit = data.draw(st.integers(start, len(content) + 10))
+        limit = data.draw(st.integers(start - 10, len(content) + 10))
         ends = [position for position in [*starts[1:], len(content)] if start < position <= limit]
         boundary = max(ends, default=start)
         follows = {position: header.base_offset for position, header in found}.get(boundary, -1)
