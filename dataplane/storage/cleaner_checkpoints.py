@@ -26,6 +26,8 @@ class CleanerCheckpoints:
     def __init__(self) -> None:
         self._rows: dict[Path, dict[TopicPartition, int]] = {}
         self._owners: dict[Path, PartitionLog] = {}
+        # Folders whose files have rows that are lost.
+        self._outdated: set[Path] = set()
 
     async def load(self, folders: Iterable[Path]) -> bool:
         """Read the files of folders that are new here; whether there were any. One that is damaged means that nothing
@@ -46,7 +48,8 @@ class CleanerCheckpoints:
         rows = self._rows.get(directory.parent, {})
         if owner is not partition_log:
             self._owners[directory] = partition_log
-            rows.pop(key, None)
+            if rows.pop(key, None) is not None:
+                self._outdated.add(directory.parent)
         return rows.get(key)
 
     def set(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
@@ -62,6 +65,16 @@ class CleanerCheckpoints:
             for topic, index in list(rows):
                 if folder / f"{topic}-{index}" not in directories:
                     del rows[topic, index]
+                    self._outdated.add(folder)
+
+    async def write_losses(self) -> bool:
+        """Make durable that rows are lost; whether there were any. In a log that takes the name, and is there after a
+        start, keys that occur more than once would count as clean: of a deleted one the tombstone would go, and an
+        older value stay."""
+        outdated, self._outdated = self._outdated, set()
+        for folder in outdated:
+            await self.write(folder)
+        return bool(outdated)
 
     async def write(self, folder: Path) -> None:
         """Make the rows of a folder durable; a failure is logged, since cleaning anew does no harm."""

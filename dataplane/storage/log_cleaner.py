@@ -155,6 +155,8 @@ class LogCleaner(Generic[_Replica]):
         OSError if no child can be started, or a folder not be read.
         """
         self._note_moved()
+        if await self._checkpoints.write_losses():
+            self._note_moved()
         compacted = list(self._candidates)
         if not compacted:
             return False
