@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from ...protocol.errors import KafkaError
 from .checkpoints import PARTITION_METADATA, write_leader_epochs
@@ -16,6 +17,9 @@ from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 
 BeforeRecoveryPointFalls = Callable[[int], None]
+
+NOT_CUT: Final = 2**63 - 1
+"""Above all offsets."""
 
 
 class Durability:
@@ -29,6 +33,7 @@ class Durability:
         "_directory",
         "_guard",
         "_is_named",
+        "_lowest_cut",
         "before_recovery_point_falls",
         "flushing",
         "recovery_point",
@@ -46,6 +51,7 @@ class Durability:
         self._cuts = 0
         # Rises when a cut begins and when it ends: odd while one is under way. A flush that overlapped one
         # must not raise the recovery point, since what it flushed may be gone.
+        self._lowest_cut = NOT_CUT
         self._is_named = is_named
         # Whether the folder's own name and whose log it holds are durable. A folder is only renamed while its log
         # is closed, so that one flush of each opened log sees to it.
@@ -55,10 +61,17 @@ class Durability:
         """A flush notes this before it looks at the log, and gives it to `flushed`."""
         return self._cuts
 
+    def take_lowest_cut(self) -> int:
+        """The lowest offset at which the log was cut since this was asked last, `NOT_CUT` if it was not."""
+        with self._guard:
+            lowest, self._lowest_cut = self._lowest_cut, NOT_CUT
+        return lowest
+
     def begin_cut(self, offset: int) -> None:
         """Records from `offset` on are about to go. Raises KafkaError: nothing may be cut then."""
         with self._guard:
             self._cuts += 1
+            self._lowest_cut = min(self._lowest_cut, offset)
             falls = offset < self.recovery_point
             self.recovery_point = min(self.recovery_point, offset)
         if falls and self.before_recovery_point_falls is not None:

@@ -42,7 +42,7 @@ class CleanerCheckpoints:
         return bool(new)
 
     def get(self, key: TopicPartition, partition_log: PartitionLog) -> int | None:
-        """Up to where the log is clean; None if that is not known."""
+        """Up to where the log is clean, which is not above where it was cut since; None if that is not known."""
         directory = partition_log.directory
         owner = self._owners.setdefault(directory, partition_log)
         rows = self._rows.get(directory.parent, {})
@@ -50,6 +50,10 @@ class CleanerCheckpoints:
             self._owners[directory] = partition_log
             if rows.pop(key, None) is not None:
                 self._outdated.add(directory.parent)
+        cut = partition_log.durability.take_lowest_cut()
+        if rows.get(key, 0) > cut:
+            rows[key] = cut
+            self._outdated.add(directory.parent)
         return rows.get(key)
 
     def set(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:

@@ -161,6 +161,23 @@ async def test_what_a_log_was_cleaned_up_to_does_not_count_for_one_that_takes_it
     assert b"gone" not in look(history.log).state
 
 
+async def test_what_comes_behind_a_cut_was_not_cleaned(bench: Bench) -> None:
+    """The log may reach behind where it was clean again before the cleaner looks."""
+    history = bench.add("t")
+    fill(history)
+    while await bench.cleaner.clean_filthiest():
+        pass
+    history.log.truncation.truncate_to(100)
+    history.write([(b"gone", b"value")])
+    history.write([(b"gone", None)])
+    for _ in range(3):
+        fill(history, 100)
+        while await bench.cleaner.clean_filthiest():
+            pass
+        bench.now_ms += 2 * history.log.config.delete_retention_ms
+    assert b"gone" not in look(history.log).state
+
+
 async def test_what_is_held_stays_and_replaces_nothing_before_it(bench: Bench) -> None:
     history = bench.add("t")
     fill(history)
