@@ -157,6 +157,7 @@ class Leaders:
     def _search_for_all_of(self, broker_id: int) -> None:
         for queue in self._active:
             if (leader := self.of(queue)) is not None and leader[0] == broker_id:
+                queue.failed_leader = leader
                 self._search_for(queue)
 
     def _search_for(self, queue: _Queue) -> None:
@@ -192,4 +193,8 @@ class Leaders:
 
     def _has_other_leader(self, queue: _Queue) -> bool:
         leader = self.of(queue)
-        return leader is not None and leader != queue.failed_leader and leader[0] not in self._unreachable
+        if leader is None or leader == queue.failed_leader:
+            return False
+        # One that was lost long ago may be back: nobody has tried since.
+        lost = self._unreachable.get(leader[0])
+        return lost is None or lost.may_be_tried

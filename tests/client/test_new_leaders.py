@@ -165,6 +165,25 @@ async def test_the_first_question_is_about_all_that_waits_for_a_broker_that_was_
     searching.close()
 
 
+async def test_a_broker_that_was_lost_before_is_believed_when_it_leads_again() -> None:
+    """It is back, and nobody has tried since: the first answer that names it is enough."""
+    cluster, queue = Known(), waiting_queue(0)
+    searching = Searching(cluster, [queue])
+    searching.leaders.lost(2)
+    queue.sent_to = (1, 4)
+    searching.leaders.failed(queue, moved=True)
+    searching.leaders.lost(1)
+    async with asyncio.timeout(25):
+        while not cluster.refreshed:
+            await asyncio.sleep(0)
+        cluster.metadata.update(answer([(2, 5), (1, 4), (2, 4)]))
+        cluster.again.set()
+        while not searching.woken:
+            assert len(cluster.refreshed) == 1
+            await asyncio.sleep(0)
+    searching.close()
+
+
 async def test_an_unreachable_leader_is_tried_again_when_its_time_has_come() -> None:
     cluster, queue = Known(), waiting_queue(0)
     searching = Searching(cluster, [queue])
