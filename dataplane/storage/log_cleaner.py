@@ -20,6 +20,7 @@ from ..broker_settings import BrokerSettings
 from ..log import PartitionLog
 from ..log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
 from ..log.compaction.keeping import LastRecord
+from ..log.durable_files import sync_directory
 from ..log.segments.segment import Segment
 from ..log.segments.segment_swap import CLEANED_SUFFIX
 from ..log.storage_errors import BrokenBatch
@@ -257,14 +258,10 @@ class LogCleaner(Generic[_Replica]):
                     before, after = before + reply.bytes_before, after + reply.bytes_after
                 elif isinstance(reply, LogCleaned):
                     self._crashes.pop(partition_log, None)
-                    key = replica.topic, replica.index
-                    if partition_log.durability.cuts == cuts:
-                        self._checkpoints.set(key, partition_log, reply.clean_offset)
-                    self._note_unreadable(replica, reply)
-                    await self._checkpoints.write(partition_log.directory.parent)
+                    await self._note_clean(replica, reply, cuts)
                     logger.info(
                         "%s-%d: compacted %d to %d bytes, clean up to offset %d",
-                        *key, before, after, reply.clean_offset,
+                        replica.topic, replica.index, before, after, reply.clean_offset,
                     )  # fmt: skip
                     return True
                 elif reply.may_pass:
@@ -279,6 +276,22 @@ class LogCleaner(Generic[_Replica]):
             self._crashed(partition_log, error)
             raise
         return False
+
+    async def _note_clean(self, replica: StoredReplica, done: LogCleaned, cuts: int) -> None:
+        """Make durable what has taken the place of the old segments, then up to where that is clean.
+
+        The other way round, power that fails might bring the old ones back, and they would count as clean: of a deleted
+        key the tombstone would go, and an older value stay. Raises _Aborted: the disk refuses.
+        """
+        partition_log = replica.log
+        try:
+            await in_thread(partial(sync_directory, partition_log.directory))
+        except KafkaError as error:
+            raise _Aborted(error.message) from error
+        if partition_log.durability.cuts == cuts:
+            self._checkpoints.set((replica.topic, replica.index), partition_log, done.clean_offset)
+        self._note_unreadable(replica, done)
+        await self._checkpoints.write(partition_log.directory.parent)
 
     def _note_unreadable(self, replica: StoredReplica, reply: LogCleaned) -> None:
         if not reply.unreadable_batches:

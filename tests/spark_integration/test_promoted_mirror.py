@@ -126,7 +126,9 @@ def test_a_query_goes_on_with_its_checkpoint_where_its_cluster_was_mirrored(
         (broker,) = east.brokers
         broker.pause()
         perhaps_mirrored = last_batch(query) + 1  # it was under way, and may have committed before the pause
-        wait_until(lambda: last_batch(query) >= perhaps_mirrored + BATCHES, "batches that the mirror lacks", WAIT_S)
+        wait_until(
+            lambda: last_batch(query) >= perhaps_mirrored + BATCHES, "batches that the mirror lacks", WAIT_S
+        )
         for node in (*west.brokers, *west.quorum):
             node.kill9()
         broker.resume()

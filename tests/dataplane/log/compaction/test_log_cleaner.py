@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -176,6 +177,28 @@ async def test_what_comes_behind_a_cut_was_not_cleaned(bench: Bench) -> None:
             pass
         bench.now_ms += 2 * history.log.config.delete_retention_ms
     assert b"gone" not in look(history.log).state
+
+
+async def test_a_log_is_not_clean_before_its_new_names_are_flushed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power that fails would bring the old segments back."""
+    fill(bench.add("t"))
+    (replica,) = bench.replicas
+    inode, fsync, refuses = replica.log.directory.stat().st_ino, os.fsync, True
+
+    def flush(fd: int) -> None:
+        if refuses and os.fstat(fd).st_ino == inode:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    assert not await bench.cleaner.clean_filthiest()
+    assert not (bench.folder / "cleaner-offset-checkpoint").exists()
+    refuses = False
+    assert await bench.cleaner.clean_filthiest()
+    base = replica.log.segments[-1].base_offset
+    assert (bench.folder / "cleaner-offset-checkpoint").read_text().splitlines()[2:] == [f"t 0 {base}"]
 
 
 async def test_what_is_held_stays_and_replaces_nothing_before_it(bench: Bench) -> None:
