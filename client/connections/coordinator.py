@@ -42,7 +42,8 @@ class Coordinator:
         self._cluster = cluster
         self._key_type = key_type
         self._lane = lane
-        self._asked: Connection | None = None  # where an answer is awaited
+        self._asked: Connection | None = None
+        """The last one that something was asked on: if answers are awaited, then there."""
 
     @property
     def user(self) -> str | None:
@@ -78,8 +79,6 @@ class Coordinator:
         except (ConnectionLost, RequestTimedOut):
             self.forget()
             raise
-        finally:
-            self._asked = None
 
     async def leave_if_replaced(self) -> None:
         """It is silent. If the cluster names another one by now, give up the connection: who waits there is told

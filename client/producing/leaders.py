@@ -85,6 +85,7 @@ class Leaders:
         broker_id = leader[0]
         connection = self._cluster.connected(broker_id)
         if connection is not None:
+            self._unreachable.pop(broker_id, None)  # others of the client connect, too
             return connection
         refused = self._unreachable.get(broker_id)
         if refused is not None:

@@ -42,12 +42,13 @@ class Moving(Cluster):
         super().__init__("localhost:1")
         self.coordinator = 1
         self.asked = asyncio.Event()
+        self.line = Line(self)
 
     async def any_connection(self) -> Any:
-        return Line(self)
+        return self.line
 
     async def connection(self, broker_id: int, lane: str = "") -> Any:
-        return Line(self)
+        return self.line
 
 
 async def test_a_silent_coordinator_that_metadata_lack_by_now_is_left_when_it_was_replaced() -> None:
@@ -66,3 +67,17 @@ async def test_a_silent_coordinator_that_metadata_lack_by_now_is_left_when_it_wa
         with pytest.raises(ConnectionLost):
             await asking
     assert coordinator.broker_id is None
+
+
+async def test_it_is_left_also_where_another_question_to_it_has_ended() -> None:
+    cluster = Moving()
+    coordinator = Coordinator(cluster, "x", OF_TRANSACTION, "")
+    asking, given_up = (asyncio.ensure_future(coordinator.ask(HeartbeatRequest())) for _ in range(2))
+    async with asyncio.timeout(25):
+        await cluster.asked.wait()
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        cluster.coordinator = 2
+        await coordinator.leave_if_replaced()
+        with pytest.raises(ConnectionLost):
+            await asking

@@ -80,12 +80,16 @@ class Known(Cluster):
         self.metadata.update(answer([(1, 4), (1, 4), (2, 4)]))
         self.refreshed: list[set[str]] = []
         self.connects = 0
+        self.open_to: set[int] = set()
         self.again = asyncio.Event()
 
     async def refresh(self, topics: Iterable[str] | None = None) -> None:
         self.refreshed.append(set(topics or ()))
         await self.again.wait()
         self.again.clear()
+
+    def connected(self, broker_id: int) -> Any:
+        return object() if broker_id in self.open_to else None
 
     async def connection(self, broker_id: int, lane: str = "") -> Any:
         self.connects += 1
@@ -181,6 +185,19 @@ async def test_a_broker_that_was_lost_before_is_believed_when_it_leads_again() -
         while not searching.woken:
             assert len(cluster.refreshed) == 1
             await asyncio.sleep(0)
+    searching.close()
+
+
+async def test_a_broker_to_which_somebody_else_has_connected_can_be_lost_again() -> None:
+    """What waits for it is searched for a second time, too."""
+    cluster, queue = Known(), waiting_queue(0)
+    searching = Searching(cluster, [queue])
+    searching.leaders.lost(1)
+    cluster.open_to.add(1)
+    assert searching.leaders.connection_for(queue, (1, 4)) is not None
+    queue.failed_leader = None
+    searching.leaders.lost(1)
+    assert queue.failed_leader == (1, 4)
     searching.close()
 
 
