@@ -158,6 +158,8 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
     if transaction.phase.is_decided:
         raise _concurrent(transaction)
     begins = transaction.phase.is_over
+    if begins and epoch > EPOCH_LAST:
+        raise _fenced(transaction)  # Nobody was given this epoch, and there is none to fence it by.
     if begins or writer is None:
         new, is_known = places, False
     else:
@@ -358,6 +360,8 @@ def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
     elif transaction.phase.is_decided:
         raise _concurrent(transaction)
     begins = transaction.phase.is_over
+    if begins and transaction.producer_epoch > EPOCH_LAST:
+        transaction = _next_epoch(work, transaction, None)  # Else none would be left to fence this one by.
     found = _begun(transaction, command.now_ms) if begins else transaction
     found = found.but(
         timeout_ms=command.timeout_ms,

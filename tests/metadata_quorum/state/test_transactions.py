@@ -221,6 +221,37 @@ def test_a_fenced_epoch_at_the_end_leads_to_a_new_producer_id() -> None:
     assert new[1] == 0
 
 
+def test_nothing_begins_under_the_epoch_that_fenced_the_last_one() -> None:
+    """There is none above it. A transaction that is open under it could be fenced by no number that a record holds."""
+    cluster = Transactions()
+    who = cluster.begin()
+    cluster.state().producer_epoch = EPOCH_LAST
+    cluster.add((who[0], EPOCH_LAST), cluster.places(0))
+    cluster.init()
+    cluster.write_markers()
+    guessed = (who[0], EPOCH_LAST + 1)
+    assert cluster.add(guessed, cluster.places(0)).error_code == ErrorCode.PRODUCER_FENCED
+    assert cluster.state().phase is Phase.COMPLETE_ABORT
+    assert identity(cluster.init())[1] == 0
+
+
+def test_what_nobody_owns_begins_under_a_new_producer_id_once_its_epochs_have_run_out() -> None:
+    cluster = Transactions()
+    first = cluster.find_or_begin()
+    cluster.state().producer_epoch = EPOCH_LAST
+    for _ in range(3):
+        opened = t.OpenTransaction(transactional_id="x", number=cluster.state().number)
+        cluster.do(t.ExpireTransactions(transactions=[opened]), PlainResult)
+        found = cluster.find_or_begin()
+    assert found.producer_id != first.producer_id
+    assert found.producer_epoch == 2, "one for each of the others"
+    assert (
+        cluster.end((found.producer_id, found.producer_epoch), number=found.number).error_code
+        == ErrorCode.NONE
+    )
+    assert list(cluster.machine.snapshot())
+
+
 def test_unknown_ids_topics_and_numbers_are_named() -> None:
     cluster = Transactions()
     unknown = cluster.add((1, 0), cluster.places(0), name="nobody")
