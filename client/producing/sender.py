@@ -172,11 +172,14 @@ class Sender:
         self.wake()
 
     def abandon(self, error: KafkaError) -> bool:
-        """Fail whatever is not acknowledged with `error`; whether a leader may have taken some of it all the same."""
+        """Fail whatever is not acknowledged with `error`; whether a leader may have taken some of it all the same. A
+        transaction that is open fails by that: who commits it need not ask how each of its records fared."""
         doubtful = False
         for queue in self._queues.values():
             for batch in queue.drain():
                 doubtful |= batch.numbered
+                if self._transaction is not None:
+                    self._transaction.record_abandoned(error)
                 self._settle(batch, error)
         return doubtful
 
@@ -202,11 +205,7 @@ class Sender:
             self._timer.cancel()
         for task in self._tasks:
             task.cancel()
-        for queue in self._queues.values():
-            for batch in queue.drain():
-                self._settle(
-                    batch, error or ClientClosed("the producer was closed before the record was acknowledged")
-                )
+        self.abandon(error or ClientClosed("the producer was closed before the record was acknowledged"))
 
     def hurry(self) -> None:
         """Send at once what may leave: somebody waits for it. But not while something is under way, so that what many

@@ -209,6 +209,11 @@ class TransactionState:
         else:
             self.fail(error)
 
+    def record_abandoned(self, error: KafkaError) -> None:
+        """A record was given up; that fails the transaction unless it is being aborted."""
+        if self.is_open:
+            self.fail(error)
+
     # for who adds partitions
 
     def added(self, places: list[PartitionName]) -> None:

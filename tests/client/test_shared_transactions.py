@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 
@@ -19,6 +20,7 @@ from ottla.client.transactions.transaction import WriterReceipt
 from ottla.client.transactions.transactions import CommitResult
 from ottla.client.transactions.writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import ProduceRequest
 from tests.client.fake_cluster import Fault, fake_cluster
 from tests.client.fake_transactions import TransactionalCluster, Trouble, transactional_cluster
 
@@ -36,6 +38,23 @@ async def write(cluster: TransactionalCluster, token: str, *values: bytes) -> Wr
         for value in values:
             await writer.send("t", value)
         return await writer.finish()
+
+
+async def test_a_writer_that_is_stopped_before_it_has_finished_gives_no_receipt() -> None:
+    """It did if one task stopped it while another one waited for the receipt."""
+    async with transactional_cluster(2) as cluster, owner(cluster) as producer:
+        transaction = await producer.begin()
+        cluster.held[ProduceRequest.api_key] = asyncio.Event()
+        writer = TransactionWriter.join(transaction.token, bootstrap_servers=cluster.bootstrap)
+        await writer.start()
+        await writer.send("t", b"a")
+        finishing = asyncio.create_task(writer.finish())
+        async with asyncio.timeout(20):
+            while not cluster.waiting:
+                await asyncio.sleep(0.001)
+        await writer.stop()
+        with pytest.raises(TransactionFailed, match="stopped before it had finished"):
+            await finishing
 
 
 async def test_exactly_the_chosen_writers_count() -> None:

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -19,7 +20,7 @@ from ottla.client.failures import (
     TransactionFailed,
 )
 from ottla.client.producer import Producer
-from ottla.client.producing import transaction_state
+from ottla.client.producing import requests, transaction_state
 from ottla.client.producing.transaction_state import TRANSITIONS, ProducerPhase
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -388,6 +389,26 @@ async def test_what_is_open_is_aborted_when_the_producer_stops(version: int) -> 
             under_way = await producer.send("t", b"y")
         with pytest.raises(TransactionAborted):
             await under_way
+        assert not cluster.hanging()
+        assert cluster.committed(0) == []
+
+
+@both_versions
+async def test_nothing_is_committed_of_a_transaction_whose_producer_had_a_fault_of_its_own(
+    version: int,
+) -> None:
+    """Its records were given up, and the commit counted what had been written before them."""
+    async with transactional_cluster(version, partitions=2) as cluster:
+        producer = Producer(bootstrap_servers=cluster.bootstrap, transactional_id="me")
+        async with producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait("t", b"x", partition=0)
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: None)  # it is told of there
+            with mock.patch.object(requests, "encode_records", side_effect=MemoryError):
+                await producer.send("t", b"y", partition=1)
+                with pytest.raises(TransactionFailed, match="fault of its own: MemoryError"):
+                    await producer.commit_transaction()
+            await producer.abort_transaction()
         assert not cluster.hanging()
         assert cluster.committed(0) == []
 
