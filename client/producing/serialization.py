@@ -79,6 +79,8 @@ def _header(topic: str, given: tuple[str, bytes | None]) -> Header:
     if isinstance(given, tuple) and len(given) == 2:
         name, content = given
         if isinstance(name, str):
+            if not name.isascii():
+                name.encode()  # of half a surrogate pair the producer itself would fail
             if content is None or type(content) is bytes:
                 return given
             if isinstance(content, (bytes, bytearray, memoryview)):
