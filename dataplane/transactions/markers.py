@@ -118,8 +118,8 @@ class Markers:
                 and writer.committed
                 and not self._abort_what_is_older(partition, transaction, writer)
             ):
-                self._stuck.setdefault(place, [])
-                self._later(partial(self._begin_again, partition, partition.leader_epoch))
+                waiting = self._stuck[place] = [*self._stuck.get(place, ())]
+                self._later(partial(self._begin_again, partition, partition.leader_epoch, waiting))
                 return
             self._write(partition, transaction, writer)
         if uncleanly:
@@ -185,17 +185,25 @@ class Markers:
                 )
             except KafkaError as error:
                 logger.warning("a marker of %r cannot be written: %s", partition, error)
-                self._stuck[place] = [owed]
-                self._later(partial(self._try_again, place))
+                waiting = self._stuck[place] = [owed]
+                self._later(partial(self._try_again, place, waiting))
                 return
         self._underway.add(underway)
         self._when_replicated(
             _Marker(partition, partition.leader_epoch, end, producer_id, number, writer.committed)
         )
 
-    def _try_again(self, place: Place) -> None:
-        for owed in self._stuck.pop(place):
-            self._write_owed(owed)
+    def _try_again(self, place: Place, waiting: list[_Owed]) -> None:
+        if self._takes_back(place, waiting):
+            for owed in waiting:
+                self._write_owed(owed)
+
+    def _takes_back(self, place: Place, waiting: list[_Owed]) -> bool:
+        """Whether this is what waits there still. An election that has taken it over first writes what goes before."""
+        if self._stuck.get(place) is not waiting:
+            return False
+        del self._stuck[place]
+        return True
 
     def _later(self, again: Callable[[], None]) -> None:
         """A full disk may have room again; who leads after a failed one writes it there."""
@@ -215,12 +223,13 @@ class Markers:
             return False
         return place[1] in topic.partitions and topic.partitions[place[1]].unclean
 
-    def _begin_again(self, partition: Partition, leader_epoch: int) -> None:
-        owed = self._stuck.pop(self._place(partition), [])
+    def _begin_again(self, partition: Partition, leader_epoch: int, waiting: list[_Owed]) -> None:
+        if not self._takes_back(self._place(partition), waiting):
+            return
         if partition.leader is not None and partition.leader_epoch == leader_epoch:
             self.elected(partition)
-        for one in owed:
-            self._write_owed(one)
+        for owed in waiting:
+            self._write_owed(owed)
 
     def _abort_what_is_older(
         self, partition: Partition, transaction: TransactionMetadata, writer: Writer

@@ -25,6 +25,7 @@ from ottla.protocol.record_batch import walk_batches
 from ottla.protocol.schema import Message
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.harness import assigned
+from tests.metadata_quorum.state.transactional import identity
 
 from .broker_beside_a_quorum import Beside, beside_a_quorum
 
@@ -441,6 +442,44 @@ async def test_after_an_unclean_election_the_next_commit_leaves_out_what_was_abo
             (who[0], 0)
         ]
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+
+
+async def test_what_waited_for_room_before_an_unclean_election_does_not_go_before_what_that_aborts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the commit that waited behind it the aborted record would have become a part."""
+    no_room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with beside_a_quorum(tmp_path) as one:
+        who, other, place = one.quorum.begin(), one.quorum.begin("y"), one.quorum.places(0, topic="pair")
+        one.quorum.add(who, place)
+        one.quorum.add(other, place, "y")
+        one.catch_up()
+        await one.produce(who, 0, topic="pair")
+        await one.produce(other, 0, topic="pair")
+        log = one.partition("pair").log
+        monkeypatch.setattr(markers, "RETRY_S", 0.02)
+        one.quorum.end(other, name="y")
+        with mock.patch("os.pwrite", side_effect=no_room):
+            one.catch_up()
+            one.quorum.fence(1)
+            who = identity(one.quorum.end(who, commits=False))
+            one.quorum.write_markers(place)
+            one.quorum.add(who, place)
+            one.quorum.end(who)
+            one.quorum.unfence(1)
+            one.quorum.fence(2)
+            one.quorum.elect_uncleanly("pair")
+            monkeypatch.setattr(markers, "RETRY_S", 0.2)
+            one.catch_up()
+            one.markers.image_changed(["x"])
+            assert log.log_end_offset == 2
+        await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+        aborted = [(found.producer_id, found.first_offset) for found in log.transactions.aborted(0, 10)]
+        assert (who[0], 0) in aborted
+        await until(lambda: not log.transactions.open)
+        assert not told
 
 
 async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
