@@ -288,6 +288,10 @@ class TransactionGate:
             write.released(error)
 
     def _accepts(self, queue: _Queue, write: _Write) -> bool:
+        """Or this broker leads the partition no more, and may never hear of the transaction: then the append refuses
+        it."""
+        if queue.partition.leader is None:
+            return True
         return self._judge(queue.partition, write.producer_id, write.producer_epoch) is Acceptance.ACCEPT
 
     def _judge(self, partition: Partition, producer_id: int, producer_epoch: int) -> Acceptance:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -126,6 +127,26 @@ async def test_writing_to_a_partition_adds_it(tmp_path: Path) -> None:
         assert sent == [0, 1, 2]
         assert {place for _, place in one.quorum.state().outstanding} == one.solo(0)
         assert one.quorum.state().started_ms == 7, "by the clock of the broker"
+
+
+@pytest.mark.parametrize("adds", ["x", None])
+async def test_what_waits_for_a_partition_that_has_moved_away_is_sent_to_its_leader(
+    tmp_path: Path, adds: str | None
+) -> None:
+    """This broker is not told of the transaction, and asked the quorum again and again to add the partition."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin(broker=2)
+        one.catch_up()
+        submit = mock.patch.object(one, "submit", wraps=one.submit)
+        with submit as submitted:
+            sending = asyncio.create_task(one.produce(who, 0, topic="pair", adds=adds))
+            await asyncio.sleep(0)
+            assert one.gate.waiting == 1
+            one.quorum.move(0, [2], topic="pair")
+            with pytest.raises(KafkaError) as refused:
+                await sending
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert submitted.call_count == 1
 
 
 @pytest.mark.parametrize(
