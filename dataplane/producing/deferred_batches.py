@@ -236,6 +236,8 @@ class Deferred:
 
     def _released(self, place: PlaceInAnswer, batch: ValidatedBatch, error: KafkaError | None) -> None:
         self._transactional.let_go(len(batch.records))
+        if error is None:
+            error = self._not_the_owner(batch)
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
             place.partition.log.produced.refused_for_now(batch.records)
         if (
@@ -245,6 +247,15 @@ class Deferred:
         ):
             error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
         self._settle(place, batch if error is None else error)
+
+    def _not_the_owner(self, batch: ValidatedBatch) -> KafkaError | None:
+        """When it came, this broker may not have known whose the producer id is. By now it does."""
+        try:
+            producer_id = parse_header(batch.records).producer_id
+            self._transactional.gate.check_owner(producer_id, self._message.transactional_id or "")
+        except KafkaError as error:
+            return error
+        return None
 
     def _settle(self, place: PlaceInAnswer, outcome: Outcome) -> None:
         """Append it or take the refusal; with the last one the request is answered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from ottla.dataplane.handlers.add_to_txn import AddToTxnHandlers
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.end_txn import EndTxnHandlers
 from ottla.dataplane.handlers.init_producer_id import InitProducerIdHandlers
+from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.handlers.shared_transactions import SharedTransactionHandlers
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
@@ -26,6 +28,7 @@ from ottla.dataplane.transactions.offsets_due import OffsetsDue
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -35,6 +38,7 @@ from ottla.protocol.messages.transactions import (
     EndTxnRequest,
 )
 from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.record import encode_batch
 from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity
@@ -72,6 +76,7 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
         server = Server(table)
         server.metadata_offset = lambda: one.image.offset
+        table.add(ProduceHandlers(one.replicas, server.purgatory, one.gate))
         port = server.listen("TEST", "127.0.0.1", 0).port
         server.start()
         one.moved = server.metadata_moved
@@ -275,4 +280,41 @@ async def test_partitions_of_several_transactions_are_added_and_verified_togethe
             ErrorCode.NONE,
             ErrorCode.TRANSACTION_ABORTABLE,
         ]
+        client.close()
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+async def test_who_may_write_under_another_id_does_not_write_in_this_ones_transaction(
+    tmp_path: Path, name: str
+) -> None:
+    """Not even with a batch that comes before this broker has heard whose the producer id is."""
+    async with served(tmp_path) as here:
+        quorum = here.broker.quorum
+        who = quorum.begin("x", broker=2)
+        here.broker.catch_up()
+        records = encode_batch(
+            [(None, b"", 0)],
+            producer_id=who[0],
+            producer_epoch=who[1],
+            base_sequence=0,
+            transactional=True,
+        )
+        sent = PartitionProduceData(index=0, records=records)
+        request = ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(name="solo", partition_data=[sent])],
+        )
+        client = await here.client()
+        sending = asyncio.create_task(client.request(request, version=11))
+        async with asyncio.timeout(20):
+            while not here.broker.gate.waiting:
+                await asyncio.sleep(0.001)
+        quorum.add(who, here.broker.solo(0), broker=2)
+        here.broker.catch_up()
+        (answer,) = (await sending).responses[0].partition_responses
+        owns = name == "x"
+        assert answer.error_code == (ErrorCode.NONE if owns else ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        assert here.broker.partition().log.log_end_offset == owns
         client.close()
