@@ -40,6 +40,9 @@ OFFSETS_STAY_MS: Final = 3_600_000
 """How long an offset stays in the copy of them, though a newer one has come."""
 _DEFAULT_CONFIG: Final = 5
 """DescribeConfigs' way to say that nobody has set a value."""
+_NEEDS_SETTINGS: Final = (
+    "the mirror's user needs DESCRIBE_CONFIGS on it at the source, to know how long records stay"
+)
 
 
 class TopicList:
@@ -77,8 +80,13 @@ class TopicList:
         wanted = [topic for topic in metadata.topics if self._wants(topic)]
         skipped: dict[str, str] = {}
         for some in pieces(wanted, TOPICS_AT_ONCE):
-            settings = await self._settings([topic.name or "" for topic in some], metadata)
-            topics = [self._as_wanted(topic, settings.get(topic.name or "", {})) for topic in some]
+            settings, refused = await self._settings([topic.name or "" for topic in some], metadata)
+            topics = [
+                self._as_wanted(topic, settings.get(topic.name or "", {}))
+                for topic in some
+                if topic.name not in refused
+            ]
+            skipped |= {name: why for name, why in refused.items() if why}
             news = [topic for topic in topics if _is_news(self._quorum.image, self._mirror.name, topic)]
             loops = await self._loops(news, metadata)
             skipped |= loops
@@ -156,8 +164,10 @@ class TopicList:
 
     async def _settings(
         self, names: Iterable[str], metadata: MetadataResponse
-    ) -> Mapping[str, Mapping[str, str]]:
-        """What somebody has set, of that which copies take over."""
+    ) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]:
+        """What somebody has set, of that which copies take over. Where the source does not tell it a copy keeps what it
+        has: another `cleanup.policy` or retention might delete its records. For the same reason none is made then: for
+        which topics, and why if that lasts."""
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -169,15 +179,24 @@ class TopicList:
             ]
         )
         answer = await self._source.ask(metadata.brokers[0].node_id, request)
-        return {
-            result.resource_name: {
-                config.name: config.value
-                for config in result.configs
-                if config.value is not None and config.config_source != _DEFAULT_CONFIG
-            }
-            for result in answer.results
-            if result.error_code == ErrorCode.NONE
-        }
+        settings: dict[str, Mapping[str, str]] = {}
+        refused: dict[str, str] = {}
+        for result in answer.results:
+            name = result.resource_name
+            if result.error_code == ErrorCode.NONE:
+                settings[name] = {
+                    config.name: config.value
+                    for config in result.configs
+                    if config.value is not None and config.config_source != _DEFAULT_CONFIG
+                }
+            elif name == OFFSETS_TOPIC:
+                settings[name] = {}  # its copy has those that count whatever the source says
+            elif name in self._quorum.image.topics:
+                settings[name] = _settings_here(self._quorum.image, name)
+            else:
+                is_denied = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused[name] = _NEEDS_SETTINGS if is_denied else ""
+        return settings, refused
 
 
 def _offsets_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -187,14 +206,18 @@ def _offsets_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
 
 
+def _settings_here(image: ClusterImage, topic: str) -> dict[str, str]:
+    present = image.configs.get((ResourceType.TOPIC, topic), {})
+    return {key: present[key] for key in MIRRORED_SETTINGS if key in present}
+
+
 def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
     """Whether there is anything to do about a topic, as far as this broker knows."""
     topic = image.topics.get(wanted.name)
     copy = None if topic is None else image.mirrors.topics.get(topic.id)
     if topic is None or copy is None or copy.mirror != mirror:
         return True
-    present = image.configs.get((ResourceType.TOPIC, wanted.name), {})
-    here = {key: present[key] for key in MIRRORED_SETTINGS if key in present}
+    here = _settings_here(image, wanted.name)
     there = {config.name: config.value for config in wanted.configs}
     if wanted.source_topic_id not in (ZERO_UUID, copy.source_topic_id):
         return copy.source_topic_id == ZERO_UUID or not _is_known_anew(topic, copy)

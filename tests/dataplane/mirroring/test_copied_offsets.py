@@ -45,6 +45,7 @@ class Source:
         self.told_by_name = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         """What it says of its offsets, if it is asked for them alone."""
         self.topics = [as_told(OFFSETS_TOPIC)]
+        self.configs = DescribeConfigsResponse()
 
     @property
     def everything(self) -> MetadataResponse:
@@ -61,7 +62,7 @@ class Source:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             return DescribeLineagesResponse()
         assert isinstance(message, DescribeConfigsRequest)
-        return DescribeConfigsResponse()
+        return self.configs
 
 
 class World:
