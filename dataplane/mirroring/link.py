@@ -23,7 +23,7 @@ from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.throttle import UNLIMITED, Throttle
 from .acl_list import AclList
-from .copies import NOBODY, Copy, source_name
+from .copies import NEVER, NOBODY, Copy, source_name
 from .fetching import SourceFetcher
 from .group_offsets import GroupOffsets, OffsetCommits
 from .rounds import ROUND_EVERY_S, CutRounds
@@ -175,12 +175,18 @@ class MirrorLink:
             await self._acls.bring_up_to_date(metadata.brokers[0].node_id)
 
     def _check_cluster(self, metadata: MetadataResponse) -> None:
-        if metadata.cluster_id not in (self.mirror.source_cluster_id, None):
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"{self.mirror.bootstrap_servers} is cluster {metadata.cluster_id} now, and not "
-                f"{self.mirror.source_cluster_id}, which is copied",
-            )
+        """Raises KafkaError if the addresses lead to another cluster by now. Nothing is copied from that: it may have
+        the same topics, as another mirror of the source has. Afterwards it is looked anew whether the logs agree."""
+        if metadata.cluster_id in (self.mirror.source_cluster_id, None):
+            return
+        reason = (
+            f"{self.mirror.bootstrap_servers} is cluster {metadata.cluster_id} now, and not "
+            f"{self.mirror.source_cluster_id}, which is copied"
+        )
+        for copy in self._copies.values():
+            copy.source_leader, copy.checked_epoch, copy.trouble = NOBODY, NEVER, reason
+        self._have_fetchers(set())
+        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
 
     def _place(self, metadata: MetadataResponse) -> None:
         """Who leads what, in which epoch."""

@@ -37,7 +37,7 @@ class _SourceWithMetadata(Source):
         self.looked += 1
         parts = [MetadataResponsePartition(partition_index=0, leader_id=SOURCE_BROKER, leader_epoch=1)]
         topic = MetadataResponseTopic(name="t", topic_id=self.topic_id, partitions=parts)
-        return MetadataResponse(cluster_id="there", topics=[topic])
+        return MetadataResponse(cluster_id=self.cluster_id, topics=[topic])
 
     async def close(self) -> None:
         return
@@ -71,7 +71,7 @@ class _Placing:
 
 
 @asynccontextmanager
-async def _placing() -> AsyncIterator[_Placing]:
+async def placing_mirror() -> AsyncIterator[_Placing]:
     source, quorum = _SourceWithMetadata(), Quorum()
     mirror = quorum.image.mirrors.by_name["m"]
     link = MirrorLink(BROKER, mirror, cast(Any, source), cast(Any, quorum), cast(Any, None), 1, lambda: 1)
@@ -82,12 +82,12 @@ async def _placing() -> AsyncIterator[_Placing]:
 
 
 async def test_the_topic_that_the_quorum_knows_is_copied() -> None:
-    async with _placing() as placing:
+    async with placing_mirror() as placing:
         assert (await placing.looked()).source_leader == SOURCE_BROKER
 
 
 async def test_another_topic_of_the_same_name_is_not() -> None:
-    async with _placing() as placing:
+    async with placing_mirror() as placing:
         placing.source.topic_id = ANOTHER
         assert (await placing.looked()).source_leader == NOBODY
 
@@ -95,7 +95,7 @@ async def test_another_topic_of_the_same_name_is_not() -> None:
 async def test_while_the_quorum_does_not_know_which_topic_it_is_nothing_is_copied() -> None:
     """A topic was made anew, and somebody has accepted that. What would be copied before the quorum knows the id of the
     new one might be of a topic that is made anew once more: both would be in one log, and nobody would be told."""
-    async with _placing() as placing:
+    async with placing_mirror() as placing:
         placing.know(ZERO_UUID)
         assert (await placing.looked()).source_leader == NOBODY
         placing.know(THERE)
@@ -103,7 +103,7 @@ async def test_while_the_quorum_does_not_know_which_topic_it_is_nothing_is_copie
 
 
 async def test_a_source_without_ids_is_copied() -> None:
-    async with _placing() as placing:
+    async with placing_mirror() as placing:
         placing.know(ZERO_UUID)
         placing.source.topic_id = ZERO_UUID
         assert (await placing.looked()).source_leader == SOURCE_BROKER

@@ -1,0 +1,20 @@
+"""The addresses of a source lead to another cluster, as after a change in DNS: nothing is copied from that."""
+
+from __future__ import annotations
+
+from ottla.dataplane.mirroring.copies import NOBODY
+from tests.dataplane.mirroring.test_placing import placing_mirror
+from tests.dataplane.mirroring.test_rounds import SOURCE_BROKER
+
+
+async def test_nothing_is_copied_from_another_cluster() -> None:
+    """It may well have topics of these ids, in the same leader epochs: a mirror of the same source has."""
+    async with placing_mirror() as placing:
+        assert (await placing.looked()).source_leader == SOURCE_BROKER
+        placing.source.cluster_id = "elsewhere"
+        copy = await placing.looked()
+        assert copy.source_leader == NOBODY
+        assert "is cluster elsewhere now" in copy.trouble
+        assert "is cluster elsewhere now" in placing.link.trouble
+        placing.source.cluster_id = "there"
+        assert (await placing.looked()).source_leader == SOURCE_BROKER
