@@ -8,8 +8,9 @@ ahead of that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
+from ...protocol.cluster_image import ClusterImage
 from ...protocol.codec import UnsupportedField
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.groups import ListGroupsRequest
@@ -19,18 +20,24 @@ from ...protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ...protocol.mirror_table import FaultKind, is_offsets_copy
+from ...protocol.schema import ZERO_UUID
 from ..patterns import Pattern
 from ..runtime.time_slices import pieces
 from .source import SourceCluster
 
 GROUPS_AT_ONCE = 50
-BY_NAME_ONLY = 9
-"""The last version of OffsetFetch that names topics by their names."""
+_OF_OTHER_RECORDS: Final = frozenset({FaultKind.DIVERGED, FaultKind.MADE_ANEW})
+"""While a copy has such a fault the source commits offsets of records that are not in the copy."""
 OF_ONE_GROUP = 7
 """The last version of OffsetFetch that asks for one group: Kafka before 3.0 knows no later one."""
 
 PartitionOffsets = Mapping[tuple[str, int], tuple[int, str]]
 """By topic and partition: the offset, and what the client keeps with it."""
+_SourceTopic = tuple[str, bytes]
+"""Name and id, one of them empty. A source that tells ids may have made a topic anew since it was looked at last."""
+_SourceOffsets = Mapping[_SourceTopic, Mapping[int, tuple[int, str]]]
+"""What a source tells of one group, by partition."""
 
 
 class OffsetCommits(Protocol):
@@ -58,37 +65,61 @@ class GroupOffsets:
         source: SourceCluster,
         pattern: Pattern,
         commits: OffsetCommits,
-        topics: Callable[[], set[str]],
+        image: Callable[[], ClusterImage],
     ) -> None:
-        """`topics` are those that the mirror copies."""
         self._mirror = mirror
         self._source = source
         self._pattern = pattern
         self._commits = commits
-        self._topics = topics
+        self._image = image
 
     async def bring_up_to_date(self, broker_ids: Sequence[int]) -> None:
         """Look at the groups that each of the source's brokers coordinates. Raises KafkaError."""
         await self._commits.have_a_place()
-        topics = self._topics()
+        copies = self._copies()
         for broker_id in broker_ids:
             listed = await self._source.ask(broker_id, ListGroupsRequest())
             names = [one.group_id for one in listed.groups if self._wants(one.group_id)]
             for some in pieces(names, GROUPS_AT_ONCE):
                 for group_id, offsets in (await self._offsets(broker_id, some)).items():
-                    ours = {key: found for key, found in offsets.items() if key[0] in topics}
+                    ours = self._ours(offsets, copies)
                     if ours and self._commits.takes(group_id):
                         await self._commits.commit(group_id, ours, self._mirror)
 
     def _wants(self, group_id: str) -> bool:
         return self._pattern.fullmatch(group_id) is not None and self._commits.takes(group_id)
 
-    async def _offsets(self, broker_id: int, groups: Sequence[str]) -> Mapping[str, PartitionOffsets]:
+    def _copies(self) -> Mapping[_SourceTopic, bytes]:
+        """The topics here, by what the source calls them."""
+        image = self._image()
+        copies: dict[_SourceTopic, bytes] = {}
+        for topic_id, topic in image.mirrors.topics_of(self._mirror):
+            name = image.topics_by_id[topic_id].name
+            if not is_offsets_copy(name):
+                copies[name, ZERO_UUID] = copies["", topic.source_topic_id] = topic_id
+        return copies
+
+    def _ours(self, offsets: _SourceOffsets, copies: Mapping[_SourceTopic, bytes]) -> PartitionOffsets:
+        """Those of records that the copies have, or are to have."""
+        image = self._image()
+        ours: dict[tuple[str, int], tuple[int, str]] = {}
+        for key, partitions in offsets.items():
+            topic_id = copies.get(key, b"")
+            topic = image.topics_by_id.get(topic_id)
+            if topic is None:
+                continue
+            for index, committed in partitions.items():
+                copy = image.mirrors.partition(topic_id, index)
+                if copy is None or copy.fault is None or copy.fault.kind not in _OF_OTHER_RECORDS:
+                    ours[topic.name, index] = committed
+        return ours
+
+    async def _offsets(self, broker_id: int, groups: Sequence[str]) -> Mapping[str, _SourceOffsets]:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
         )
         try:
-            answer = await self._source.ask(broker_id, request, at_most=BY_NAME_ONLY)
+            answer = await self._source.ask(broker_id, request)
         except UnsupportedField:
             return {group_id: await self._offsets_of_one(broker_id, group_id) for group_id in groups}
         return {
@@ -97,7 +128,7 @@ class GroupOffsets:
             if group.error_code == ErrorCode.NONE
         }
 
-    async def _offsets_of_one(self, broker_id: int, group_id: str) -> PartitionOffsets:
+    async def _offsets_of_one(self, broker_id: int, group_id: str) -> _SourceOffsets:
         request = OffsetFetchRequest(group_id=group_id, topics=None)
         answer = await self._source.ask(broker_id, request, at_most=OF_ONE_GROUP)
         return _committed(answer.topics) if answer.error_code == ErrorCode.NONE else {}
@@ -105,10 +136,18 @@ class GroupOffsets:
 
 def _committed(
     topics: Sequence[OffsetFetchResponseTopic] | Sequence[OffsetFetchResponseTopics],
-) -> PartitionOffsets:
+) -> _SourceOffsets:
     return {
-        (topic.name, part.partition_index): (part.committed_offset, part.metadata or "")
+        _key(topic): {
+            part.partition_index: (part.committed_offset, part.metadata or "")
+            for part in topic.partitions
+            if part.error_code == ErrorCode.NONE and part.committed_offset >= 0
+        }
         for topic in topics
-        for part in topic.partitions
-        if part.error_code == ErrorCode.NONE and part.committed_offset >= 0
     }
+
+
+def _key(topic: OffsetFetchResponseTopic | OffsetFetchResponseTopics) -> _SourceTopic:
+    if isinstance(topic, OffsetFetchResponseTopics) and topic.topic_id != ZERO_UUID:
+        return "", topic.topic_id
+    return topic.name, ZERO_UUID

@@ -74,7 +74,7 @@ class MirrorLink:
         self._groups = (
             None
             if groups is None
-            else GroupOffsets(mirror.name, source, groups, commits, self._copied_topics)
+            else GroupOffsets(mirror.name, source, groups, commits, lambda: quorum.image)
         )
         self._acls = AclList(mirror.name, source, quorum, topics, groups) if mirror.copies_acls else None
         self.rounds = CutRounds(broker_id, mirror, source, quorum, self.topic_list)
@@ -127,12 +127,6 @@ class MirrorLink:
         """Whether this broker is the one of all that looks after the list of topics."""
         usable = sorted(one.broker_id for one in self._quorum.image.brokers.values() if one.usable)
         return bool(usable) and usable[crc32(self.mirror.name.encode()) % len(usable)] == self._broker_id
-
-    def _copied_topics(self) -> set[str]:
-        image = self._quorum.image
-        return {
-            image.topics_by_id[topic_id].name for topic_id, _ in image.mirrors.topics_of(self.mirror.name)
-        }
 
     def _led_by(self, source_leader: int) -> Iterator[Copy]:
         return (copy for copy in list(self._copies.values()) if copy.source_leader == source_leader)

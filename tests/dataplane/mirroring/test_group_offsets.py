@@ -9,9 +9,12 @@ import pytest
 
 from ottla.dataplane.mirroring.group_offsets import GroupOffsets, PartitionOffsets
 from ottla.dataplane.patterns import compile_pattern
+from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.headers import encode_request
+from ottla.protocol.messages.metadata_records import TopicRecord
+from ottla.protocol.messages.mirror_records import MirrorRecord, MirrorTopicRecord
 from ottla.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -21,7 +24,10 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPartition, mirror_partition_record
+from ottla.protocol.schema import ZERO_UUID
 
+HERE, THERE, ANOTHER = b"h" * 16, b"s" * 16, b"a" * 16
 STORED = {"a": 5, "b": 7, "denied": 9}
 """What each group has committed of partition 0 of `orders`."""
 
@@ -31,6 +37,7 @@ class OneBroker:
 
     def __init__(self, last: int) -> None:
         self._last = last
+        self.topic_id = THERE
 
     async def ask(self, broker_id: int, message: Any, *, at_most: int | None = None) -> Any:
         if isinstance(message, ListGroupsRequest):
@@ -46,7 +53,8 @@ class OneBroker:
                         error_code=_error_of(one.group_id),
                         topics=[
                             OffsetFetchResponseTopics(
-                                name="orders",
+                                name="orders" if version < 10 else "",
+                                topic_id=self.topic_id if version >= 10 else ZERO_UUID,
                                 partitions=[
                                     OffsetFetchResponsePartitions(committed_offset=STORED[one.group_id]),
                                     OffsetFetchResponsePartitions(partition_index=1, committed_offset=-1),
@@ -92,14 +100,54 @@ class Commits:
         self.taken[group_id] = offsets
 
 
+def _image(fault: FaultKind = FaultKind.NONE) -> ClusterImage:
+    """Of a cluster that copies `orders`."""
+    image = ClusterImage()
+    for record in (
+        MirrorRecord(name="m", source_cluster_id="there", topics=".*", groups=".*", phase=1),
+        TopicRecord(topic_id=HERE, name="orders"),
+        MirrorTopicRecord(topic_id=HERE, mirror="m", source_topic_id=THERE),
+    ):
+        image.apply(record)
+    if fault:
+        stopped = MirrorPartition(fault=MirrorFault(fault, 3, 9, "for some reason"))
+        image.apply(mirror_partition_record(HERE, 0, stopped))
+    return image
+
+
+async def _followed(source: OneBroker, image: ClusterImage) -> dict[str, PartitionOffsets]:
+    commits = Commits()
+    there: Any = source
+    await GroupOffsets("m", there, compile_pattern(".*", "groups"), commits, lambda: image).bring_up_to_date(
+        [1]
+    )
+    return commits.taken
+
+
 @pytest.mark.parametrize("last", [7, 9, 10])
 async def test_offsets_follow_from_brokers_that_tell_of_one_group_at_a_time(last: int) -> None:
-    commits = Commits()
-    source: Any = OneBroker(last)
-    groups = GroupOffsets("m", source, compile_pattern(".*", "groups"), commits, lambda: {"orders"})
-    await groups.bring_up_to_date([1])
     wanted: Mapping[str, Mapping[tuple[str, int], tuple[int, str]]] = {
         "a": {("orders", 0): (5, "")},
         "b": {("orders", 0): (7, "")},
     }
-    assert commits.taken == wanted
+    assert await _followed(OneBroker(last), _image()) == wanted
+
+
+async def test_offsets_in_a_topic_that_was_made_anew_do_not_follow_before_that_is_known() -> None:
+    """The group would go on in the copy of the former topic, behind records that it has not read."""
+    source = OneBroker(10)
+    source.topic_id = ANOTHER
+    assert await _followed(source, _image()) == {}
+
+
+@pytest.mark.parametrize("last", [7, 9, 10])
+@pytest.mark.parametrize("fault", [FaultKind.DIVERGED, FaultKind.MADE_ANEW])
+async def test_offsets_do_not_follow_while_the_source_has_other_records(last: int, fault: FaultKind) -> None:
+    assert await _followed(OneBroker(last), _image(fault)) == {}
+
+
+@pytest.mark.parametrize("fault", [FaultKind.GAP, FaultKind.UNREADABLE])
+async def test_offsets_follow_where_the_source_has_the_same_records_though_it_lacks_some(
+    fault: FaultKind,
+) -> None:
+    assert (await _followed(OneBroker(10), _image(fault)))["a"] == {("orders", 0): (5, "")}
