@@ -116,12 +116,18 @@ class StreamPlanner:
                 window = Window(begin.offset, place.offset) if end.isolation == ATOMIC else None
                 first = begin.open_from if window else begin.offset
                 ranges.append(Range(one, first, place.offset, window))
-        return await self._without_lost(ranges)
+        return await self._without_lost(ranges, end.topic_ids)
 
-    async def _without_lost(self, ranges: list[Range]) -> list[Range]:
-        """Ranges begin where their partition does, if that is later: what lies before was deleted."""
-        there = (await self._view.partitions()).partitions
-        beginnings = await self._view.beginnings([one.partition for one in ranges if one.partition in there])
+    async def _without_lost(self, ranges: list[Range], topic_ids: Mapping[str, str]) -> list[Range]:
+        """Ranges begin where their partition does, if that is later: what lies before was deleted. A topic that has
+        another id by now has other records at these offsets."""
+        found = await self._view.partitions()
+        anew = {topic for topic, now in found.topic_ids.items() if topic_ids.get(topic, now) not in (now, "")}
+        for topic in sorted(anew & {one.partition.topic for one in ranges}):
+            self._loss.tell(f"topic {topic!r} was deleted and made anew before a planned batch was read")
+        ranges = [one for one in ranges if one.partition.topic not in anew]
+        there = [one.partition for one in ranges if one.partition in found.partitions]
+        beginnings = await self._view.beginnings(there)
         left = []
         for one in ranges:
             name = f"{one.partition.topic}-{one.partition.partition}"

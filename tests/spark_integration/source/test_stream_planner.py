@@ -202,6 +202,23 @@ async def test_a_topic_that_was_made_anew_is_lost_data_and_read_from_its_beginni
     assert [(one.start, one.end) for one in await going_on.ranges(end, after)] == [(0, 10)]
 
 
+async def test_a_batch_that_was_planned_is_not_read_from_a_topic_that_was_made_anew() -> None:
+    """The query ended before it had read it, and is started again. Other records have the planned offsets now."""
+    log = Log.of(1)
+    log.produce(TopicPartition(TOPIC, 0), 10)
+    plan, view = planner(log)
+    start = await plan.first()
+    end = await plan.next(start, limited=True)
+    view.topic_id, view.log = "0b", Log.of(1)
+    view.log.produce(TopicPartition(TOPIC, 0), 20)
+    with pytest.raises(DataLost, match="'orders' was deleted and made anew before a planned batch was read"):
+        await plan.ranges(start, end)
+    lenient = StreamPlanner(_lenient(), view)  # type: ignore[arg-type]
+    assert await lenient.ranges(start, end) == []
+    after = await lenient.next(end, limited=True)
+    assert [(one.start, one.end) for one in await lenient.ranges(end, after)] == [(0, 20)]
+
+
 async def test_deleted_partitions_and_records_are_told_of_or_left_out() -> None:
     one, other = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
     log = Log.of(2)
