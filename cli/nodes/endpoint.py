@@ -5,8 +5,8 @@
 
 It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, and five seconds for each step.
 At most 8 scrapes of /metrics are answered at the same time, each for 30 seconds at most. The others wait. At most 512
-connections are open. One more ends the connection that has been silent longest. The endpoint listens at
-metrics.listener, host:port or unix:/path, and nowhere without that setting.
+connections are open, and as many TLS handshakes under way. One more ends the one that has been silent longest. The
+endpoint listens at metrics.listener, host:port or unix:/path, and nowhere without that setting.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import logging
 import os
 import resource
 import socket
-import ssl
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -26,7 +25,8 @@ from typing import Any, Protocol, cast
 from ...network.resolving import not_to_encode
 from ...protocol.exposition import CONTENT_TYPE, Families, Family, Metric, MetricKind, exposition
 from ..failures import CommandFailed
-from .endpoint_security import EndpointSecurity
+from .endpoint_security import EndpointSecurity, EndpointTls
+from .endpoint_tls import TlsDoor
 
 logger = logging.getLogger(__name__)
 
@@ -127,8 +127,8 @@ class MonitoringEndpoint:
         self._security = security or EndpointSecurity()
         self.failure = ""
         self._servers: list[asyncio.Server] = []
-        #: what they were begun with
-        self._context: ssl.SSLContext | None = None
+        #: in their place, where there is TLS
+        self._doors: list[TlsDoor] = []
         #: every connection, and whether its request is there already, the oldest first
         self._open: dict[asyncio.StreamWriter, bool] = {}
         self._scrapes = asyncio.Semaphore(SCRAPES_MAX)
@@ -138,7 +138,6 @@ class MonitoringEndpoint:
     async def start(self) -> None:
         """Listen, or keep in `failure` why not."""
         tls = self._security.tls
-        self._context = None if tls is None else tls.accepting
         bounds: dict[str, Any] = {"limit": HEAD_BYTES_MAX, "backlog": CONNECTIONS_MAX}
         try:
             if self._path is not None:
@@ -147,9 +146,11 @@ class MonitoringEndpoint:
                 known = not_to_encode(self._host)
                 host = cast(str, [known] if isinstance(known, bytes) else known)
                 server = await asyncio.start_server(
-                    self._serve, host, self._port, ssl=self._context, **bounds
+                    self._serve, host, self._port, start_serving=tls is None, **bounds
                 )
             self._servers = [server]
+            if tls is not None:
+                self._doors = [self._door(tls, one) for one in server.sockets]
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             self.failure = f"metrics.listener {self._path or f'{self._host}:{self._port}'}: {reason}"
@@ -163,8 +164,23 @@ class MonitoringEndpoint:
             self._watch.cancel()
         if self._security.tls is not None:
             await self._security.tls.reloads.close()
+        for door in self._doors:
+            door.close()
         for server in self._servers:
             server.close()
+
+    def _door(self, tls: EndpointTls, bound: socket.socket) -> TlsDoor:
+        listening = socket.socket(fileno=os.dup(bound.fileno()))
+        listening.setblocking(False)
+        listening.listen(CONNECTIONS_MAX)
+        return TlsDoor(
+            listening,
+            lambda: tls.accepting,
+            self._serve,
+            most=CONNECTIONS_MAX,
+            timeout_s=STEP_TIMEOUT_S,
+            head_bytes_max=HEAD_BYTES_MAX,
+        )
 
     @property
     def port(self) -> int:
@@ -188,22 +204,6 @@ class MonitoringEndpoint:
             due = loop.time() + pause_s
             await asyncio.sleep(pause_s)
             self._lag_s = max(0.0, loop.time() - due)
-            tls = self._security.tls
-            if tls is not None and self._servers and tls.accepting is not self._context:
-                await self._begin_anew(tls.accepting)
-
-    async def _begin_anew(self, context: ssl.SSLContext) -> None:
-        """Serve new connections with renewed keys, at the same sockets: none is refused meanwhile."""
-        old, self._context = self._servers, context
-        bound = [socket.socket(fileno=os.dup(one.fileno())) for server in old for one in server.sockets]
-        self._servers = [
-            await asyncio.start_server(
-                self._serve, sock=one, ssl=context, limit=HEAD_BYTES_MAX, backlog=CONNECTIONS_MAX
-            )
-            for one in bound
-        ]
-        for server in old:
-            server.close()
 
     # ------------------------------------------------------------ HTTP
 

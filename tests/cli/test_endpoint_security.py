@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from ottla.cli.failures import CommandFailed
-from ottla.cli.nodes.endpoint import MonitoringEndpoint, NodesHere
+from ottla.cli.nodes.endpoint import CONNECTIONS_MAX, MonitoringEndpoint, NodesHere
 from ottla.cli.nodes.endpoint_security import EndpointSecurity
 from ottla.cli.nodes.node import with_endpoint
 from ottla.protocol.config_keys import ConfigError, Scope, check_properties, is_sensitive
@@ -148,6 +148,24 @@ def test_it_speaks_tls_and_nothing_else(tmp_path: Path) -> None:
         async with served(key_files(tmp_path)) as endpoint:
             assert "answer 42" in await ask(endpoint.port, "/metrics", context=client(tmp_path))
             assert "answer 42" not in await ask(endpoint.port, "/metrics")
+
+    run(scenario())
+
+
+def test_connections_that_never_begin_tls_are_bounded(tmp_path: Path) -> None:
+    """Each takes a descriptor of the node, which has no more of them for its clients and its logs then."""
+
+    async def scenario() -> None:
+        async with served(key_files(tmp_path)) as endpoint:
+            silent = [
+                await asyncio.open_connection("127.0.0.1", endpoint.port) for _ in range(CONNECTIONS_MAX + 20)
+            ]
+            # Those that came first make room, long before their time is over.
+            await asyncio.gather(*(reader.read() for reader, _ in silent[:20]))
+            assert "answer 42" in await ask(endpoint.port, "/metrics", context=client(tmp_path))
+            await asyncio.gather(*(reader.read() for reader, _ in silent))  # and all the others, in the end
+            for _, writer in silent:
+                writer.close()
 
     run(scenario())
 
