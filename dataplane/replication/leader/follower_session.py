@@ -169,8 +169,9 @@ class FollowerSession:
         self._watermarks_are_due = False
         self._log_start_moved = False
         self._last_fetch_ms = 0
-        # Watched partitions whose ISR lacks this follower: each fetch is an occasion to join.
-        self._outside: dict[_Watch, None] = {}
+        # Watched partitions whose ISR lacks this follower, and of which something has changed since it tried to join:
+        # the next fetch is the occasion. One that comes back tries each once, and not with each of its fetches.
+        self._to_offer: dict[_Watch, None] = {}
 
     def __len__(self) -> int:
         return len(self._watches)
@@ -191,8 +192,9 @@ class FollowerSession:
                 self._detach(watch)
         for position in fetch.positions:
             self._place(position)
-        if self._outside:
-            for watch in tuple(self._outside):
+        if self._to_offer:
+            due, self._to_offer = self._to_offer, {}
+            for watch in due:
                 self._offer(watch)
         self._parked = reply
         self._parked_max_bytes = fetch.max_bytes
@@ -269,7 +271,7 @@ class FollowerSession:
                 self._followed.doubted(partition, position.fetch_offset, position.max_bytes)
         partition.fetched_by(self.broker_id, self.broker_epoch, position.fetch_offset)
         if self.broker_id not in leader.in_sync.committed:
-            self._outside[watch] = None
+            self._to_offer[watch] = None
         if leader.high_watermark != watch.sent_watermark:
             self._watermarks[watch] = None
 
@@ -301,10 +303,9 @@ class FollowerSession:
         return False
 
     def _offer(self, watch: _Watch) -> None:
+        """Have it join, if it may. While records are on their way it may not: the fetch behind them offers it anew."""
         leader = watch.partition.leader
-        if leader is None or self.broker_id in leader.in_sync.committed:
-            self._outside.pop(watch, None)
-        elif not watch.awaiting:
+        if leader is not None and self.broker_id not in leader.in_sync.committed and not watch.awaiting:
             self._followed.follower_advanced(watch.partition, self.broker_id)
 
     def replicas_made(self, keys: Iterable[PartitionKey]) -> None:
@@ -324,10 +325,12 @@ class FollowerSession:
         """Something else kept the follower out of the ISR until now. It joins while its fetch is parked here,
         or with the next: one that fell silent is not let in by what it once acknowledged."""
         watch = self._watches.get(key)
-        if watch is not None:
-            self._outside[watch] = None
-            if self._parked is not None:
-                self._offer(watch)
+        if watch is None:
+            return
+        if self._parked is None:
+            self._to_offer[watch] = None
+        else:
+            self._offer(watch)
 
     # Throttled partitions
 
@@ -396,7 +399,7 @@ class FollowerSession:
         self._ready.pop(watch, None)
         self._held.pop(watch, None)
         self._watermarks.pop(watch, None)
-        self._outside.pop(watch, None)
+        self._to_offer.pop(watch, None)
         if watch.partition.watchers.get(self.broker_id) is watch:
             del watch.partition.watchers[self.broker_id]
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
+from ottla.dataplane.replication.fetch_values import (
+    FIRST_EPOCH,
+    FetchPosition,
+    FollowerFetch,
+    SessionAnswer,
+)
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, TopicRecord
@@ -72,3 +79,55 @@ async def test_who_is_in_all_isrs_is_offered_nothing(tmp_path: Path) -> None:
         assert cluster.tell(other(fenced=False)) == []
         assert cluster.tell(partition(0, 1, 1)) == [0]
         assert cluster.tell(partition(0, 2, 1, OTHER)) == []
+
+
+# ---------------------------------------------------------------- fetches
+
+
+class FetchingFollower:
+    """Broker 2 fetches what broker 1 leads, and is in no ISR."""
+
+    def __init__(self, replicas: Replicas, image: ClusterImage, partitions: int) -> None:
+        self._replicas = replicas
+        self._epoch = FIRST_EPOCH
+        self._answers: list[SessionAnswer] = []
+        self.tried = mock.Mock(wraps=replicas.follower_advanced)
+        replicas.follower_advanced = self.tried  # type: ignore[method-assign]
+        outside = [partition(index, 0, 1) for index in range(partitions)]
+        records = other(fenced=False), TopicRecord(topic_id=NEW_TOPIC, name="t"), *outside
+        replicas.apply(image, fold(image, *records))
+
+    def fetch(self, indexes: Sequence[int] = (), *, waits: bool = False) -> list[int]:
+        """The partitions that it tries to join with a fetch which names these."""
+        self.tried.reset_mock()
+        session_id = self._answers[-1].session_id if self._answers else 0
+        positions = [FetchPosition((NEW_TOPIC, index), 0, 0, -1, 0, 1 << 20) for index in indexes]
+        fetch = FollowerFetch(OTHER, 1, session_id, self._epoch, positions, (), 1 << 20)
+        self._replicas.sessions.fetch(fetch, 60.0 if waits else 0.0, self._answers.append, 1)
+        self._epoch += 1
+        return [call.args[0].index for call in self.tried.call_args_list]
+
+
+async def test_a_follower_outside_tries_once_to_join_and_not_with_each_fetch(tmp_path: Path) -> None:
+    """With thousands that wait for the quorum's answer each of its fetches took a long turn of the leader's loop."""
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (_, replicas):
+        follower = FetchingFollower(replicas, image, 10)
+        assert follower.fetch(range(4)) == [0, 1, 2, 3]
+        assert follower.fetch(range(4, 10)) == [4, 5, 6, 7, 8, 9]
+        assert follower.fetch() == []
+        assert follower.fetch([7]) == [7]
+        replicas.check()
+
+
+async def test_a_place_offered_between_two_fetches_is_taken_with_the_next(tmp_path: Path) -> None:
+    image = ClusterImage()
+    async with broker(tmp_path, image) as (_, replicas):
+        follower = FetchingFollower(replicas, image, 3)
+        assert follower.fetch(range(3)) == [0, 1, 2]
+        replicas.apply(image, fold(image, partition(1, 1, 1)))
+        assert follower.fetch() == [1]
+        assert follower.fetch(waits=True) == []
+        replicas.apply(image, fold(image, partition(2, 1, 1)))
+        assert [call.args[0].index for call in follower.tried.call_args_list] == [2]
+        assert follower.fetch() == []
