@@ -1,12 +1,17 @@
-"""Who leaves and who joins the ISRs that this broker leads, as it proposes to the quorum."""
+"""Who leaves and who joins the ISRs that this broker leads, as it proposes to the quorum.
+
+Where a broker is away, no leadership that it follows is settled, and there may be tens of thousands. A thousand are
+looked at in each turn of the loop.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from ...runtime.moved import MovedSince
+from ...runtime.steps import SoonCaller, Steps
 from ..fetch_values import PartitionKey
 from ..leader.follower_sessions import FollowerSessions
 from ..leader.isr_updates import IsrUpdates, Submit
@@ -17,36 +22,56 @@ from .unsettled import UnsettledLeaders
 logger = logging.getLogger(__name__)
 
 
-class _Brokers(Protocol):
-    """Where the cluster's brokers are looked up."""
+class _Host(Protocol):
+    """Where the cluster's brokers are looked up, and the time."""
 
     @property
     def brokers(self) -> Mapping[int, KnownBroker]: ...
+    def monotonic_ms(self) -> int: ...
 
 
 class IsrUpkeep:
     """What followers do is told here, and what time does is looked at with `check`."""
 
     def __init__(
-        self, moved: MovedSince[Partition], submit: Submit, known: _Brokers, sessions: FollowerSessions
+        self,
+        moved: MovedSince[Partition],
+        submit: Submit,
+        host: _Host,
+        sessions: FollowerSessions,
+        loop: SoonCaller,
     ) -> None:
         self._unsettled = UnsettledLeaders(moved)
         self._updates = IsrUpdates(submit, self.look_at)
-        self._known = known
+        self._host = host
         self._sessions = sessions
+        self._steps = Steps(loop)
+        self._is_checking = False
 
-    def check(self, now_ms: int) -> None:
+    def check(self) -> None:
         """Drop lagging members, let in those that wait, and let the high watermarks move that waited for
         time."""
-        for partition in self._unsettled.look():
-            leader = partition.leader
-            if leader is None:
-                continue
-            proposal = leader.propose_shrink(now_ms)
-            if proposal is not None:
-                logger.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
-                self._updates.propose(partition, proposal)
-            self.look_at(partition)
+        if not self._is_checking:
+            self._is_checking = True
+            self._steps.take_on(self._check_all())
+
+    def _check_all(self) -> Iterator[None]:
+        try:
+            for partition in self._unsettled.look():
+                self._check(partition)
+                yield
+        finally:
+            self._is_checking = False
+
+    def _check(self, partition: Partition) -> None:
+        leader = partition.leader
+        if leader is None:
+            return
+        proposal = leader.propose_shrink(self._host.monotonic_ms())
+        if proposal is not None:
+            logger.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
+            self._updates.propose(partition, proposal)
+        self.look_at(partition)
 
     def follower_advanced(self, partition: Partition, broker_id: int) -> None:
         """It has more of the log now, and joins the ISR if that is all it takes."""
@@ -58,6 +83,11 @@ class IsrUpkeep:
     def broker_changed(self, broker_id: int, looked_at: Collection[PartitionKey]) -> None:
         """Where a broker dies that led thousands, all that it had a replica of change with it, and were `looked_at`.
         Who is not in the ISR is a follower of a leadership that is not settled."""
+        self._steps.take_on(self._look_where_it_is_outside(broker_id, looked_at))
+
+    def _look_where_it_is_outside(
+        self, broker_id: int, looked_at: Collection[PartitionKey]
+    ) -> Iterator[None]:
         for partition in self._unsettled.look():
             leader = partition.leader
             if (
@@ -67,6 +97,7 @@ class IsrUpkeep:
                 and broker_id not in leader.in_sync.maximal
             ):
                 self.look_at(partition)
+            yield
 
     def look_at(self, partition: Partition) -> None:
         """Whoever waited for another proposal, for time or for a broker's state may have its turn now."""
@@ -78,7 +109,7 @@ class IsrUpkeep:
         leader = partition.leader
         if leader is None:
             return
-        in_sync, brokers = leader.in_sync.maximal, self._known.brokers
+        in_sync, brokers = leader.in_sync.maximal, self._host.brokers
         for broker_id in [one for one in leader.followers if one not in in_sync]:
             broker = brokers.get(broker_id)
             if broker is not None and not broker.fenced:
@@ -90,4 +121,5 @@ class IsrUpkeep:
 
     async def close(self) -> None:
         """Propose nothing more."""
+        self._steps.close()
         await self._updates.close()

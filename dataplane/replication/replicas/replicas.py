@@ -109,7 +109,7 @@ class Replicas:
             watermark_delay_s=config.watermark_delay_s,
         )
         self._flusher = Flusher(self._flushed, self.failed)
-        self._isrs = IsrUpkeep(self.moved.since(lambda: self), submit_isr, self, self.sessions)
+        self._isrs = IsrUpkeep(self.moved.since(lambda: self), submit_isr, self, self.sessions, self._loop)
         self._fetchers = Fetchers(
             config.credentials,
             config.limits,
@@ -488,7 +488,7 @@ class Replicas:
 
     def check_isr(self) -> None:
         """Look at the ISRs that time may change."""
-        self._isrs.check(self.monotonic_ms())
+        self._isrs.check()
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks, from which a restart goes on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...runtime.moved import MovedSince
 from ..replica.partition import Partition
 
@@ -13,12 +15,15 @@ class UnsettledLeaders:
         self._moved = moved
         self._unsettled: dict[Partition, None] = {}
 
-    def look(self) -> list[Partition]:
-        """Those that have moved since the last call, or that were not settled then. All lead; some may be settled."""
+    def look(self) -> Iterator[Partition]:
+        """One by one those that have moved since this was asked last, or were not settled when they were met last. Some
+        may be settled now, or not lead. The caller may go on turns of the loop later. Each is judged as it is when it
+        is met, and whoever is not met is met the next time."""
         self._unsettled |= self._moved.take()
-        leading = [partition for partition in self._unsettled if partition.leader is not None]
-        self._unsettled = dict.fromkeys(one for one in leading if not _is_settled(one))
-        return leading
+        for partition in list(self._unsettled):
+            if partition.leader is None or _is_settled(partition):
+                self._unsettled.pop(partition, None)
+            yield partition
 
     def check(self, partition: Partition) -> None:
         """AssertionError if it is not going to be looked at, and should be."""

@@ -81,10 +81,10 @@ def test_time_changes_nothing_of_a_settled_leadership(tmp_path: Path) -> None:
     cluster.elect(1)
     partition = cluster[1].partition
     looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
-    assert looked.look() == [partition], "the follower has not fetched yet"
+    assert list(looked.look()) == [partition], "the follower has not fetched yet"
     cluster.sync(1, 2)
-    assert looked.look() == [partition]
-    assert looked.look() == []
+    assert list(looked.look()) == [partition]
+    assert list(looked.look()) == []
     leader = partition.leader
     assert leader is not None
     assert leader.is_settled
@@ -98,15 +98,15 @@ def test_a_leader_whose_follower_lags_is_looked_at_until_it_does_not(tmp_path: P
     cluster.sync(1, 2)
     partition = cluster[1].partition
     looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
-    looked.look()
-    assert looked.look() == []
+    list(looked.look())
+    assert list(looked.look()) == []
     cluster[1].produce(b"a", acks=1)
     for _ in range(3):
-        assert looked.look() == [partition]
+        assert list(looked.look()) == [partition]
         looked.check(partition)
     cluster.sync(1, 2)
-    looked.look()
-    assert looked.look() == []
+    list(looked.look())
+    assert list(looked.look()) == []
     looked.check(partition)
 
 
@@ -118,11 +118,11 @@ def test_a_follower_that_fell_back_is_noticed(tmp_path: Path) -> None:
     cluster.sync(1, 2)
     partition = cluster[1].partition
     looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
-    looked.look()
-    assert looked.look() == []
+    list(looked.look())
+    assert list(looked.look()) == []
     partition.fetched_by(2, cluster.brokers[2].broker_epoch, 0)
     for _ in range(2):
-        assert looked.look() == [partition]
+        assert list(looked.look()) == [partition]
 
 
 def test_a_leader_for_whose_low_watermark_somebody_waits_is_looked_at(tmp_path: Path) -> None:
@@ -133,12 +133,12 @@ def test_a_leader_for_whose_low_watermark_somebody_waits_is_looked_at(tmp_path: 
     partition = cluster[1].partition
     partition.record_deletion.trim(1)
     looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
-    looked.look()
-    assert looked.look() == []
+    list(looked.look())
+    assert list(looked.look()) == []
     outcomes: list[ErrorCode] = []
     partition.record_deletion.on_low_watermark(1, outcomes.append)
     for _ in range(2):
-        assert looked.look() == [partition]
+        assert list(looked.look()) == [partition]
         assert not outcomes
 
 
