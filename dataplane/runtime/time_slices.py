@@ -14,6 +14,8 @@ _LARGE_STRUCTS = 2000
 
 ITEMS_PER_TURN = 200
 """Of what takes some microseconds each."""
+MOVED_PER_TURN = 2_000
+"""Of what has moved, by whoever takes a microsecond or less to find that there is nothing to do about it."""
 
 
 async def in_time_slices(

@@ -25,6 +25,7 @@ from ..log.segments.segment import Segment
 from ..log.segments.segment_swap import CLEANED_SUFFIX
 from ..log.storage_errors import BrokenBatch
 from ..runtime.threads import in_thread
+from ..runtime.time_slices import MOVED_PER_TURN, in_time_slices
 from .cleaner_checkpoints import CleanerCheckpoints
 from .cleaning_choice import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest, rests
 from .cleaning_process import CleaningProcess, CleaningProcessDied
@@ -155,9 +156,9 @@ class LogCleaner(Generic[_Replica]):
         Raises CleaningProcessDied if the child died over it. After three times the log counts as uncleanable. Raises
         OSError if no child can be started, or a folder not be read.
         """
-        self._note_moved()
+        await self._note_moved()
         if await self._checkpoints.write_losses():
-            self._note_moved()
+            await self._note_moved()
         compacted = list(self._candidates)
         if not compacted:
             return False
@@ -182,16 +183,24 @@ class LogCleaner(Generic[_Replica]):
             return False
         return await self._clean(compacted[number], *looked_at[number], now_ms)
 
-    def _note_moved(self) -> None:
-        """Find out which logs may be cleaned now, and forget those that are gone."""
-        for replica in self._moved.take():
+    async def _note_moved(self) -> None:
+        """Find out which logs may be cleaned now, and forget those that are gone. All have moved where a broker starts,
+        and most where another dies: others have turns meanwhile."""
+        async for replica in in_time_slices(self._moved.take(), MOVED_PER_TURN):
             if not self._replicas.holds(replica):
                 self._candidates.pop(replica, None)
                 self._some_are_gone = True
                 continue
             self._some_are_gone |= self._candidates.get(replica, replica.log) is not replica.log
-            self._candidates[replica] = replica.log
-        self._candidates = {replica: log for replica, log in self._candidates.items() if self._may_clean(log)}
+            if self._may_clean(replica.log):
+                self._candidates[replica] = replica.log
+            else:
+                self._candidates.pop(replica, None)
+        self._candidates = {
+            replica: log
+            for replica, log in self._candidates.items()
+            if self._replicas.holds(replica) and self._may_clean(log)
+        }
         if self._some_are_gone:
             self._some_are_gone = False
             self._forget_the_gone()

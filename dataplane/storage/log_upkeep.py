@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...protocol.errors import KafkaError
 from ..runtime.threads import in_thread
+from ..runtime.time_slices import MOVED_PER_TURN, in_time_slices
 from .replica import StoredReplica, StoredReplicas
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class LogUpkeep(Generic[_Replica]):
         that moved since (here, or after the leader's) written down.
         """
         now_ms, has_new_start = self._wall_ms(), False
-        for replica in self._moved.take():
+        async for replica in in_time_slices(self._moved.take(), MOVED_PER_TURN):
             partition_log = replica.log
             if partition_log.start_moved:
                 partition_log.start_moved, has_new_start = False, True
