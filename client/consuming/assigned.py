@@ -36,6 +36,8 @@ class AssignedPartition:
     position: int | None = None
     reset_to: int | None = None
     """The timestamp to look the position up with, while it is not known."""
+    look_up_at_s: float = 0.0
+    """When the leader may be asked for that again."""
     fetch_offset: int = 0
     paused: bool = False
     held: bool = False
@@ -46,6 +48,8 @@ class AssignedPartition:
     """Nothing can be fetched behind the buffer: that is out of range, or how far the buffer reaches cannot be told. It
     is asked for once the caller has taken what is there."""
     failed_leader: tuple[int, int] | None = None
+    refused: bool = False
+    """Whether that leader, when it was asked last, refused the partition for good."""
     retry_at_s: float = 0.0
     replica: int | None = None
     """The follower to read from instead of the leader, until `replica_until_s`."""
@@ -65,13 +69,16 @@ class AssignedPartition:
     def seek(self, offset: int, give_from: int = 0) -> None:
         """Go on at `offset`; what was fetched is dropped."""
         self.position, self.fetch_offset, self.reset_to = offset, offset, None
-        self.ended = False
-        self.give_from, self.moved = give_from, True
-        self.buffer.clear()
+        self._leave(give_from)
 
     def look_up(self, timestamp: int, give_from: int = 0) -> None:
         """Go on where `timestamp` (ms, or EARLIEST or LATEST) points."""
-        self.position, self.reset_to = None, timestamp
+        self.position, self.reset_to, self.look_up_at_s = None, timestamp, 0.0
+        self._leave(give_from)
+
+    def _leave(self, give_from: int) -> None:
         self.ended = False
         self.give_from, self.moved = give_from, True
         self.buffer.clear()
+        if self.refused:  # Perhaps for the place where it was: that no record is there.
+            self.refused, self.failed_leader = False, None

@@ -12,12 +12,12 @@ from functools import cache, partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..connections.cluster import Backoff, Cluster
-from ..failures import AuthenticationFailed, ClientError, ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .assigned import EARLIEST, LATEST, AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
+from .offset_lookups import OffsetLookups
 
 BY_NAME = 12
 """The last Fetch version that names topics; later ones go by topic id."""
@@ -47,8 +47,11 @@ class Fetcher:
         self._arrived = asyncio.Event()
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._driver: asyncio.Task[None] | None = None
+        self._lookups = OffsetLookups(cluster, options)
         self._backoff = Backoff(options.retry_backoff_max_ms)
+        self._lookup_backoff = Backoff(options.retry_backoff_max_ms)
         self._in_need: set[str] = set()  # topics of which a leader has failed since they were asked about
+        self._ask_again_at_s = 0.0  # about topics in need of which no more leaders have failed since
         self._unreachable_since_s: float | None = None
         self._failure: BaseException | None = None
 
@@ -100,24 +103,7 @@ class Fetcher:
 
         Retries while leaders move, up to the request timeout. Raises KafkaError.
         """
-        found: dict[TopicPartition, tuple[int, int]] = {}
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.request_timeout_ms / 1000
-        backoff = Backoff(self._options.retry_backoff_max_ms)
-        self._cluster.follow({one.topic for one in timestamps})
-        while missing := {one: stamp for one, stamp in timestamps.items() if one not in found}:
-            failure: KafkaError | None
-            try:
-                failure = await self._list_offsets_once(missing, found)
-            except NoBrokerReachable as error:
-                failure = error
-            if failure is not None:
-                if not failure.code.retriable or loop.time() > deadline:
-                    raise failure
-                await asyncio.sleep(backoff.next_s())
-                with suppress(ConnectionLost, NoBrokerReachable, RequestTimedOut):
-                    await self._cluster.refresh({one.topic for one in missing})
-        return found
+        return await self._lookups.find(timestamps)
 
     # driving
 
@@ -150,16 +136,20 @@ class Fetcher:
         """Look up positions, start fetches; returns after how many seconds to look again, None for when
         told.
         """
-        lookups = {state.partition: state for state in self.assigned.values() if state.reset_to is not None}
-        if lookups:
-            await self._look_positions_up(lookups)
-        now = asyncio.get_running_loop().time()
-        again: float | None = None
-        in_need, self._in_need = self._in_need, set()
+        loop = asyncio.get_running_loop()
+        in_need = await self._look_positions_up()
+        now = loop.time()
+        looks_at_s = [state.look_up_at_s for state in self.assigned.values() if state.reset_to is not None]
+        failed, self._in_need = self._in_need, set()
+        is_due = bool(failed or in_need) or now >= self._ask_again_at_s
+        in_need |= failed
         failing, leaderless = False, 0
         brokers: dict[int, bool] = {}
         for state in self._readable():
-            failing = failing or state.failed_leader is not None
+            if state.refused and state.retry_at_s > now:
+                looks_at_s.append(state.retry_at_s)
+                continue
+            failing = failing or (state.failed_leader is not None and not state.refused)
             broker_id = self._broker_for(state, now)
             if broker_id is None:
                 in_need.add(state.partition.topic)
@@ -171,24 +161,42 @@ class Fetcher:
                 task = asyncio.ensure_future(self._fetch_on(broker_id))
                 self._fetching[broker_id] = task
                 task.add_done_callback(partial(self._fetch_ended, broker_id))
-        in_need.update(
-            state.partition.topic
-            for state in lookups.values()
-            if state.position is None and state.reset_to is not None
-        )
-        if in_need:
+        if in_need and is_due:
             with suppress(ConnectionLost, RequestTimedOut):
                 await self._cluster.refresh(in_need)
                 self._unreachable_since_s = None
-            again = self._backoff.next_s(leaderless)
+        if failed or leaderless:
+            if is_due:
+                self._ask_again_at_s = self._next_retry_s(leaderless)
+            looks_at_s.append(self._ask_again_at_s)
         elif not failing:  # The attempt that follows a wait has yet to succeed.
             self._backoff.reset()
-        return again
+            self._ask_again_at_s = 0.0
+        return max(0.0, min(looks_at_s) - loop.time()) if looks_at_s else None
 
-    async def _look_positions_up(self, lookups: dict[TopicPartition, AssignedPartition]) -> None:
+    async def _look_positions_up(self) -> set[str]:
+        """Of partitions whose turn it is; the topics of those that still have none."""
+        now = asyncio.get_running_loop().time()
+        unknown = [state for state in self.assigned.values() if state.reset_to is not None]
+        lookups = {state.partition: state for state in unknown if state.look_up_at_s <= now}
+        if not lookups:
+            if not unknown:
+                self._lookup_backoff.reset()
+            return set()
+        again_at_s = now + self._lookup_backoff.next_s(len(lookups))
+        for state in lookups.values():
+            state.look_up_at_s = again_at_s
+        await self._ask_for_positions(lookups)
+        return {
+            state.partition.topic
+            for state in lookups.values()
+            if state.position is None and state.reset_to is not None
+        }
+
+    async def _ask_for_positions(self, lookups: dict[TopicPartition, AssignedPartition]) -> None:
         wanted = {one: state.reset_to for one, state in lookups.items() if state.reset_to is not None}
         found: dict[TopicPartition, tuple[int, int]] = {}
-        failure = await self._list_offsets_once(wanted, found)
+        failure = await self._lookups.once(wanted, found)
         for one, (offset, _) in found.items():
             state = lookups[one]
             if state.reset_to == wanted[one]:
@@ -198,64 +206,6 @@ class Fetcher:
                     state.seek(offset, state.give_from if offset > state.fetch_offset else 0)
         if failure is not None and not failure.code.retriable:
             self.fail(failure)  # Others are read on, and these are asked for again after a wait.
-
-    async def _list_offsets_once(
-        self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, tuple[int, int]]
-    ) -> KafkaError | None:
-        """Ask every leader once; puts answers into `found` and returns one of the failures, if any."""
-        failure: KafkaError | None = None
-        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        if any(one.topic not in self._cluster.metadata.topics for one in timestamps):
-            try:
-                await self._cluster.refresh({one.topic for one in timestamps})
-            except (ConnectionLost, RequestTimedOut) as error:
-                return error
-        for one in timestamps:
-            leader = self._cluster.metadata.leader(*one)
-            if leader is None:
-                failure = self._why_no_leader(one)
-            else:
-                by_leader[leader].append(one)
-        for leader, partitions in by_leader.items():
-            topics: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
-            for one in partitions:
-                asked = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
-                topics[one.topic].append(asked)
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(self._options.read_committed),
-                topics=[ListOffsetsTopic(name=name, partitions=some) for name, some in topics.items()],
-            )
-            try:
-                response = await self._cluster.ask(leader, request)
-            except (ConnectionLost, RequestTimedOut) as error:
-                failure = error
-                continue
-            left_out = dict.fromkeys(partitions)
-            for topic in response.topics:
-                for answer in topic.partitions:
-                    one = TopicPartition(topic.name, answer.partition_index)
-                    left_out.pop(one, None)
-                    code = ErrorCode.of(answer.error_code)
-                    if code == ErrorCode.NONE:
-                        found[one] = (answer.offset, answer.timestamp)
-                    else:
-                        failure = self._refused(code, one, "DESCRIBE")
-            for name, index in left_out:
-                failure = ClientError(f"the broker left {name}-{index} out of its answer")
-        return failure
-
-    def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
-        info = self._cluster.metadata.topics.get(partition.topic)
-        if info is not None and info.error == ErrorCode.NONE and partition.partition not in info.partitions:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            code = ErrorCode.LEADER_NOT_AVAILABLE if info is None or not info.error else info.error
-        return self._refused(code, partition, "DESCRIBE")
-
-    def _refused(self, code: ErrorCode, partition: TopicPartition, operation: str) -> KafkaError:
-        topic, index = partition
-        return self._cluster.failure(code, f"{topic}-{index}", operation=operation, name=topic)
 
     def _leader_of(self, partition: TopicPartition) -> tuple[int, int] | None:
         info = self._cluster.metadata.partition(*partition)
@@ -384,7 +334,7 @@ class Fetcher:
         leader: _Leader,
         retry_at_s: Callable[[], float],
     ) -> None:
-        state.failed_leader, state.ended = None, False
+        state.failed_leader, state.ended, state.refused = None, False, False
         if answer.preferred_read_replica >= 0:
             self._go_near(state, answer.preferred_read_replica, leader, retry_at_s)
         state.high_watermark = answer.high_watermark
@@ -425,7 +375,7 @@ class Fetcher:
             if self._options.reset_timestamp is None:
                 where = f"{state.partition.topic}-{state.partition.partition}"
                 told = f"{where} holds no offset {state.fetch_offset}, and auto_offset_reset is 'none'"
-                self._failed_for_good(state, leader, KafkaError(code, told), retry_at_s)
+                self._failed_for_good(state, leader, KafkaError(code, told))
                 return
             state.ended = True
             if not state.buffer:
@@ -433,14 +383,15 @@ class Fetcher:
         elif code.retriable:
             self._leader_failed(state, leader, retry_at_s)
         else:
-            self._failed_for_good(state, leader, self._refused(code, state.partition, "READ"), retry_at_s)
+            topic, index = state.partition
+            refusal = self._cluster.failure(code, f"{topic}-{index}", operation="READ", name=topic)
+            self._failed_for_good(state, leader, refusal)
 
-    def _failed_for_good(
-        self, state: AssignedPartition, leader: _Leader, error: KafkaError, retry_at_s: Callable[[], float]
-    ) -> None:
+    def _failed_for_good(self, state: AssignedPartition, leader: _Leader, error: KafkaError) -> None:
         """Reads raise `error`. What came of other partitions is given all the same, and the leader is left alone for a
-        moment: it refuses at once."""
-        state.failed_leader, state.retry_at_s = leader, retry_at_s()
+        while: it refuses at once. Nobody is asked who leads, and where leaders have failed no wait becomes longer."""
+        state.failed_leader, state.refused = leader, True
+        state.retry_at_s = asyncio.get_running_loop().time() + self._options.retry_backoff_max_ms / 1000
         self.fail(error)
 
     def _go_near(
@@ -470,7 +421,7 @@ class Fetcher:
         self, state: AssignedPartition, leader: _Leader | None, retry_at_s: Callable[[], float]
     ) -> None:
         """Leave the leader that was asked alone for a moment, unless another one has taken over."""
-        state.failed_leader = leader
+        state.failed_leader, state.refused = leader, False
         state.retry_at_s = retry_at_s()
         if leader == self._leader_of(state.partition):
             # Whether or not it may be tried again by the time that somebody looks: of thousands that takes a while.

@@ -36,6 +36,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.record import encode_batch
+from ottla.protocol.record_batch import parse_header, patch_place
 
 PLACE = TopicPartition("orders", 0)
 OPTIONS = FetchOptions(
@@ -444,31 +445,104 @@ async def test_a_partition_that_is_refused_keeps_no_other_from_being_read(known_
         await fetcher.stop()
 
 
-@pytest.mark.parametrize("known_position", [True, False])
-async def test_a_broker_that_refuses_is_asked_again_after_waits_that_grow(
-    known_position: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[int] = []
+class Busy(Denying):
+    """A connection to a broker that always has records in all partitions but the first."""
 
-    def for_ever(_backoff: Backoff, partitions: int = 1) -> float:
-        waits.append(partitions)
-        return 3_600.0
+    _cluster: BusyCluster
 
-    monkeypatch.setattr(Backoff, "next_s", for_ever)
-    cluster = DenyingCluster()
-    fetcher = Fetcher(cluster, OPTIONS)
-    fetcher.assign(MANY[:1])
-    if known_position:
-        fetcher.assigned[MANY[0]].seek(0)
-    else:
-        fetcher.assigned[MANY[0]].look_up(EARLIEST)
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        cluster = self._cluster
+        cluster.times += sum(one.partition == 0 for one in message.topics[0].partitions)
+        cluster.fetches += 1
+        await asyncio.sleep(0)
+        answers = []
+        for one in message.topics[0].partitions:
+            answer = PartitionData(partition_index=one.partition, high_watermark=10_000)
+            if one.partition == 0:
+                answer.error_code = cluster.refusal
+            else:
+                batch = bytearray(encode_batch([(None, b"more", 0)]))
+                patch_place(memoryview(batch), parse_header(batch), one.fetch_offset, 0)
+                answer.records = bytes(batch)
+            answers.append(answer)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="moved", partitions=answers)])
+
+
+class BusyCluster(DenyingCluster):
+    """Counts what it is asked about the first partition (`times`), all fetches, and questions about topics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        self.fetches = self.refreshed = 0
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Busy(self)
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        self.refreshed += 1
+
+
+async def _busy_for(cluster: BusyCluster, fetches: int, *, known_position: bool) -> None:
+    """Read until there were so many fetches; the position of the first partition is looked up if it is not known."""
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    inbox = Inbox(fetcher, None)
+    fetcher.assign(MANY[:2])
+    inbox.reassigned()
+    for one in MANY[:2]:
+        if known_position or one.partition:
+            fetcher.assigned[one].seek(0)
+        else:
+            fetcher.assigned[one].look_up(EARLIEST)
     fetcher.start()
     try:
         async with asyncio.timeout(25):
-            while not waits:
+            while cluster.fetches < fetches:
+                inbox.take(set(), 9)
                 await asyncio.sleep(0)
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert cluster.times == 1
+    finally:
+        await fetcher.stop()
+
+
+@pytest.fixture
+def waits_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "next_s", lambda *_: 3_600.0)
+
+
+@pytest.mark.usefixtures("waits_without_end")
+@pytest.mark.parametrize("known_position", [True, False])
+async def test_a_broker_that_refuses_is_asked_again_after_a_wait(known_position: bool) -> None:
+    """Not whenever another partition has records: each fetch led to a question about topics, or for the position."""
+    cluster = BusyCluster()
+    await _busy_for(cluster, 200, known_position=known_position)
+    assert cluster.times == 1
+    assert cluster.refreshed == (0 if known_position else 1)
+
+
+@pytest.mark.usefixtures("waits_without_end")
+async def test_who_leads_is_asked_again_after_a_wait() -> None:
+    """Each fetch of a partition that has a leader led to a question about one that has none."""
+    cluster = BusyCluster()
+    cluster.refusal = ErrorCode.LEADER_NOT_AVAILABLE
+    await _busy_for(cluster, 200, known_position=True)
+    assert cluster.times == 1
+    assert cluster.refreshed == 1
+
+
+async def test_a_place_that_is_sought_after_a_refusal_is_read_at_once() -> None:
+    cluster = BusyCluster()
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    fetcher.assign(MANY[:1])
+    state = fetcher.assigned[MANY[0]]
+    state.seek(0)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while not state.refused:
+                await asyncio.sleep(0)
+            state.seek(7)
+            fetcher.changed()
+            while cluster.times < 2:
+                await asyncio.sleep(0)
     finally:
         await fetcher.stop()

@@ -1,0 +1,105 @@
+"""Where timestamps point: what leaders are asked for partitions whose position is not known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ..connections.cluster import Backoff, Cluster
+from ..failures import ClientError, ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..records import TopicPartition
+from .assigned import FetchOptions
+
+
+class OffsetLookups:
+    """Asks for one reader, as its options say."""
+
+    def __init__(self, cluster: Cluster, options: FetchOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+
+    async def find(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+        """(offset, timestamp) of the first record at or after each timestamp; offset -1 where there is none.
+
+        Retries while leaders move, up to the request timeout. Raises KafkaError.
+        """
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.request_timeout_ms / 1000
+        backoff = Backoff(self._options.retry_backoff_max_ms)
+        self._cluster.follow({one.topic for one in timestamps})
+        while missing := {one: stamp for one, stamp in timestamps.items() if one not in found}:
+            failure: KafkaError | None
+            try:
+                failure = await self.once(missing, found)
+            except NoBrokerReachable as error:
+                failure = error
+            if failure is not None:
+                if not failure.code.retriable or loop.time() > deadline:
+                    raise failure
+                await asyncio.sleep(backoff.next_s())
+                with suppress(ConnectionLost, NoBrokerReachable, RequestTimedOut):
+                    await self._cluster.refresh({one.topic for one in missing})
+        return found
+
+    async def once(
+        self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, tuple[int, int]]
+    ) -> KafkaError | None:
+        """Ask every leader once; puts answers into `found` and returns one of the failures, if any."""
+        failure: KafkaError | None = None
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        if any(one.topic not in self._cluster.metadata.topics for one in timestamps):
+            try:
+                await self._cluster.refresh({one.topic for one in timestamps})
+            except (ConnectionLost, RequestTimedOut) as error:
+                return error
+        for one in timestamps:
+            leader = self._cluster.metadata.leader(*one)
+            if leader is None:
+                failure = self._why_no_leader(one)
+            else:
+                by_leader[leader].append(one)
+        for leader, partitions in by_leader.items():
+            topics: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
+            for one in partitions:
+                asked = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
+                topics[one.topic].append(asked)
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(self._options.read_committed),
+                topics=[ListOffsetsTopic(name=name, partitions=some) for name, some in topics.items()],
+            )
+            try:
+                response = await self._cluster.ask(leader, request)
+            except (ConnectionLost, RequestTimedOut) as error:
+                failure = error
+                continue
+            left_out = dict.fromkeys(partitions)
+            for topic in response.topics:
+                for answer in topic.partitions:
+                    one = TopicPartition(topic.name, answer.partition_index)
+                    left_out.pop(one, None)
+                    code = ErrorCode.of(answer.error_code)
+                    if code == ErrorCode.NONE:
+                        found[one] = (answer.offset, answer.timestamp)
+                    else:
+                        failure = self._refused(code, one)
+            for name, index in left_out:
+                failure = ClientError(f"the broker left {name}-{index} out of its answer")
+        return failure
+
+    def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
+        info = self._cluster.metadata.topics.get(partition.topic)
+        if info is not None and info.error == ErrorCode.NONE and partition.partition not in info.partitions:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            code = ErrorCode.LEADER_NOT_AVAILABLE if info is None or not info.error else info.error
+        return self._refused(code, partition)
+
+    def _refused(self, code: ErrorCode, partition: TopicPartition) -> KafkaError:
+        topic, index = partition
+        return self._cluster.failure(code, f"{topic}-{index}", operation="DESCRIBE", name=topic)
