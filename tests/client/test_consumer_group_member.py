@@ -18,6 +18,7 @@ from ottla.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -207,3 +208,75 @@ async def test_a_static_member_says_that_it_will_be_back(coordinator: Coordinato
         await assigned(consumer)
     assert {beat.instance_id for beat in broker.beats} == {"i"}
     assert broker.beats[-1].member_epoch == -2
+
+
+class AwayForLong:
+    """A consumer that the group has lost, up to where the coordinator's answer to its goodbye ends."""
+
+    def __init__(self, coordinator: Coordinator, broker: Broker) -> None:
+        self.leaving, self.meanwhile = asyncio.Event(), asyncio.Event()
+        self._heartbeat = coordinator.answers[ConsumerGroupHeartbeatRequest]
+        coordinator.answers[ConsumerGroupHeartbeatRequest] = self._answer
+        self._broker = broker
+
+    async def _answer(self, beat: ConsumerGroupHeartbeatRequest) -> Message:
+        if beat.member_epoch < 0:
+            self.leaving.set()
+            await self.meanwhile.wait()
+        return await self._heartbeat(beat)
+
+
+async def test_a_member_that_says_goodbye_takes_nothing_over(
+    coordinator: Coordinator, broker: Broker
+) -> None:
+    """The coordinator gives all that it had to others. The name of a topic came while it said goodbye."""
+    away = AwayForLong(coordinator, broker)
+    asked = asyncio.Event()
+    del coordinator.metadata.topics["t"]
+
+    async def names(_request: MetadataRequest) -> MetadataResponse:
+        asked.set()
+        await away.leaving.wait()
+        return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=TOPIC_ID)])
+
+    coordinator.ask_any = names  # type: ignore[attr-defined]
+    async with asyncio.timeout(25), member(max_poll_interval_ms=30) as consumer:
+        await asked.wait()
+        await away.leaving.wait()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        taken_over = consumer.assignment()
+        away.meanwhile.set()
+    assert not taken_over
+
+
+async def test_what_was_being_taken_over_as_a_member_left_is_not_read(
+    coordinator: Coordinator, broker: Broker
+) -> None:
+    """Its listener ended while the member said goodbye, and then it was read like any other."""
+    away = AwayForLong(coordinator, broker)
+    told, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(RebalanceListener):
+        async def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
+            told.set()
+            await go_on.wait()
+
+    consumer = member(max_poll_interval_ms=30)
+    consumer.subscribe(["t"], listener=Slow())
+    async with asyncio.timeout(25), consumer:
+        await told.wait()
+        await away.leaving.wait()
+        go_on.set()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        is_read = not consumer._fetcher.assigned[PLACE].held
+        away.meanwhile.set()
+        assert not is_read
+        while PLACE in consumer.assignment():
+            await asyncio.sleep(0.001)
+        reading = asyncio.ensure_future(consumer.getmany(timeout_ms=None))
+        await assigned(consumer)
+        while consumer._fetcher.assigned[PLACE].held:
+            await asyncio.sleep(0.001)
+        reading.cancel()

@@ -200,6 +200,7 @@ class ConsumerGroupMember:
     async def _stay_away(self) -> None:
         """As the program does, until it comes back: others get the partitions."""
         self._attendance.warn(self._options.group_id)
+        await self._stop_following()  # From its goodbye on others may have what it was about to take over.
         self._handover.hold()
         await self._say_goodbye()
         await self._lose()
@@ -222,13 +223,17 @@ class ConsumerGroupMember:
     async def _lose(self) -> None:
         """All partitions may be somebody else's already."""
         self._state.fenced()
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await self._stop_following()
         await self._handover.settled()
         await self._handover.give_up(self._handover.owned, lost=True)
         self._state.lost()
         self._told_assignment = False
+
+    async def _stop_following(self) -> None:
+        """What is changing hands goes on to its end, and nothing more begins."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
 
     async def _beats(self) -> None:
         """Heartbeats beside something that takes long."""

@@ -43,6 +43,8 @@ class Handover:
         self._reset_timestamp = reset_timestamp
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._commit = commit
+        self._is_going = False
+        """Whether all that is assigned is about to be lost."""
         self._failures: deque[BaseException] = deque()
         self._under_way: asyncio.Task[None] | None = None
         self._lookups: set[asyncio.Task[None]] = set()
@@ -62,10 +64,12 @@ class Handover:
 
     async def give_up(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
         """Have these no more; `lost`: somebody else may have them already."""
+        self._is_going = False
         await self._whole(self._give_up(partitions, lost))
 
     def hold(self) -> None:
-        """Give no more records of what is assigned: it is about to be lost."""
+        """Give no more records of what is assigned, nor of what is being taken over: it is about to be lost."""
+        self._is_going = True
         self._inbox.hold(self.owned)
 
     async def settled(self) -> None:
@@ -99,7 +103,7 @@ class Handover:
         self._begin_all(new, told)
         await self._tell(self.listener.on_partitions_assigned, partitions)
         for state in new:
-            state.held = False
+            state.held = self._is_going
         told.set()
         self._fetcher.changed()
 
