@@ -71,6 +71,19 @@ class Visit:
             raise BadQuestion(f"{name!r} is missing")
         return value
 
+    def exact(self, name: str) -> str:
+        """A name as the address has it. Spaces around it count: without them it would name another thing. Raises
+        BadQuestion."""
+        if not (value := self.query.get(name, "")):
+            raise BadQuestion(f"{name!r} is missing")
+        return value
+
+    def confirm(self, name: str, what: str = "name") -> None:
+        """Raises BadQuestion unless the field `again` of the form has this name."""
+        again = self.form.get("again", "")
+        if name not in (again, again.strip()):
+            raise BadQuestion(f"the {what} is {name}, and {again!r} stands there")
+
     async def topic(self, name: str, *, age_max_s: float = WATCHED_S) -> TopicInfo:
         """The topic of this name, as it was at most so long ago. Raises NotThere, and KafkaError."""
         for age_s in (age_max_s, 0.0):  # it may be younger than the snapshot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -218,6 +219,25 @@ def test_a_deletion_wants_the_name_once_more(admin: WithGroups, browser: Browser
     assert browser.send("/groups/delete?name=audit", 303, again="audit", step="apply").startswith("/groups?")
     assert admin.calls == [("delete", "audit")]
     assert "there is no group" in seen(browser.send("/groups/delete?name=audit", 404, again="audit"))
+
+
+@pytest.mark.parametrize("name", ["audit ", " audit", "audit\n", "audit\u2028"])
+def test_a_name_with_spaces_around_it_is_that_of_another_group(
+    admin: WithGroups, browser: Browser, name: str
+) -> None:
+    admin.members[name] = ()
+    admin.committed[name] = {ORDERS: 3}
+    group = f"?{urlencode({'name': name})}"
+    assert "orders 0 3 100 97" in seen(browser.read(f"/groups/group{group}"))
+    browser.send(f"/groups/seek{group}", 303, to="offset", value="45", step="apply")
+    browser.send(f"/groups/delete{group}", 400, again="audit", step="apply")
+    browser.send(f"/groups/delete{group}", 303, again=name, step="apply")
+    assert admin.calls == [("seek", (name, {ORDERS: 45})), ("delete", name)]
+
+
+def test_a_name_may_be_confirmed_with_spaces_around_it(admin: WithGroups, browser: Browser) -> None:
+    browser.send("/groups/delete?name=audit", 303, again=" audit ", step="apply")
+    assert admin.calls == [("delete", "audit")]
 
 
 def test_a_time_without_a_zone_is_utc() -> None:

@@ -51,6 +51,11 @@ def browser(admin: Limiting) -> Browser:
     return Browser(admin, may_change=True).enter()
 
 
+def test_a_name_with_spaces_around_it_has_quotas_of_its_own(admin: Limiting, browser: Browser) -> None:
+    browser.send("/access/quotas/alter?user=+ann", 303, quotas="consumer_byte_rate=5", step="apply")
+    assert [given[0] for what, given in admin.calls] == [{"user": " ann"}]
+
+
 def test_quotas_are_changed_after_a_preview(admin: Limiting, browser: Browser) -> None:
     assert OF_ANN in browser.read("/access")
     assert "producer_byte_rate=1000</textarea>" in browser.read(OF_ANN)

@@ -171,6 +171,13 @@ def test_an_id_is_deleted_once_nothing_is_open(admin: WithTransactions, browser:
     assert admin.calls == [("forget", "old")]
 
 
+def test_an_id_with_spaces_around_it_is_another_one(admin: WithTransactions, browser: Browser) -> None:
+    admin.known["copy "] = told("copy ", "Ongoing")
+    browser.send("/transactions/abort?id=copy+", 400, again="copy", step="apply")
+    browser.send("/transactions/abort?id=copy+", 303, again="copy ", step="apply")
+    assert admin.calls == [("abort", "copy ")]
+
+
 def test_ids_that_strangers_choose_are_text(admin: WithTransactions, browser: Browser) -> None:
     admin.known[HOSTILE] = told(HOSTILE, "Ongoing")
     page = browser.read("/transactions")

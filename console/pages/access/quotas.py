@@ -58,7 +58,7 @@ def entity_of(given: Mapping[str, str]) -> Entity:
     """Whose quotas the fields of a form or an address mean. Raises BadQuestion."""
     entity: dict[str, str | None] = {}
     for kind in KINDS:
-        name, is_default = given.get(kind, "").strip(), given.get(_DEFAULT + kind) == "yes"
+        name, is_default = given.get(kind, ""), given.get(_DEFAULT + kind) == "yes"
         if name and is_default:
             raise BadQuestion(f"{kind} is either {name[:80]!r} or any other, and not both")
         if name or is_default:
@@ -131,7 +131,7 @@ def _quotas_field(quotas: Mapping[str, float]) -> FormField:
 
 async def _new(visit: Visit) -> tuple[Entity, Mapping[str, float], dict[str, float | None]]:
     """Whose, what there is, and what is set: other quotas stay."""
-    entity = entity_of(visit.form)
+    entity = entity_of({name: text.strip() for name, text in visit.form.items()})
     before = await _there(visit, entity)
     wanted = quotas_of(visit.form.get(FIELD, ""))
     return entity, before, quota_changes(before, {**before, **wanted})

@@ -28,7 +28,7 @@ WHERE: Mapping[str, str] = {
 
 async def seek_form(visit: Visit) -> Form:
     """Where to."""
-    name = visit.required("name")
+    name = visit.exact("name")
     return Form(
         f"Move the offsets of {name}",
         (
@@ -94,7 +94,7 @@ def chosen_partitions(visit: Visit, known: Iterable[TopicPartition]) -> list[Top
 
 async def _sought(visit: Visit) -> tuple[Offsets, Offsets]:
     """The offsets as they are, and as they would be."""
-    name = visit.required("name")
+    name = visit.exact("name")
     target, before = target_of(visit), await visit.admin.committed_offsets(name)
     try:
         await check_has_no_members(visit.admin, name)
@@ -112,7 +112,7 @@ def seek_command(visit: Visit) -> str:
         "shift": f"{target.number:+d}",
         "timestamp": f"@{visit.text('value')}",
     }.get(target.kind, target.kind)
-    words = ["ottla", "group", "seek", visit.required("name"), f"--to={to}"]
+    words = ["ottla", "group", "seek", visit.exact("name"), f"--to={to}"]
     if topic := visit.text("topic"):
         words += ["--topic", topic + (f":{index}" if (index := visit.text("partition")) else "")]
     return shlex.join(words)
@@ -122,7 +122,7 @@ async def plan_seek(visit: Visit) -> Change:
     """A dry run."""
     before, after = await _sought(visit)
     return Change(
-        title=f"Move the offsets of {visit.required('name')}",
+        title=f"Move the offsets of {visit.exact('name')}",
         differences=[
             Difference(
                 f"{one.topic}-{one.partition}",
@@ -137,7 +137,7 @@ async def plan_seek(visit: Visit) -> Change:
 
 async def seek(visit: Visit) -> Done:
     """Commit them. Raises KafkaError for a partition that was refused."""
-    name = visit.required("name")
+    name = visit.exact("name")
     _, after = await _sought(visit)
     settled = await visit.admin.alter_offsets(name, after)
     for refused in settled.values():
@@ -151,7 +151,7 @@ async def seek(visit: Visit) -> Done:
 
 async def deletion_form(visit: Visit) -> Form:
     """Its name once more."""
-    name = visit.required("name")
+    name = visit.exact("name")
     return Form(
         f"Delete {name}",
         (FormField(name="again", label="the group's name once more", is_required=True),),
@@ -161,9 +161,8 @@ async def deletion_form(visit: Visit) -> Form:
 
 async def plan_deletion(visit: Visit) -> Change:
     """What goes."""
-    name = visit.required("name")
-    if visit.required("again") != name:
-        raise BadQuestion(f"the name is {name}, and {visit.text('again')!r} stands there")
+    name = visit.exact("name")
+    visit.confirm(name)
     if name not in {one.group_id for one in await visit.admin.list_groups()}:
         raise NotThere(f"there is no group {name!r}")
     try:
@@ -184,7 +183,7 @@ async def plan_deletion(visit: Visit) -> Change:
 
 async def delete(visit: Visit) -> Done:
     """Delete it. Raises KafkaError where the cluster refused."""
-    name = visit.required("name")
+    name = visit.exact("name")
     await plan_deletion(visit)
     for refused in (await visit.admin.delete_groups([name])).values():
         if isinstance(refused, KafkaError):

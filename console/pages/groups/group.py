@@ -119,7 +119,7 @@ def lag_row(one: PartitionLag) -> LagRow:
 
 async def show(visit: Visit) -> Rendered:
     """The page."""
-    name = visit.required("name")
+    name = visit.exact("name")
     (told,) = await report(visit.admin, [name])
     history = _HISTORIES.setdefault(visit.sampler, LagHistory())
     history.note(told)

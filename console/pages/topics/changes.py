@@ -255,8 +255,7 @@ async def deletion_form(visit: Visit) -> Form:
 async def plan_deletion(visit: Visit) -> Change:
     """What goes."""
     topic = await topic_named(visit, age_max_s=0)
-    if visit.required("again") != topic.name:
-        raise BadQuestion(f"the name is {topic.name}, and {visit.text('again')!r} stands there")
+    visit.confirm(topic.name)
     return Change(
         title=f"Delete {topic.name}",
         differences=[

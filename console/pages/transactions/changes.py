@@ -102,6 +102,5 @@ def _again(label: str) -> FormField:
 async def _confirmed(visit: Visit) -> TransactionDescription:
     """Raises BadQuestion where the form names another one."""
     told = await described(visit)
-    if visit.required("again") != told.transactional_id:
-        raise BadQuestion(f"the id is {told.transactional_id}, and {visit.text('again')!r} stands there")
+    visit.confirm(told.transactional_id, "id")
     return told

@@ -55,7 +55,7 @@ def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> O
 
 async def described(visit: Visit) -> TransactionDescription:
     """The transactional id that the address names. Raises KafkaError."""
-    name = visit.required("id")
+    name = visit.exact("id")
     told = (await visit.admin.describe_transactions([name]))[name]
     if isinstance(told, KafkaError):
         raise told
