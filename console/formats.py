@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 UNKNOWN: Final = "\u2013"
 """What stands where nobody told."""
@@ -23,6 +23,11 @@ def shown(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return "" if value is None else value
     return _CONTROLS.sub(_escape, value)
+
+
+def exact(value: object) -> Markup:
+    """What a browser sends back, as it is: `shown` would change it."""
+    return escape("" if value is None else value)
 
 
 def size(count: float | None) -> str:

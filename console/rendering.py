@@ -36,6 +36,7 @@ class Templates:
             finalize=formats.shown,
         )
         for filter_ in (
+            formats.exact,
             formats.size,
             formats.count,
             formats.rate,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -389,3 +391,26 @@ async def test_a_record_is_sent_as_the_form_says(cluster: LocalCluster, admin: A
         await sending.plan_sending(at(cluster, admin, form | {"topic": "nowhere"}))
     with pytest.raises(BadQuestion, match="has partitions 0 to 1"):
         await sending.plan_sending(at(cluster, admin, form | {"partition": "2"}))
+
+
+HIDDEN_SIGNS = '\u05e9\u05dc\u05d5\u05dd\u200f \x1b[0m\u2028 "<b>'
+
+
+def inputs_of(page: str) -> dict[str, str]:
+    """The hidden fields of a page's form, as a browser sends them."""
+    found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', page)
+    return {html.unescape(name): html.unescape(value) for name, value in found}
+
+
+def test_a_preview_carries_what_was_typed_as_it_was_typed() -> None:
+    browser = Browser(FakeAdmin(topic("orders", partition())), may_change=True).enter()
+    typed = {"topic": "orders", "value": HIDDEN_SIGNS, "headers": f"name={HIDDEN_SIGNS}"}
+    preview = browser.send("/messages/send", step="preview", **typed)
+    assert inputs_of(preview).items() >= typed.items()
+    assert "\\x1b[0m" in seen(preview)  # a table shows what is there
+    again = browser.send("/messages/send", step="again", **typed)
+    assert html.escape(HIDDEN_SIGNS, quote=False).replace('"', "&#34;") + "</textarea>" in again
+
+
+def test_a_header_may_have_any_sign_but_a_newline() -> None:
+    assert sending.headers_of("a=b\u2028c\n\nd=e") == [("a", "b\u2028c".encode()), ("d", b"e")]

@@ -48,7 +48,7 @@ def bytes_of(visit: Visit, name: str) -> bytes | None:
 def headers_of(text: str) -> list[tuple[str, bytes]]:
     """Lines `name=value`. A name may stand there again. Raises BadQuestion."""
     found = []
-    for line in filter(None, text.splitlines()):
+    for line in filter(None, text.split("\n")):
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
             raise BadQuestion(f"a header is name=value, not {line[:80]!r}")
