@@ -33,7 +33,7 @@ from ...protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ...protocol.transaction_table import Phase, TransactionMetadata
+from ...protocol.transaction_table import Phase, Place, TransactionMetadata
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
@@ -133,7 +133,7 @@ class WriteTxnMarkersHandlers:
         place = (partition.topic_id, partition.index)
         known = self._quorum.image.transactions.at(place).get(marker.producer_id)
         if known is not None:
-            await self._abort_known(marker, known, entry)
+            await self._abort_known(marker, known, place, entry)
         elif entry is None:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -143,7 +143,11 @@ class WriteTxnMarkersHandlers:
             await self._abort_unknown(marker, partition, entry)
 
     async def _abort_known(
-        self, marker: WritableTxnMarker, transaction: TransactionMetadata, entry: ProducerEntry | None
+        self,
+        marker: WritableTxnMarker,
+        transaction: TransactionMetadata,
+        place: Place,
+        entry: ProducerEntry | None,
     ) -> None:
         writer = transaction.writers[marker.producer_id]
         name, number = transaction.transactional_id, transaction.number
@@ -157,7 +161,7 @@ class WriteTxnMarkersHandlers:
                 ErrorCode.INVALID_TXN_STATE, f"transaction {number} of {name!r} is being committed"
             )
         try:
-            await self._completion_waits.over(name, number, END_TIMEOUT_S)
+            await self._completion_waits.over(name, number, END_TIMEOUT_S, at=place)
         except KafkaError as error:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from error
 

@@ -9,27 +9,33 @@ from ...protocol.cluster_image import NO_LEADER, ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.transaction_table import Place, TransactionMetadata
 
+_Waiting = tuple[int, Place | None, asyncio.Future[None]]
+"""For the transaction of this number, in one partition or in all."""
+
 
 class CompletionWaits:
     """The waiting requests by transactional id. One writer: the event loop."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
-        self._waiting: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
+        self._waiting: dict[str, list[_Waiting]] = {}
         #: numbers of transactions that have all their markers, though the image does not say so yet
         self._settled: dict[str, int] = {}
 
-    async def over(self, transactional_id: str, number: int, timeout_s: float) -> None:
-        """Return once every partition that has a leader has its markers below its high watermark.
+    async def over(
+        self, transactional_id: str, number: int, timeout_s: float, *, at: Place | None = None
+    ) -> None:
+        """Return once every partition that has a leader has its markers below its high watermark. With `at`, once that
+        one has: a broker that leads it, and is not the client's, is not told of the others.
 
         Raises KafkaError CONCURRENT_TRANSACTIONS if that takes longer than `timeout_s`. The transaction is decided all
         the same, and the client asks again.
         """
-        if self._is_over(transactional_id, number):
+        if self._is_over(transactional_id, number, at):
             return
-        told = asyncio.get_running_loop().create_future()
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(transactional_id, [])
-        waiting.append((number, told))
+        waiting.append((number, at, told))
         try:
             async with asyncio.timeout(timeout_s):
                 await told
@@ -39,7 +45,7 @@ class CompletionWaits:
                 f"transaction {number} of {transactional_id!r} is decided, and its markers are not all written yet",
             ) from None
         finally:
-            waiting.remove((number, told))
+            waiting.remove((number, at, told))
             if not waiting:
                 self._waiting.pop(transactional_id, None)
 
@@ -66,19 +72,21 @@ class CompletionWaits:
             self._tell(transactional_id)
 
     def _tell(self, transactional_id: str) -> None:
-        for number, told in self._waiting.get(transactional_id, ()):
-            if not told.done() and self._is_over(transactional_id, number):
+        for number, at, told in self._waiting.get(transactional_id, ()):
+            if not told.done() and self._is_over(transactional_id, number, at):
                 told.set_result(None)
 
     def _is_decided(self, transactional_id: str, number: int) -> bool:
         transaction = self._image().transactions.by_id.get(transactional_id)
         return transaction is not None and transaction.number == number and transaction.phase.is_decided
 
-    def _is_over(self, transactional_id: str, number: int) -> bool:
+    def _is_over(self, transactional_id: str, number: int, at: Place | None) -> bool:
         transaction = self._image().transactions.by_id.get(transactional_id)
         if transaction is None or transaction.number != number or transaction.phase.is_over:
             return True
         if self._settled.get(transactional_id) == number:
+            return True
+        if at is not None and transaction.phase.is_decided and at not in transaction.lacking:
             return True
         return transaction.phase.is_decided and not any(map(self._has_leader, _places(transaction)))
 

@@ -24,6 +24,7 @@ from ottla.protocol.messages.transactions import (
 from ottla.protocol.node_proof import NO_NODE, NodeRole, ProvenNode
 from ottla.protocol.record import encode_batch
 from ottla.protocol.transaction_table import Phase
+from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity
 
 from .broker_beside_a_quorum import Beside, beside_a_quorum
@@ -131,6 +132,19 @@ async def test_what_is_being_aborted_is_waited_for(tmp_path: Path, monkeypatch: 
         assert await abort(one, who, topic="pair") == ErrorCode.REQUEST_TIMED_OUT
         pair.fetched_by(2, one.quorum.epoch(2), pair.log.log_end_offset)
         assert await abort(one, who, topic="pair") == ErrorCode.NONE
+
+
+async def test_of_other_brokers_partitions_nothing_is_waited_for(tmp_path: Path) -> None:
+    """This one does not hear when those have their markers, unless the client speaks through it."""
+    async with asyncio.timeout(20), beside_a_quorum(tmp_path) as one:
+        one.quorum.create(assigned("away", [2]))
+        who = one.quorum.begin(broker=2)
+        one.quorum.add(who, one.solo(0) | one.quorum.places(0, topic="away"), broker=2)
+        one.catch_up()
+        await one.produce(who, 0)
+        assert await abort(one, who) == ErrorCode.NONE
+        assert one.quorum.state().phase is Phase.PREPARE_ABORT
+        assert not one.partition().log.transactions.open
 
 
 @pytest.mark.parametrize("hangs", [True, False])
