@@ -23,9 +23,15 @@ from .session import check
 from .transactions import TransactionAdmin
 
 _OVER = frozenset(
-    {ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    {
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
 )
-"""What the end of a transaction is refused with that is over: with each of them the owner's epoch rises."""
+"""What the end of a transaction is refused with that is over: with each of them the owner's epoch rises. The last one
+comes if the cluster has aborted it, and a former owner of the id may go on after that (KIP-588)."""
 
 
 class BegunTransaction(NamedTuple):

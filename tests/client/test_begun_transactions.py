@@ -122,6 +122,21 @@ async def test_a_transaction_ends_when_nobody_has_asked_for_it_for_its_time(clus
             await work(cluster, begun, "tasks", b"late")
 
 
+async def test_a_transaction_that_the_cluster_has_aborted_is_over(cluster: LocalCluster) -> None:
+    """Its id had an owner before, who might go on after an abort (KIP-588): nobody here does."""
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="owned"):
+        pass
+    async with admin(cluster) as one:
+        begun = await one.begin_transaction("owned")
+        assert begun is not None
+        await one.abort_transaction("owned")
+        with pytest.raises(KafkaError, match="nothing was committed") as caught:
+            await one.commit_transaction(begun)
+        assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+        await one.abort_begun_transaction(begun)
+        assert await one.begin_transaction("owned") != begun
+
+
 async def test_what_cannot_be_is_said_by_name(cluster: LocalCluster) -> None:
     async with admin(cluster) as one:
         with pytest.raises(ValueError, match="an application version is 0 or more, not -3"):
