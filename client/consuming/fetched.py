@@ -150,6 +150,8 @@ class FetchedRecords:
     def _next_visible(self) -> RecordCursor[ConsumerRecord] | None:
         for position, header in self._walk:
             if header.next_offset <= self.next_offset:
+                if header.is_control and (self._aborted or self._aborting):
+                    self._hidden(header, self._batches[position : position + header.size])
                 continue
             self._current = header
             if self._check_crcs:

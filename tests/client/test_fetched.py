@@ -156,6 +156,16 @@ def test_records_of_aborted_transactions_are_left_out() -> None:
     assert [record.value for record in records] == [b"plain", b"kept 1", b"kept 2"]
 
 
+def test_what_is_passed_over_ends_transactions_all_the_same() -> None:
+    """As where a consumer goes on behind a large message: the marker of an aborted transaction lay before that, and the
+    next one of the same producer was left out."""
+    log = LogBuilder().add(b"no", producer_id=1, transactional=True).end(ControlType.ABORT, 1)
+    log.add(b"yes", producer_id=1, transactional=True).end(ControlType.COMMIT, 1)
+    chunk = FetchedRecords(HERE, memoryview(bytes(log.data)), 0, ((1, 0),))
+    chunk.skip_to(2)
+    assert [record.value for record in chunk.take(1000)] == [b"yes"]
+
+
 def test_read_uncommitted_sees_everything_but_markers() -> None:
     log = LogBuilder().add(b"lost", producer_id=5, transactional=True).end(ControlType.ABORT, 5)
     _, records = fetched(log)
