@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Signature = tuple[tuple[int, int, int] | None, ...]
+_NOTHING: Signature = ()
+"""Of no files that have been used."""
 
 
 class TlsReloads:
@@ -42,6 +44,8 @@ class TlsReloads:
         self._reminded: dict[str, frozenset[str]] = {}
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._told: dict[str, str] = {}
+        """Why a listener goes on with its old ones, where it does."""
         self.failures = 0
 
     def start(self) -> None:
@@ -103,12 +107,18 @@ class TlsReloads:
             if name.lower() == lower_name:
                 await self._reload(name)
 
-    async def _reload(self, name: str) -> None:
+    async def _reload(self, name: str, *, tells_again: bool = True) -> None:
+        """Without `tells_again` a failure is told once."""
         try:
             await self.reload(name)
-        except ConfigError as error:
-            self.failures += 1
-            logger.error("listener %s goes on with its old keys and certificates: %s", name, error)
+            self._told.pop(name, None)
+        except (ConfigError, OSError, ValueError) as error:
+            # Each look tries again: where descriptors or a file system were short, the files need not change for that.
+            self._known[name] = _NOTHING
+            if tells_again or self._told.get(name) != str(error):
+                self.failures += 1
+                logger.error("listener %s goes on with its old keys and certificates: %s", name, error)
+            self._told[name] = str(error)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -123,7 +133,7 @@ class TlsReloads:
             for name, listener in self._listeners.items():
                 found = await asyncio.to_thread(_signature, listener.tls.loaded.settings.files)
                 if found != self._known[name] and seen.get(name) == found:
-                    await self._reload(name)
+                    await self._reload(name, tells_again=False)
                 seen[name] = found
                 self._remind(name, listener.tls.loaded)
 

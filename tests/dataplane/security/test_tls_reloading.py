@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +134,36 @@ async def test_what_cannot_be_used_changes_nothing_and_is_told_once(
         folder.issue().pem_file(folder.keys)
         await until(lambda: folder.has_changed)
     assert reloads.failures == 1
+
+
+@pytest.mark.parametrize("where", ["open", "memfd_create"])
+async def test_what_could_not_be_read_for_a_moment_is_used_later(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A broker had no descriptor left when it looked. The files do not change any more."""
+    refusing = True
+
+    def is_short(path: object) -> bool:
+        return refusing and (where == "memfd_create" or str(path) == str(folder.keys))
+
+    def short_of(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *more: Any, **named: Any) -> Any:
+            if is_short(path):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return real(path, *more, **named)
+
+        return call
+
+    async with watched(folder) as reloads:
+        if where == "open":
+            monkeypatch.setattr(io, "open", short_of(io.open))  # what Path.open calls
+        else:
+            monkeypatch.setattr(os, "memfd_create", short_of(os.memfd_create))
+        folder.issue().pem_file(folder.keys.with_name("next")).rename(folder.keys)
+        await until(lambda: reloads.failures == 1)
+        assert not folder.has_changed
+        refusing = False
+        await until(lambda: folder.has_changed)
 
 
 async def test_another_subject_or_other_names_need_leave(tmp_path: Path) -> None:
