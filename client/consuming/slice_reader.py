@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Self
 
@@ -10,7 +11,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Cluster
 from ..failures import RequestTimedOut
 from ..records import TopicPartition
-from .assigned import AssignedPartition, FetchOptions
+from .assigned import EARLIEST, AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
 from .fetcher import Fetcher
 
@@ -57,7 +58,9 @@ class SliceReader:
         await self._fetcher.stop()
 
     def seek(self, offset: int) -> None:
-        """Go on there; what was fetched is dropped."""
+        """Go on there; what was fetched is dropped, and why nothing could be fetched where it was."""
+        with suppress(KafkaError):
+            self._fetcher.raise_failure()
         self.position = offset
         self._state.seek(offset)
         self._fetcher.changed()
@@ -80,6 +83,12 @@ class SliceReader:
         self.position = chunk.end_offset
         self._fetcher.changed()
         return chunk
+
+    async def beginning(self) -> int:
+        """The log start offset, now. Raises KafkaError."""
+        found = await self._fetcher.list_offsets({self._partition: EARLIEST})
+        offset, _ = found[self._partition]
+        return offset
 
     @property
     def _state(self) -> AssignedPartition:

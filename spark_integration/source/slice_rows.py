@@ -158,15 +158,27 @@ class _Reading:
     # ------------------------------------------------------------ chunks
 
     def _chunk(self, position: int) -> FetchedRecords | None:
-        """What was fetched from `position` on; None when there is nothing there any more, and that is no error."""
-        try:
-            return self._loop.run(self._next_chunk(position))
-        except KafkaError as error:
-            if error.code not in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                raise
-            topic, index = self._range.partition
-            self._loss.tell(f"{topic}-{index} cannot be read from offset {position} on: {error.message}")
-            return None
+        """What was fetched from `position` on, or from where the partition begins by now, if that is later; None when
+        there is nothing there any more. Each is an error unless the query goes on with what is left."""
+        end = self._range.end if self._range.window is None else self._range.window.end
+        topic, index = self._range.partition
+        while True:
+            try:
+                return self._loop.run(self._next_chunk(position))
+            except KafkaError as error:
+                if error.code not in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+                self._loss.tell(f"{topic}-{index} cannot be read from offset {position} on: {error.message}")
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return None
+            beginning = self._loop.run(self._beginning())
+            if not position < beginning < end:
+                return None
+            position = beginning
+
+    async def _beginning(self) -> int:
+        assert self._reader is not None
+        return await self._reader.beginning()
 
     async def _next_chunk(self, position: int) -> FetchedRecords:
         if self._reader is None:

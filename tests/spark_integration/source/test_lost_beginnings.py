@@ -1,0 +1,57 @@
+"""Retention overtakes a task that reads: a query that goes on with what is left reads all that is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla import NewTopic, TopicPartition
+from ottla.spark_integration.source.cut_filter import Window
+from ottla.spark_integration.source.data_loss import DataLost
+from ottla.spark_integration.source.settings import ATOMIC, SourceSettings, read_settings
+from ottla.spark_integration.source.slice_rows import Slice, read_slice
+from ottla.spark_integration.source.slices import Range
+from ottla.sync import Admin, Producer
+from ottla.testing import LocalCluster
+
+COUNT, DELETED = 100, 40
+
+
+@pytest.fixture(scope="module")
+def overtaken(spark_cluster: LocalCluster) -> TopicPartition:
+    """A partition of which the beginning was deleted."""
+    one, address = TopicPartition("overtaken", 0), spark_cluster.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(one.topic)])
+        for numbers in (range(DELETED), range(DELETED, COUNT)):
+            with Producer(bootstrap_servers=address) as producer:
+                for number in numbers:
+                    producer.send(one.topic, b"%d" % number)
+        admin.delete_records({one: DELETED})
+    return one
+
+
+def _settings(cluster: LocalCluster, fails: str) -> SourceSettings:
+    options = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "subscribe": "overtaken",
+        "failOnDataLoss": fails,
+        "kafka.request.timeout.ms": "2000",
+    }
+    return read_settings(options, streaming=True)
+
+
+@pytest.mark.parametrize("isolation", [ATOMIC, "read_uncommitted"])
+@pytest.mark.parametrize("end", [DELETED, 70, COUNT])
+def test_what_is_left_of_a_slice_is_read(
+    spark_cluster: LocalCluster, overtaken: TopicPartition, isolation: str, end: int
+) -> None:
+    window = Window(0, COUNT) if isolation == ATOMIC else None
+    planned = Slice(Range(overtaken, 10, end, window), isolation, _settings(spark_cluster, "false"))
+    offsets = [offset for batch in read_slice(planned) for offset in batch.column("offset").to_pylist()]
+    assert offsets == list(range(DELETED, end))
+
+
+def test_a_query_that_may_lose_nothing_ends(spark_cluster: LocalCluster, overtaken: TopicPartition) -> None:
+    planned = Slice(Range(overtaken, 10, COUNT, None), "read_uncommitted", _settings(spark_cluster, "true"))
+    with pytest.raises(DataLost, match="overtaken-0 cannot be read from offset 10 on"):
+        list(read_slice(planned))
