@@ -76,7 +76,7 @@ class FaultKind(IntEnum):
     MADE_ANEW = 3
     """The source topic was deleted, and another one has its name."""
     UNREADABLE = 4
-    """The source has bytes that cannot be copied: damaged, or in a format before version 2."""
+    """The source has batches that cannot be copied: in a format before version 2, or before the end of the copy."""
 
 
 @dataclass(frozen=True, slots=True)
