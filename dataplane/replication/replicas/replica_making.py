@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PER_TURN = 16
+_KEPT_FREE = 4
+"""Of these for replicas that the cluster tells of just now: one topic more is not to wait for thousands."""
 
 
 class ReplicaLogs(Protocol):
@@ -67,6 +69,9 @@ class ReplicaMaking:
         self._damaged = damaged
         self._look = look
         self._to_make: dict[PartitionKey, None] = {}
+        self._left = _PER_TURN
+        """How many may still be made in this turn of the loop: the feed may tell of more in several pieces."""
+        self._turn_comes = False
         self._without_log: set[PartitionKey] = set()
         self.removals = LogRemovals(logs, self._loop)
 
@@ -78,19 +83,23 @@ class ReplicaMaking:
         """Which of the replicas that are to be made, in order, get turns of the loop of their own: a log takes about a
         millisecond to make, and thousands may be created at once. Until a replica is there, clients are told to
         ask again."""
-        later = list(islice(new, _PER_TURN, None))
-        if later:
-            if not self._to_make:
-                self._loop.call_soon(self._next_turn)
-            self._to_make.update(dict.fromkeys(later))
+        later = list(islice(new, self._left, None))
+        self._left -= len(new) - len(later)
+        self._to_make.update(dict.fromkeys(later))
+        if not self._turn_comes:
+            self._turn_comes = True
+            self._loop.call_soon(self._next_turn)
         return later
 
     def _next_turn(self) -> None:
-        batch = set(islice(self._to_make, _PER_TURN))
+        self._left = _PER_TURN
+        batch = set(islice(self._to_make, _PER_TURN - _KEPT_FREE))
+        self._turn_comes = bool(batch)
+        if not batch:
+            return
         for key in batch:
             del self._to_make[key]
-        if self._to_make:
-            self._loop.call_soon(self._next_turn)
+        self._loop.call_soon(self._next_turn)
         self._look(batch)
 
     def make(self, topic: TopicState, index: int) -> Partition | None:

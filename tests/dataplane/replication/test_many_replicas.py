@@ -47,6 +47,42 @@ async def test_new_replicas_are_made_in_slices_and_all_come_to_be(tmp_path: Path
         await broker.stop()
 
 
+async def test_pieces_of_the_feed_share_the_replicas_of_a_turn(tmp_path: Path) -> None:
+    """A turn that makes some of thousands also hears of more, and each piece had as many made at once. A topic that is
+    created amid them does not wait for all of these."""
+    quorum = Quorum()
+    broker = Broker(quorum, 1, 1, tmp_path / "b1", durable=False)
+
+    def tell(topic_id: bytes, indexes: range) -> None:
+        quorum.tell(
+            *(
+                PartitionRecord(topic_id=topic_id, partition=n, replicas=[1], isr=[1], leader=1)
+                for n in indexes
+            )
+        )
+
+    try:
+        quorum.tell(TopicRecord(topic_id=TOPIC, name="many"))
+        for first in range(0, COUNT, 20):
+            tell(TOPIC, range(first, first + 20))
+        at_once = len(broker.replicas)
+        assert 0 < at_once < 20, "the pieces of one turn had more made than one piece may"
+        async with asyncio.timeout(60):
+            await asyncio.sleep(0)
+            tell(TOPIC, range(COUNT, COUNT + 20))
+            assert len(broker.replicas) - at_once <= at_once
+            await asyncio.sleep(0)
+            quorum.tell(TopicRecord(topic_id=LATER_TOPIC, name="one"))
+            tell(LATER_TOPIC, range(1))
+            assert broker.replicas.get("one", 0).leader is not None
+            assert len(broker.replicas) < COUNT
+            while len(broker.replicas) < COUNT + 20 + 1:
+                await asyncio.sleep(0)
+        broker.replicas.check()
+    finally:
+        await broker.stop()
+
+
 async def test_a_follower_waits_for_a_log_that_its_leader_still_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
