@@ -17,6 +17,7 @@ from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 
 BeforeRecoveryPointFalls = Callable[[int], None]
+BeforeCompactedGoes = Callable[[int], None]
 
 NOT_CUT: Final = 2**63 - 1
 """Above all offsets."""
@@ -34,7 +35,9 @@ class Durability:
         "_guard",
         "_is_named",
         "_lowest_cut",
+        "before_compacted_goes",
         "before_recovery_point_falls",
+        "compacted_upto",
         "flushing",
         "recovery_point",
     )
@@ -46,6 +49,10 @@ class Durability:
         """Called with the new recovery point before records below the current one are cut; must make it
         durable.
         """
+        self.compacted_upto = 0
+        """Up to where a file says that the log is compacted."""
+        self.before_compacted_goes: BeforeCompactedGoes | None = None
+        """Called with the lowest offset before records below that are cut. It raises nothing."""
         self.flushing = threading.Lock()
         self._guard = threading.Lock()
         self._cuts = 0
@@ -80,6 +87,8 @@ class Durability:
             except KafkaError:
                 self.end_cut()  # Nothing is cut; there may be room for the checkpoint later.
                 raise
+        if offset < self.compacted_upto and self.before_compacted_goes is not None:
+            self.before_compacted_goes(offset)
 
     def end_cut(self) -> None:
         """They are gone."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 from ...protocol.errors import KafkaError
 from ..log import PartitionLog
-from ..log.checkpoints import read_offsets, write_offsets
+from ..log.checkpoints import PARTITION_METADATA, read_offsets, write_offsets
+from ..log.storage_errors import disk_error
 from ..runtime.threads import in_thread
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
@@ -26,8 +29,9 @@ class CleanerCheckpoints:
     def __init__(self) -> None:
         self._rows: dict[Path, dict[TopicPartition, int]] = {}
         self._owners: dict[Path, PartitionLog] = {}
-        # Folders whose files have rows that are lost.
+        # Folders whose files have rows that are lost, or too high.
         self._outdated: set[Path] = set()
+        self._writing = threading.Lock()
 
     async def load(self, folders: Iterable[Path]) -> bool:
         """Read the files of folders that are new here; whether there were any. One that is damaged means that nothing
@@ -36,7 +40,7 @@ class CleanerCheckpoints:
         for folder in new:
             self._rows[folder] = {}
             try:
-                self._rows[folder] = await asyncio.to_thread(read_offsets, folder / CLEANER_OFFSETS)
+                self._rows[folder] = await asyncio.to_thread(_read, folder)
             except KafkaError as error:
                 logger.error("logs in %s are compacted from their start: %s", folder, error.message)
         return bool(new)
@@ -54,12 +58,30 @@ class CleanerCheckpoints:
         if rows.get(key, 0) > cut:
             rows[key] = cut
             self._outdated.add(directory.parent)
-        return rows.get(key)
+        known = rows.get(key)
+        if known is not None:
+            self._watch(key, partition_log, known)
+        return known
 
     def set(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
         """The log is clean up to `offset`."""
         self._owners[partition_log.directory] = partition_log
         self._rows.setdefault(partition_log.directory.parent, {})[key] = offset
+        self._watch(key, partition_log, offset)
+
+    def _watch(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
+        durability = partition_log.durability
+        durability.compacted_upto = offset
+        durability.before_compacted_goes = partial(self._cut, key, partition_log)
+
+    def _cut(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
+        """The log is about to be cut there. Blocking, as every cut is, and rare: what is compacted is committed. With
+        the next look it may be too late: the process is killed before, and the log was long again by then."""
+        directory = partition_log.directory
+        if self._owners.get(directory) is partition_log:
+            self._rows[directory.parent][key] = partition_log.durability.compacted_upto = offset
+            self._outdated.add(directory.parent)
+            self._write(directory.parent)
 
     def keep_only(self, logs: Iterable[PartitionLog]) -> None:
         """Forget the logs that are gone."""
@@ -75,16 +97,48 @@ class CleanerCheckpoints:
         """Make durable that rows are lost; whether there were any. In a log that takes the name, and is there after a
         start, keys that occur more than once would count as clean: of a deleted one the tombstone would go, and an
         older value stay."""
-        outdated, self._outdated = self._outdated, set()
+        outdated = list(self._outdated)
         for folder in outdated:
             await self.write(folder)
         return bool(outdated)
 
     async def write(self, folder: Path) -> None:
-        """Make the rows of a folder durable; a failure is logged, since cleaning anew does no harm."""
-        try:
-            await in_thread(
-                partial(write_offsets, folder / CLEANER_OFFSETS, dict(self._rows.get(folder, {})))
-            )
-        except KafkaError as error:
-            logger.error("up to where logs are compacted is not kept: %s", error.message)
+        """Make the rows of a folder durable. A failure is logged: cleaning anew does no harm, and what is lost is
+        written with the next look."""
+        await in_thread(partial(self._write, folder))
+
+    def _write(self, folder: Path) -> None:
+        with self._writing:
+            was_outdated = folder in self._outdated
+            self._outdated.discard(folder)
+            try:
+                write_offsets(folder / CLEANER_OFFSETS, dict(self._rows.get(folder, {})))
+            except KafkaError as error:
+                if was_outdated:
+                    self._outdated.add(folder)
+                logger.error("up to where logs are compacted is not kept: %s", error.message)
+
+
+def _read(folder: Path) -> dict[TopicPartition, int]:
+    """The rows of logs that may have been there when the file was written. The process may have been killed after a log
+    was made that took the name of another, and before it had written that the other one's row is lost.
+
+    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    rows = read_offsets(folder / CLEANER_OFFSETS)
+    if not rows:
+        return rows
+    try:
+        written_ns = os.stat(folder / CLEANER_OFFSETS).st_mtime_ns
+    except OSError as error:
+        raise disk_error("read", folder / CLEANER_OFFSETS, error) from error
+    return {key: offset for key, offset in rows.items() if _made_ns(folder, key) < written_ns}
+
+
+def _made_ns(folder: Path, key: TopicPartition) -> int:
+    """When the log was made: then it is noted in its folder whose it is. 0 if that is not known."""
+    topic, index = key
+    try:
+        return os.stat(folder / f"{topic}-{index}" / PARTITION_METADATA).st_mtime_ns
+    except OSError:
+        return 0

@@ -19,7 +19,9 @@ import pytest_asyncio
 
 from ottla.cli.local_cluster.liveness import is_alive
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.checkpoints import read_offsets, write_topic_id
 from ottla.dataplane.log.compaction.job import Limits
+from ottla.dataplane.storage.cleaner_checkpoints import CLEANER_OFFSETS
 from ottla.dataplane.storage.cleaning_process import CleaningProcessDied
 from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
 from ottla.protocol.record import encode_batch
@@ -94,6 +96,13 @@ class Bench:
         log.config = config
         log.on_move()
 
+    def lose_log(self) -> None:
+        """The only log is deleted."""
+        (replica,) = self.replicas
+        self.replicas.drop(replica)
+        replica.log.close(clean=False)
+        shutil.rmtree(replica.log.directory)
+
     def cleaned_files(self) -> list[Path]:
         return list(self.folder.rglob("*.cleaned"))
 
@@ -138,45 +147,88 @@ async def test_the_dirtiest_log_first_and_each_once(bench: Bench) -> None:
     await fresh.close()
 
 
-async def test_what_a_log_was_cleaned_up_to_does_not_count_for_one_that_takes_its_name(bench: Bench) -> None:
-    """Not even after a start. A key that is deleted below would come back: its tombstone goes, and its value stays, as
-    every key is taken to occur once there."""
-    fill(bench.add("t"))
+async def clean_all(bench: Bench) -> None:
     while await bench.cleaner.clean_filthiest():
         pass
-    (former,) = bench.replicas
-    bench.replicas.drop(former)
-    former.log.close(clean=False)
-    shutil.rmtree(former.log.directory)
-    assert not await bench.cleaner.clean_filthiest()
-    await bench.cleaner.close()
-    bench.make_cleaner(Limits())
-    history = bench.add("t")
+
+
+async def deleted_key_comes_back(bench: Bench, history: History) -> bool:
+    """Write a key and delete it, and have its tombstone go in time."""
     history.write([(b"gone", b"value")])
     history.write([(b"gone", None)])
     for _ in range(3):
         fill(history, 100)
-        while await bench.cleaner.clean_filthiest():
-            pass
+        await clean_all(bench)
         bench.now_ms += 2 * history.log.config.delete_retention_ms
-    assert b"gone" not in look(history.log).state
+    return b"gone" in look(history.log).state
+
+
+async def test_what_a_log_was_cleaned_up_to_does_not_count_for_one_that_takes_its_name(bench: Bench) -> None:
+    """Not even after a start. A key that is deleted below would come back: its tombstone goes, and its value stays, as
+    every key is taken to occur once there."""
+    fill(bench.add("t"))
+    await clean_all(bench)
+    bench.lose_log()
+    assert not await bench.cleaner.clean_filthiest()
+    await bench.cleaner.close()
+    bench.make_cleaner(Limits())
+    assert not await deleted_key_comes_back(bench, bench.add("t"))
+
+
+async def test_a_process_that_ends_before_it_knows_of_a_lost_log_leaves_nothing_to_one_of_its_name(
+    bench: Bench,
+) -> None:
+    history = bench.add("t")
+    write_topic_id(history.log.directory, b"a" * 16)
+    fill(history)
+    await clean_all(bench)
+    await bench.cleaner.close()
+    bench.lose_log()
+    another = bench.add("t")
+    write_topic_id(another.log.directory, b"b" * 16)
+    bench.make_cleaner(Limits())
+    assert not await deleted_key_comes_back(bench, another)
 
 
 async def test_what_comes_behind_a_cut_was_not_cleaned(bench: Bench) -> None:
     """The log may reach behind where it was clean again before the cleaner looks."""
     history = bench.add("t")
     fill(history)
-    while await bench.cleaner.clean_filthiest():
-        pass
+    await clean_all(bench)
     history.log.truncation.truncate_to(100)
-    history.write([(b"gone", b"value")])
-    history.write([(b"gone", None)])
-    for _ in range(3):
-        fill(history, 100)
-        while await bench.cleaner.clean_filthiest():
-            pass
-        bench.now_ms += 2 * history.log.config.delete_retention_ms
-    assert b"gone" not in look(history.log).state
+    assert not await deleted_key_comes_back(bench, history)
+
+
+async def test_a_process_that_ends_after_a_cut_has_written_down_how_little_is_clean(bench: Bench) -> None:
+    """The next one would take what came behind the cut for clean, if the log was long again by then."""
+    history = bench.add("t")
+
+    def written_down() -> int:
+        return read_offsets(bench.folder / CLEANER_OFFSETS)["t", 0]
+
+    write_topic_id(history.log.directory, b"a" * 16)
+    for cut in (100, 200):
+        fill(history)
+        await clean_all(bench)
+        assert written_down() > cut
+        await bench.cleaner.close()
+        bench.make_cleaner(Limits())
+        await clean_all(bench)  # The next process knows it from the file.
+        history.log.truncation.truncate_to(cut)
+        assert written_down() <= cut
+
+
+async def test_what_is_lost_is_written_once_the_disk_takes_it(bench: Bench) -> None:
+    """It was written once. While the disk was full the row stayed, and counted after a start for a log of that name."""
+    fill(bench.add("t"))
+    await clean_all(bench)
+    bench.lose_log()
+    in_the_way = bench.folder / f"{CLEANER_OFFSETS}.tmp"
+    in_the_way.mkdir()
+    await clean_all(bench)
+    in_the_way.rmdir()
+    await clean_all(bench)
+    assert not read_offsets(bench.folder / CLEANER_OFFSETS)
 
 
 async def test_a_log_is_not_clean_before_its_new_names_are_flushed(
@@ -358,7 +410,9 @@ import asyncio, sys
 from pathlib import Path
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
+from ottla.dataplane.log.checkpoints import read_offsets, write_topic_id
 from ottla.dataplane.log.compaction.job import Limits
+from ottla.dataplane.storage.cleaner_checkpoints import CLEANER_OFFSETS
 from tests.dataplane.log.held_replicas import Held
 
 class Replica:
