@@ -57,8 +57,15 @@ class Router:
     def dispatch(self, connection: ClientConnection, frame: memoryview) -> None:
         """Handle one request; `frame` is valid during this call only."""
         now = self._loop.time()
-        if connection.shortcut is not None and connection.shortcut(connection, frame, now):
-            return
+        if connection.shortcut is not None:
+            try:
+                if connection.shortcut(connection, frame, now):
+                    return
+            except Exception as error:
+                # Nobody knows whether the request is answered. Its client would wait, and all that follow on it, too.
+                as_kafka_error(error, f"a request like those before it of {connection}")
+                connection.close()
+                return
         api_key, api_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
         handler = self._table.get(api_key)
         if handler is None:

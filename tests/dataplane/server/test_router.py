@@ -12,6 +12,7 @@ import pytest
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.server import ClientRequest, HandlerTable, PortInUse, Server, ServerConfig, handles
 from ottla.dataplane.server.admissions import AdmissionLimits
+from ottla.dataplane.server.connection import ClientConnection
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -40,10 +41,17 @@ class Handlers:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if message.group_id == "broken":
             raise ZeroDivisionError
+        if message.group_id == "shortcut":
+            request.connection.shortcut = self.stumble
         if message.group_id == "later":
             self.parked.append(request)
             return None
         return HeartbeatResponse(throttle_time_ms=message.generation_id)
+
+    @staticmethod
+    def stumble(connection: ClientConnection, _frame: memoryview, now: float) -> bool:
+        connection.expect(ClientRequest(connection, HeartbeatRequest.api_key, 4, 2, None, now))
+        raise ZeroDivisionError
 
     @handles(SyncGroupRequest, 0, 5)
     async def sync(self, request: ClientRequest, message: SyncGroupRequest) -> SyncGroupResponse:
@@ -169,6 +177,24 @@ async def test_plain_parked_and_coroutine_handlers_answer_in_order(cleanup: Exit
         3,
         HeartbeatResponse(throttle_time_ms=throttle),
     )
+
+
+async def test_a_short_cut_that_fails_ends_its_connection_and_no_other(
+    cleanup: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client waited until its own timeout: nobody owed it an answer, and what it sent later was held up, too."""
+    _, port, _ = serve(cleanup)
+    first = encode_request(HeartbeatRequest(group_id="shortcut"), 4, 1, "c")
+    second = encode_request(HeartbeatRequest(), 4, 2, "c")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(60):
+        writer.write(first)
+        await read_frame(reader)
+        writer.write(second + second)
+        assert await reader.read() == b""
+    writer.close()
+    assert "a request like those before it" in caplog.text
+    assert len(await ask(port, second)) == 1
 
 
 async def test_errors_reach_the_client_as_codes_and_the_connection_lives_on(cleanup: ExitStack) -> None:
