@@ -10,7 +10,7 @@ from typing import Final
 from ...console.requirements import require_extra
 from ..failures import CommandFailed
 from ..nodes.child_processes import die_with_parent
-from .layout import ClusterLayout
+from .layout import CONSOLE_LOG, ClusterLayout
 from .ports import HOST
 from .supervisor import STOP_GRACE_S
 
@@ -43,7 +43,7 @@ class LocalConsole:
         """Start it. Its log is `console.log` in the folder of the cluster."""
         mine = {name: value for name, value in environment.items() if name not in _OF_OTHER_CLUSTERS}
         mine["OTTLA_CONFIG_DIR"] = str(self._layout.directory / "client")  # a profile there if it is secured
-        with (self._layout.directory / "console.log").open("ab") as log:
+        with (self._layout.directory / CONSOLE_LOG).open("ab") as log:
             self._process = subprocess.Popen(
                 self.argv,
                 cwd=directory,

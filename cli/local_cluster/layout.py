@@ -5,7 +5,8 @@ DIR/cluster.secret     shared by the nodes, readable by the owner alone
 DIR/quorum.secret      shared by the quorum nodes, likewise
 DIR/config/*.properties    written anew by every run
 DIR/broker-1/, DIR/quorum-101/    the data of each node
-DIR/logs/*.log         log lines of the nodes
+DIR/logs/*.log         log lines of the nodes, and of this command where `ottla.testing` runs it
+DIR/console.log        those of `--console`
 DIR/run/*.pid          written by a node while it runs
 DIR/up.lock            held by the `ottla up` that runs the cluster
 DIR/cluster.json       the running cluster, for scripts
@@ -14,6 +15,7 @@ DIR/tls/, DIR/client/  of a cluster that is secured: see `security`
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import secrets
@@ -33,6 +35,7 @@ from .ports import HOST, free_ports, reserve
 from .security import ClusterSecurity
 
 LAYOUT_FILE = "layout.json"
+CONSOLE_LOG = "console.log"
 FIRST_BROKER_ID = 1
 FIRST_QUORUM_ID = 101
 OWN_KEYS = (
@@ -230,17 +233,28 @@ class ClusterLayout:
             write_atomically(self.directory / LAYOUT_FILE, found.layout)
 
     def remove(self, keep: frozenset[str] = frozenset()) -> None:
-        """Delete the cluster with all its data, except for these names, and the folder unless something is left."""
-        folders = ["config", "logs", "run", "tls", "client", *(member.name for member in self.members)]
-        files = [LAYOUT_FILE, "cluster.secret", "quorum.secret", "cluster.json", "up.lock"]
-        for name in folders:
-            if name not in keep:
-                shutil.rmtree(self.directory / name, ignore_errors=True)
-        for name in files:
-            if name not in keep:
-                (self.directory / name).unlink(missing_ok=True)
-        with suppress(OSError):
-            self.directory.rmdir()
+        """Delete the cluster with all its data, except for these names, and the folder unless something is left. Others
+        may have files in folders that it has, too: those stay."""
+        for member in self.members:
+            if member.name not in keep:
+                shutil.rmtree(self.directory / member.name, ignore_errors=True)
+        files = [file for file in self._files() if file.relative_to(self.directory).parts[0] not in keep]
+        for file in files:
+            for one in (file, *file.parent.glob(f"{glob.escape(file.name)}.*.part")):
+                one.unlink(missing_ok=True)
+        for folder in (*dict.fromkeys(file.parent for file in files), self.directory):
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _files(self) -> Iterator[Path]:
+        """All that stand there beside the data of nodes, those at last that say whose the folder is."""
+        for member in self.members:
+            yield from (self.settings_file(member), self.log_file(member), self.pid_file(member))
+        yield self.directory / "logs" / "up.log"
+        yield from ClusterSecurity(self.directory, self.protocol).files(one.name for one in self.brokers)
+        yield self.directory / CONSOLE_LOG
+        for name in (LAYOUT_FILE, "cluster.secret", "quorum.secret", "cluster.json", "up.lock"):
+            yield self.directory / name
 
 
 def open_layout(

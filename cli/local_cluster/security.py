@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -81,6 +81,13 @@ class ClusterSecurity:
     def principal(self) -> str:
         """The first user as brokers know it."""
         return f"User:{ADMIN}" if self.protocol.has_sasl else f"User:CN={ADMIN}"
+
+    def files(self, brokers: Iterable[str]) -> Iterator[Path]:
+        """All that it has written for these brokers and for clients."""
+        for name in ("ca", ADMIN, *brokers):
+            yield self.tls / f"{name}.pem"
+        yield self.tls / "ca.key"
+        yield from (self.password_file, self.java_file, self.librdkafka_file, self.clients / PROFILES_FILE)
 
     def settings(self, role: str, name: str) -> dict[str, str]:
         """What a node, whose certificate is called `name`, has on top of its other settings."""

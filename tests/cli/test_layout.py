@@ -12,6 +12,7 @@ from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, known_layout, open_layout
 from ottla.cli.local_cluster.ports import OUTGOING_PORTS
+from ottla.protocol.security_protocol import SecurityProtocol
 
 
 def opened(
@@ -146,6 +147,22 @@ def test_what_is_removed_is_the_cluster_alone(tmp_path: Path) -> None:
         layout.remove()
     assert not whole.exists()
     assert list(shared.iterdir()) == [shared / "diary"]
+
+
+@pytest.mark.parametrize("protocol", SecurityProtocol)
+def test_folders_that_others_use_too_keep_what_is_theirs(tmp_path: Path, protocol: SecurityProtocol) -> None:
+    """`ottla up --data . --until-exit PID --temporary` in a project took its folder `config` away."""
+    theirs = [tmp_path / name / "own.yaml" for name in ("config", "logs", "run", "tls", "client")]
+    for file in theirs:
+        file.parent.mkdir()
+        file.touch()
+    layout = open_layout(tmp_path, quorum=1, brokers=2, base_port=None, protocol=protocol)
+    layout.write({})
+    (tmp_path / "logs" / "up.log").touch()
+    (tmp_path / "console.log").touch()
+    layout.settings_file(layout.brokers[0]).with_suffix(".properties.4711.part").touch()
+    layout.remove()
+    assert sorted(file for file in tmp_path.rglob("*") if file.is_file()) == sorted(theirs)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
