@@ -82,7 +82,7 @@ def rates_between(before: CounterReading, after: CounterReading) -> Rates:
 
 
 def _readings(exposition: str) -> Iterator[tuple[str, str, str]]:
-    for line in exposition.splitlines():
+    for line in exposition.split("\n"):  # nothing else ends a line: a group's name may have all else in it
         name = line.partition("{")[0]
         if name in METRICS and (found := _LINE.match(line)) is not None:
             yield name, re.sub(r"\\(.)", r"\1", found[3]), found[4]

@@ -113,6 +113,13 @@ def test_what_endpoints_say() -> None:
     }
 
 
+def test_a_groups_name_is_no_line_of_what_endpoints_say() -> None:
+    """Whoever commits offsets chooses it: with one like this an offset was counted as bytes of a topic."""
+    forged = "g\u2028kafka_server_brokertopicmetrics_bytesinpersec{"
+    text = f'kafka_consumergroup_current_offset{{consumergroup="{forged}",topic="t",partition="0"}} 1000000\n'
+    assert counters_of("s", text) == {}
+
+
 # ------------------------------------------------------------ what happened
 
 

@@ -85,7 +85,8 @@ def merged(pages: Mapping[int, str]) -> Iterator[str]:
     samples: dict[str, list[str]] = {}
     for node_id, page in pages.items():
         family = ""
-        for line in page.splitlines():
+        # Names of groups are labels and may have any character: only a newline ends a line there.
+        for line in filter(None, page.split("\n")):
             if line.startswith("#"):
                 _, kind, family, _ = line.split(" ", 3)
                 heads.setdefault(family, {}).setdefault(kind, line)
