@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+_ENDS_LINE = re.compile(r"\r\n|\r|\n")
+"""Java knows no other end of a line, and passwords may have what `str.splitlines` takes for one."""
 _ENDS_KEY = re.compile(r"((?:\\.|[^\\=:])*)[=:](.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -32,7 +34,7 @@ def written(settings: Mapping[str, str]) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Each with the number of the line that it begins in."""
     pending, begun = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
+    for number, raw in enumerate(_ENDS_LINE.split(text), 1):
         stripped = raw.lstrip()
         if not pending and (not stripped or stripped[0] in "#!"):
             continue

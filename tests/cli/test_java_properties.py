@@ -44,6 +44,12 @@ def test_what_is_no_entry_is_named(text: str, message: str) -> None:
         list(entries(text))
 
 
+@pytest.mark.parametrize("sign", ["\x0b", "\x1c", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_a_line_ends_where_java_ends_it(sign: str) -> None:
+    assert [value for *_, value in entries(f"a=b{sign}c\r\nd=e\rf=g\nh=i")] == [f"b{sign}c", "e", "g", "i"]
+    assert [value for *_, value in entries(written({"log.dirs": f"/data{sign}1"}))] == [f"/data{sign}1"]
+
+
 def test_what_is_written_is_read_again() -> None:
     settings = {"rule": r"RULE:^CN=(.*)\.test$/$1/", "jaas": r'm user_a="of \"a\"";', "lines": "a\tb\nc=d"}
     assert {key: value for _, key, value in entries(written(settings))} == settings
