@@ -18,7 +18,7 @@ from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
 from ..files import write_atomically
 from ..nodes.child_processes import describe_exit
-from ..nodes.config_providers import resolve
+from ..nodes.config_providers import has_reference, resolve
 from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
 from ..terminal.text import note, say
@@ -118,7 +118,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Start the cluster and stay until told to stop; 0 after a clean stop."""
     _check(arguments)
-    directory = (arguments.data or Path(DEFAULT_DIRECTORY)).absolute()
+    directory = _usable((arguments.data or Path(DEFAULT_DIRECTORY)).absolute())
     overrides = _overrides(arguments.set)
     existed = directory.exists()
     protocol = None if arguments.secure is None else SecurityProtocol(arguments.secure)
@@ -314,6 +314,18 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.combined:
         arguments.quorum = arguments.quorum or 1
         arguments.brokers = arguments.brokers or 1
+
+
+def _usable(directory: Path) -> Path:
+    """The folder, if the settings of nodes can name it. Raises UsageError."""
+    text = os.fsencode(directory).decode("utf-8", "replace")
+    if text != str(directory):
+        raise UsageError(f"--data {text}: its name is not UTF-8, and settings could not name it")
+    if "," in text:  # nodes would have their data in two folders, neither of them this one
+        raise UsageError(f"--data {text}: log.dirs has commas between folders, so there is none in a name")
+    if has_reference(text):
+        raise UsageError(f"--data {text}: settings would take that for a reference to a value elsewhere")
+    return directory
 
 
 def _overrides(words: list[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, known_layout, open_layout
 from ottla.cli.local_cluster.ports import OUTGOING_PORTS
+from ottla.cli.main import main
 from ottla.protocol.security_protocol import SecurityProtocol
 
 
@@ -163,6 +164,23 @@ def test_folders_that_others_use_too_keep_what_is_theirs(tmp_path: Path, protoco
     layout.settings_file(layout.brokers[0]).with_suffix(".properties.4711.part").touch()
     layout.remove()
     assert sorted(file for file in tmp_path.rglob("*") if file.is_file()) == sorted(theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a,b", "a,b: log.dirs has commas between folders"),
+        (os.fsdecode(b"a\xff"), "its name is not UTF-8"),
+        ("${env:HOME}", "settings would take that for a reference"),
+    ],
+)
+def test_a_folder_that_settings_cannot_name_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
+) -> None:
+    """With a comma data stood in two folders elsewhere, one of them that of the program."""
+    assert main(["up", "--data", str(tmp_path / name)]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
