@@ -11,6 +11,7 @@ import pytest
 from ottla.cli.commands.bench.measurements import PhaseResult, percentile
 from ottla.cli.commands.cluster.health import assess
 from ottla.cli.commands.cluster.moves import Move, as_plan, parse_plan
+from ottla.cli.commands.group.delete import named
 from ottla.cli.commands.group.seek import parse_offsets, parse_target
 from ottla.cli.commands.group.show import wanted
 from ottla.cli.commands.quota import entity_of, numbers_of
@@ -44,6 +45,12 @@ def test_lag() -> None:
     before_the_first_commit = put_together(group, {}, {A0: 9, B0: 3})
     assert before_the_first_commit.total_lag is None
     assert put_together(replace(group, members=()), {}, {}).total_lag == 0
+
+
+def test_each_topic_that_is_named_counts() -> None:
+    """Of `--topic a:0 --topic a:1` only the last one did."""
+    assert named(["a:0", "a:1,3-4", "b"]) == {"a": [0, 1, 3, 4], "b": None}
+    assert named(["a:0", "a"]) == named(["a", "a:0"]) == {"a": None}
 
 
 def test_filters_of_groups() -> None:

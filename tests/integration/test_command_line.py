@@ -128,6 +128,12 @@ def test_a_group_is_described_moved_and_deleted(ottla: Run, name: str, tmp_path:
     ottla("group", "delete", other, "--topic", f"{name}:0")
     (described,) = ottla("group", "describe", other, "-o", "json")
     assert 0 not in [row["partition"] for row in described["partitions"]]
+    ottla("group", "seek", other, "--to", "start", "--topic", name)
+    of_two = ("group", "delete", other, "--topic", f"{name}:0", "--topic", f"{name}:1")
+    assert "keeps no offsets of nowhere" in ottla(*of_two, "--topic", "nowhere", code=1)
+    ottla(*of_two)
+    (described,) = ottla("group", "describe", other, "-o", "json")
+    assert [row["partition"] for row in described["partitions"]] == [2]
     ottla("group", "delete", group, other)
     assert "GROUP_ID_NOT_FOUND" in ottla("group", "describe", group, code=1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ....client.admin import Admin
 from ....client.records import TopicPartition
@@ -23,9 +23,9 @@ def delete(arguments: argparse.Namespace) -> None:
     names = run_client(_names(arguments))
     listed = ", ".join(names)
     if arguments.topic:
-        topics = [topic_partitions(text) for text in arguments.topic]
+        topics = named(arguments.topic)
         confirm(f"Delete the offsets of {', '.join(arguments.topic)} in {listed}?", yes=arguments.yes)
-        settled = run_client(_delete_offsets(arguments, names, dict(topics)))
+        settled = run_client(_delete_offsets(arguments, names, topics))
     else:
         what = "group" if len(names) == 1 else f"{len(names)} groups"
         confirm(f"Delete {what} with all offsets: {listed}?", yes=arguments.yes)
@@ -39,6 +39,16 @@ def delete(arguments: argparse.Namespace) -> None:
             print_table(("GROUP", "RESULT"), results)
     if failures:
         raise CommandFailed("; ".join(failures))
+
+
+def named(texts: Sequence[str]) -> dict[str, list[int] | None]:
+    """Topics with the partitions that are named; None is all of them, also where some are named beside it. Raises
+    UsageError."""
+    found: dict[str, list[int] | None] = {}
+    for topic, indexes in map(topic_partitions, texts):
+        known = found.get(topic, [])
+        found[topic] = None if known is None or indexes is None else known + indexes
+    return found
 
 
 async def _names(arguments: argparse.Namespace) -> list[str]:
@@ -57,13 +67,18 @@ async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Set
 async def _delete_offsets(
     arguments: argparse.Namespace, names: list[str], topics: Mapping[str, list[int] | None]
 ) -> Settled:
+    """Nothing is deleted if something was named of which there are no offsets."""
     settled: Settled = []
     async with Admin(**connection_of(arguments)) as admin:
-        for name in names:
-            chosen = _chosen(await admin.committed_offsets(name), topics)
-            if not chosen:
+        chosen = {name: _chosen(await admin.committed_offsets(name), topics) for name in names}
+        for name, partitions in chosen.items():
+            if not partitions:
                 raise CommandFailed(f"group {name!r} keeps no offsets of {', '.join(topics)}")
-            answers = await admin.delete_offsets(name, chosen)
+        known = {one.topic for partitions in chosen.values() for one in partitions}
+        if missing := [topic for topic in topics if topic not in known]:
+            raise CommandFailed(f"{', '.join(names)} keeps no offsets of {', '.join(missing)}")
+        for name, partitions in chosen.items():
+            answers = await admin.delete_offsets(name, partitions)
             settled += [(f"{name} {one.topic}-{one.partition}", error) for one, error in answers.items()]
     return settled
 
