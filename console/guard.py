@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from http.cookies import CookieError, SimpleCookie
 from typing import Final, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -82,11 +81,9 @@ def refused_form(door: Door, headers: Headers) -> Response | None:
 
 
 def cookies_of(headers: Headers) -> dict[str, str]:
-    """All cookies of a request; none if they are not understood."""
-    try:
-        return {name: one.value for name, one in SimpleCookie(headers.get("cookie", "")).items()}
-    except CookieError:
-        return {}
+    """All cookies of a request. Browsers send those of all programs on this host, whatever their ports, so one that is
+    written oddly hides no other."""
+    return cookie_parser(headers.get("cookie", ""))
 
 
 def plain(status: int, text: str) -> Response:
