@@ -70,8 +70,11 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """A time since 1970 in UTC: `2026-01-31 12:00:05`."""
-    return UNKNOWN if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """A time since 1970 in UTC: `2026-01-31 12:00:05`; a dash where nobody told, or for one that no calendar has."""
+    try:
+        return UNKNOWN if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
 
 
 def numbers(values: Iterable[int]) -> str:

@@ -15,6 +15,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?(?:/s)?", re.IGNORECASE)
 _AGE = re.compile(r"(\d+)(ms|s|m|h|d)")
 _AGE_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 MAX_RANGE = 100_000
+_LATEST_MS = 2**63 - 1
+"""What a request can say."""
 
 
 def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: bool) -> list[str]:
@@ -105,18 +107,26 @@ def broker_ids(text: str, flag: str) -> list[int]:
 
 def timestamp_ms(text: str, now_ms: int) -> int:
     """Milliseconds since 1970 of `1700000000000`, `2026-01-31T12:00:00Z` (local time without a zone) or
-    `2h`, two hours ago. Raises UsageError.
+    `2h`, two hours ago. What lies before 1970 counts as 1970, as Kafka's negative times mean other things: -1 is the
+    end of a log. Raises UsageError.
     """
-    if text.isdecimal():
-        return int(text)
-    if (age := _AGE.fullmatch(text)) is not None:
-        return now_ms - int(age[1]) * _AGE_MS[age[2]]
+    milliseconds = _milliseconds(text, now_ms)
+    if milliseconds is None or milliseconds > _LATEST_MS:
+        raise UsageError(
+            f"{text[:40]!r} is no time: write milliseconds since 1970, 2026-01-31T12:00:00Z, or 2h for two hours ago"
+        )
+    return max(0, milliseconds)
+
+
+def _milliseconds(text: str, now_ms: int) -> int | None:
     try:
+        if text.isdecimal():
+            return int(text)
+        if (age := _AGE.fullmatch(text)) is not None:
+            return now_ms - int(age[1]) * _AGE_MS[age[2]]
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise UsageError(
-            f"{text!r} is no time: write milliseconds since 1970, 2026-01-31T12:00:00Z, or 2h for two hours ago"
-        ) from None
+        return None
 
 
 def bytes_of(text: str, flag: str) -> int:

@@ -71,7 +71,9 @@ def test_times() -> None:
     assert timestamp_ms("2h", 7_200_001) == 1
     assert timestamp_ms("1970-01-01T00:00:01Z", 0) == 1000
     assert timestamp_ms("1970-01-01T01:00:00+01:00", 0) == 0
-    for wrong in ("", "soon", "2y", "2026-13-01", "-5"):
+    for before in ("1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.997Z", "30000d"):
+        assert timestamp_ms(before, 1_700_000_000_000) == 0, "-1 is the end: a trim would delete all there is"
+    for wrong in ("", "soon", "2y", "2026-13-01", "-5", str(2**63), "9" * 5000, "9" * 5000 + "d"):
         with pytest.raises(UsageError):
             timestamp_ms(wrong, 0)
     assert iso_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -246,6 +247,9 @@ def test_a_time_without_a_zone_is_utc() -> None:
         query={"name": "g"}, form={"to": "time", "value": "1970-01-01T00:00:01"},
     )  # fmt: skip
     assert changes.target_of(visit).number == 1000
+    assert (
+        changes.target_of(replace(visit, form={"to": "time", "value": "1969-12-31T23:59:59.999"})).number == 0
+    )
     assert changes.seek_command(visit) == "ottla group seek g --to=@1970-01-01T00:00:01"
     with pytest.raises(BadQuestion):
         changes.chosen_partitions(visit, ())

@@ -193,6 +193,10 @@ def test_an_address_asks_the_same_again() -> None:
     assert question_of(visit_of(topic="t")).command() == "ottla consume t --offset=-20 -e"
     assert time_ms("1970-01-01T00:00:01") == 1000
     assert time_ms("1769860800000") == 1769860800000
+    assert time_ms("1969-12-31T23:59:59.999Z") == 0, "-1 is the end of a log"
+    for wrong in ("noon", "12345678", str(2**63), "9" * 5000):
+        with pytest.raises(BadQuestion, match="a time is"):
+            time_ms(wrong)
 
 
 def test_what_became_of_a_record() -> None:

@@ -57,7 +57,9 @@ def test_another_token_lets_nobody_in(browser: Browser, token: str) -> None:
     assert "set-cookie" not in answer.headers
 
 
-@pytest.mark.parametrize("others", ['prefs={"theme": "dark"}', "a b=c", "alone", 'open="', "\u00e9=1", "path=/"])
+@pytest.mark.parametrize(
+    "others", ['prefs={"theme": "dark"}', "a b=c", "alone", 'open="', "\u00e9=1", "path=/"]
+)
 def test_cookies_of_other_programs_on_this_host_do_no_harm(browser: Browser, others: str) -> None:
     """Browsers send them to every port. With one like these nobody was let in."""
     own = f"{browser.door.cookie}={browser.door.entered}"

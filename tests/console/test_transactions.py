@@ -126,6 +126,16 @@ def test_an_id_shows_the_partitions_of_its_transaction(browser: Browser) -> None
     assert "there is no such id" in seen(browser.read("/transactions/id?id=other", 404))
 
 
+def test_a_time_that_no_calendar_has_leaves_a_dash(admin: WithTransactions, browser: Browser) -> None:
+    """It is that of a record, so its producer chooses it."""
+
+    async def written_late(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+        return {one: [ProducerDescription(4711, 3, 17, 2**62, 0, 500)] for one in partitions}
+
+    admin.describe_producers = written_late  # type: ignore[method-assign]
+    assert f"orders 0 500 17 {UNKNOWN}" in seen(browser.read("/transactions/id?id=copy"))
+
+
 def test_a_leader_that_does_not_tell_leaves_dashes() -> None:
     refused = open_partition(ORDERS, 4711, {ORDERS: KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)})
     other = open_partition(ORDERS, 4711, {ORDERS: [ProducerDescription(1, 0, 0, 0, 0, 0)]})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 
 from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, NotThere, Visit
 from ...formats import UNKNOWN, link
+from ...times import iso_time_ms
 
 WHERE: Mapping[str, str] = {
     "start": "start",
@@ -73,10 +73,9 @@ def target_of(visit: Visit) -> Target:
 
 def _time_ms(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
+        return iso_time_ms(text)
     except ValueError:
         raise BadQuestion(f"'value' is a time as 2026-01-31T12:00:00Z, not {text[:40]!r}") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def chosen_partitions(visit: Visit, known: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from ....client.records import TopicPartition
 from ...area import BadQuestion, Visit
 from ...bounds import ROWS_MAX
 from ...formats import link
+from ...times import TIME_MS_MAX, iso_time_ms
 from .filters import Test, filters_of
 from .payloads import FORMATS
 
@@ -95,13 +95,13 @@ def question_of(visit: Visit) -> Question:
 
 def time_ms(text: str) -> int:
     """A time as ISO 8601 writes it, UTC without a zone, or in ms since 1970. Raises BadQuestion."""
-    if text.isdecimal() and len(text) > 8:
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        found = int(text) if text.isdecimal() and len(text) > 8 else iso_time_ms(text)
     except ValueError:
-        raise BadQuestion(f"a time is 2026-01-31T12:00:00Z or ms since 1970, not {text[:40]!r}") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        found = TIME_MS_MAX + 1
+    if found > TIME_MS_MAX:
+        raise BadQuestion(f"a time is 2026-01-31T12:00:00Z or ms since 1970, not {text[:40]!r}")
+    return found
 
 
 def begin_at(
