@@ -131,7 +131,10 @@ def _splitter(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
 
 
 def _check_readable(path: Path) -> None:
+    """Raises CommandFailed. A named pipe is left alone: its writer would fail once this end is closed again."""
     try:
+        if path.is_fifo():
+            return
         with path.open("rb"):
             pass
     except OSError as error:
@@ -218,11 +221,28 @@ async def read_lines(source: BinaryIO, delimiter: bytes = b"\n") -> AsyncIterato
     """The lines that each read brought, without their ends; reading does not hold up the loop."""
     rest = b""
     read = getattr(source, "read1", source.read)
+    await _until_readable(source)
     while chunk := await asyncio.to_thread(read, READ_BYTES):
         *lines, rest = (rest + chunk).split(delimiter)
         if len(rest) > MAX_LINE_BYTES:
             raise CommandFailed(f"a line is longer than {MAX_LINE_BYTES} bytes, which is the largest record")
         if lines:
             yield lines
+        await _until_readable(source)
     if rest:
         yield [rest]
+
+
+async def _until_readable(source: BinaryIO) -> None:
+    """Wait for a terminal, a pipe or a socket. A thread that waits there would keep the command from ending at
+    Control-C; files have no wait."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        number = source.fileno()
+        loop.add_reader(number, readable.set)
+    except OSError:  # of what is none of these
+        return
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(number)

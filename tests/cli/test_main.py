@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -18,7 +19,8 @@ import pytest
 
 from ottla import __version__
 from ottla.cli.commands.consume import parse_offset
-from ottla.cli.commands.produce import MAX_LINE_BYTES, read_lines
+from ottla.cli.commands.produce import MAX_LINE_BYTES, parser, read_lines
+from ottla.cli.commands.produce import run as run_produce
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.nodes.logs import JsonFormatter, KeyValueFormatter
@@ -241,6 +243,56 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> Non
     with pytest.raises(CommandFailed, match="a line is longer than 1048576 bytes"):
         async for _ in read_lines(io.BytesIO(b"x" * 2 * MAX_LINE_BYTES)):
             pass
+
+
+READER = """
+import asyncio, sys
+from ottla.cli.commands.produce import read_lines
+async def read():
+    async for lines in read_lines(sys.stdin.buffer):
+        print(*lines, flush=True)
+asyncio.run(read())
+"""
+
+
+def test_control_c_ends_a_wait_for_lines() -> None:
+    """A thread that waited for a terminal or a pipe kept the command until a line came."""
+    with subprocess.Popen(
+        [sys.executable, "-c", READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        reader.stdin.write(b"a\nb\nc")
+        reader.stdin.flush()
+        assert reader.stdout.readline() == b"b'a' b'b'\n"
+        reader.send_signal(signal.SIGINT)
+        try:
+            assert reader.wait(60) == -signal.SIGINT
+        finally:
+            reader.kill()
+
+
+async def test_lines_come_from_files_and_pipes(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\nb\n\nc")
+    with file.open("rb") as source:
+        assert [line async for lines in read_lines(source) for line in lines] == [b"a", b"b", b"", b"c"]
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as source, os.fdopen(writing, "wb", buffering=0) as other:
+        other.write(b"a\nb")
+        lines = read_lines(source)
+        assert await anext(lines) == [b"a"]
+        other.write(b"\nc")
+        other.close()
+        assert [line async for some in lines for line in some] == [b"b", b"c"]
+
+
+def test_the_writer_of_a_named_pipe_keeps_its_reader(tmp_path: Path) -> None:
+    """It was opened, closed, and opened again, so that the writer failed between."""
+    os.mkfifo(tmp_path / "fifo")
+    arguments = parser("produce").parse_args(["t", str(tmp_path / "fifo"), "-b", "127.0.0.1:1"])
+    with pytest.raises(CommandFailed, match="no broker answers"):
+        run_produce(arguments)
 
 
 def test_nodes_start_without_what_tables_need() -> None:
