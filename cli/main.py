@@ -99,8 +99,9 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if sys.stdout is None:  # started with it closed, as a daemon may be
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    for stream in ("stdout", "stderr"):  # started with it closed, as a daemon may be
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     name = words[0] if words else ""
     try:
         code = _run(name, words[1:])
@@ -117,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_output()
         return 141
+    except UnicodeEncodeError as error:
+        note(f"ottla {name}: {error.object[error.start]!r} cannot be written in {error.encoding}")
+        return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         note(f"ottla {name}: {where}{error.strerror or str(error) or type(error).__name__}")

@@ -230,6 +230,8 @@ def shell(line: str) -> tuple[int, str]:
         ("ottla produce t <&-", 1, "standard input is closed: name a file"),
         ("ottla version >&-", 0, ""),
         ("ottla topic list -b 127.0.0.1:1 >&-", 1, "no broker answers"),
+        ("ottla nonsense 2>&-", 2, ""),
+        ("ottla topic list -b 127.0.0.1:1 2>&-", 1, ""),
     ],
 )
 def test_unusual_streams_need_no_traceback(line: str, code: int, message: str) -> None:
@@ -243,6 +245,16 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> Non
     with pytest.raises(CommandFailed, match="a line is longer than 1048576 bytes"):
         async for _ in read_lines(io.BytesIO(b"x" * 2 * MAX_LINE_BYTES)):
             pass
+
+
+def test_what_the_output_cannot_show_needs_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTTLA_CONFIG_DIR", str(tmp_path))
+    assert main(["profile", "create", "prod", "-b", "bj\u00f6rn:9092"]) == 0
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert main(["profile", "list"]) == 1
+    assert capsys.readouterr().err == "ottla profile: '\u00f6' cannot be written in ascii\n"
 
 
 READER = """
