@@ -201,6 +201,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
             "/nowhere/00000000000000000000.log: No such file",
         ),
         (("log", "dump", "/etc/hostname"), "/etc/hostname: no file of a log by its name"),
+        (("log", "dump", "/nowhere/orders-0"), "/nowhere/orders-0: No such file"),
         (("log", "verify", "/nowhere"), "/nowhere does not exist"),
         (("group", "seek", "g", "--to-file", "/nowhere/offsets"), "/nowhere/offsets: No such file"),
         (("cluster", "health", "-b", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1"),

@@ -62,6 +62,7 @@ def _lines(path: Path, arguments: argparse.Namespace) -> Iterator[Line]:
     if reader is None and path.name.endswith("-checkpoint"):
         reader = _offsets
     if reader is None:
+        path.stat()  # what is not there is not told of its name
         known = ", ".join(sorted({".log", "*-checkpoint", *_READERS}))
         raise CommandFailed(f"{path}: no file of a log by its name; there are {known}")
     return reader(path)
