@@ -95,7 +95,9 @@ class GroupAdmin(AdminTheme):
         async def once() -> dict[TopicPartition, KafkaError | None]:
             response = await self._coordinator(group_id).ask(request, at_most=_NAMED_TOPICS_COMMIT)
             return {
-                TopicPartition(topic.name, one.partition_index): _settled(one.error_code)
+                TopicPartition(topic.name, one.partition_index): _settled(
+                    one.error_code, f"group {group_id!r}, {topic.name}-{one.partition_index}"
+                )
                 for topic in response.topics
                 for one in topic.partitions
             }
@@ -122,7 +124,9 @@ class GroupAdmin(AdminTheme):
             response = await self._coordinator(group_id).ask(request)
             check(response.error_code, f"group {group_id!r}", None, operation="DELETE", name=group_id)
             return {
-                TopicPartition(topic.name, one.partition_index): _settled(one.error_code)
+                TopicPartition(topic.name, one.partition_index): _settled(
+                    one.error_code, f"group {group_id!r}, {topic.name}-{one.partition_index}"
+                )
                 for topic in response.topics
                 for one in topic.partitions
             }
@@ -183,9 +187,9 @@ class GroupAdmin(AdminTheme):
         return Coordinator(self.session.cluster, group_id, OF_GROUP, lane="")
 
 
-def _settled(code: int) -> KafkaError | None:
-    """What became of one partition; what time cures is raised, so that all are tried again."""
-    error = error_of(code, None)
+def _settled(code: int, what: str) -> KafkaError | None:
+    """What became of one partition, `what`; what time cures is raised, so that all are tried again."""
+    error = error_of(code, None, what=what)
     if error is not None and error.code.retriable and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise error
     return error

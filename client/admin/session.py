@@ -110,6 +110,8 @@ def check(code: int, what: str, message: str | None, *, operation: str = "", nam
         raise cluster_error(ErrorCode.of(code), what, message, operation=operation, name=name)
 
 
-def error_of(code: int, message: str | None, *, operation: str = "", name: str = "") -> KafkaError | None:
-    """A code as an exception that nobody has raised yet; None for 0."""
-    return cluster_error(ErrorCode.of(code), "", message, operation=operation, name=name) if code else None
+def error_of(
+    code: int, message: str | None, *, what: str = "", operation: str = "", name: str = ""
+) -> KafkaError | None:
+    """A code as an exception about `what` that nobody has raised yet; None for 0."""
+    return cluster_error(ErrorCode.of(code), what, message, operation=operation, name=name) if code else None

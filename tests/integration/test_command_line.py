@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.cluster import wait_until
 from tests.commands import run_ottla
@@ -160,6 +160,9 @@ def test_a_group_with_members_stays_where_it_is(ottla: Run, name: str, bootstrap
         assert "member-of-test" in ottla("group", "describe", group)
         assert "with 1 members: stop them first" in ottla("group", "seek", group, "--to", "end", code=1)
         assert "NON_EMPTY_GROUP" in ottla("group", "delete", group, code=1)
+        consumer.commit(offsets=[TopicPartition(name, 0, 1)], asynchronous=False)
+        kept = ottla("group", "delete", group, "--topic", f"{name}:0", code=1)
+        assert f"group {group!r}, {name}-0: The group still consumes" in kept
     finally:
         consumer.close()
     ottla("group", "seek", group, "--to", "end", "--topic", name)
