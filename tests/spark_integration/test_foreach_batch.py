@@ -1,0 +1,75 @@
+"""`ottla_sink`: functions for `foreachBatch` do not write under each other's names."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import MagicMock
+from uuid import uuid4
+
+import pytest
+
+from ottla.spark_integration.foreach_batch import NameTaken, ottla_sink
+from ottla.spark_integration.sink.options import TRANSACTIONAL_ID
+from ottla.spark_integration.streaming_query import QUERY_ID
+
+HERE = "localhost:9092"
+
+
+class Frames:
+    """Micro-batches of one query, in one run of it."""
+
+    def __init__(self, query: str = "") -> None:
+        self.query, self.run = query or str(uuid4()), str(uuid4())
+        self.written: list[str] = []
+
+    def frame(self) -> Any:
+        frame = MagicMock()
+        frame.sparkSession.sparkContext.getLocalProperty = lambda name: (
+            self.query if name == QUERY_ID else self.run
+        )
+        frame.write.format.return_value.mode.return_value.options = self._options
+        return frame
+
+    def _options(self, **options: str) -> Any:
+        self.written.append(options[TRANSACTIONAL_ID])
+        return MagicMock()
+
+
+def test_what_a_second_function_writes_is_not_left_out_without_a_word() -> None:
+    frames = Frames()
+    early, late = (ottla_sink(topic="delays", bootstrap_servers=HERE) for _ in range(2))
+    early(frames.frame(), 0)
+    with pytest.raises(NameTaken, match=f"spark-{frames.query}-delays.*name="):
+        late(frames.frame(), 0)
+    assert len(frames.written) == 1
+
+
+def test_functions_with_names_of_their_own_write_beside_each_other() -> None:
+    frames = Frames()
+    sinks = [
+        ottla_sink(topic="delays", bootstrap_servers=HERE),
+        ottla_sink(topic="delays", bootstrap_servers=HERE, name="late"),
+        ottla_sink(topic="lateness", bootstrap_servers=HERE),
+        ottla_sink(topic="delays", bootstrap_servers="elsewhere:9092"),
+    ]
+    for number in range(3):
+        for sink in sinks:
+            sink(frames.frame(), number)
+    assert len(frames.written) == 12
+
+
+def test_a_batch_may_be_written_again_and_the_next_run_goes_on() -> None:
+    first = Frames()
+    sink = ottla_sink(topic="delays", bootstrap_servers=HERE)
+    for _ in range(2):
+        sink(first.frame(), 7)
+    second = Frames(first.query)
+    ottla_sink(topic="delays", bootstrap_servers=HERE)(second.frame(), 7)
+    assert second.written == [f"spark-{first.query}-delays"]
+
+
+def test_a_function_may_be_made_for_each_batch() -> None:
+    frames = Frames()
+    for number in range(3):
+        ottla_sink(topic="delays", bootstrap_servers=HERE)(frames.frame(), number)
+    assert len(frames.written) == 3
