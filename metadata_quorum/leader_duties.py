@@ -288,11 +288,13 @@ class LeaderDuties:
 
     def leaderless_progress(self, partitions: Iterable[ElectionPartition] | None) -> list[ReplicaLogEnd]:
         """What is known about the replicas of those of these partitions (None: of all) that nobody leads."""
-        leaderless = _led_by(self._image(), NO_LEADER)
-        if partitions is not None:
-            wanted = {(one.topic_id, one.partition) for one in partitions}
-            leaderless = (key for key in leaderless if key in wanted)
-        return [_log_end(entry) for entry in self.progress.of(leaderless)]
+        image = self._image()
+        if partitions is None:
+            return [_log_end(entry) for entry in self.progress.of(_led_by(image, NO_LEADER))]
+        wanted = dict.fromkeys((one.topic_id, one.partition) for one in partitions)
+        return [
+            _log_end(entry) for entry in self.progress.of(key for key in wanted if _nobody_leads(image, key))
+        ]
 
     def tick(self, now: float, wall_ms: int = 0) -> None:
         """To be called many times per session timeout; a call that is late tells that this node stood still.
@@ -369,6 +371,12 @@ def _log_end(entry: ReplicaProgress) -> ReplicaLogEnd:
 
 def _registrations(image: ClusterImage) -> list[tuple[int, int, bytes]]:
     return [(broker_id, state.broker_epoch, state.incarnation) for broker_id, state in image.brokers.items()]
+
+
+def _nobody_leads(image: ClusterImage, key: tuple[bytes, int]) -> bool:
+    topic = image.topics_by_id.get(key[0])
+    state = None if topic is None else topic.partitions.get(key[1])
+    return state is not None and state.leader == NO_LEADER
 
 
 def _led_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[bytes, int]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...protocol.acls import AclOperation
+from ...protocol.cluster_image import NO_LEADER, ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import partition_commands
 from ...protocol.messages.leaders import (
@@ -12,8 +15,15 @@ from ...protocol.messages.leaders import (
     ReplicaElectionResult,
 )
 from ..quorum.access import Quorum
+from ..runtime.time_slices import in_time_slices, pieces
 from ..security.authorization.needs import cluster
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
+
+# So that one entry of the quorum's log does not hold it up for long, nor is too large: the quorum's leader adds how far
+# the replicas of each partition are.
+_PARTITIONS_PER_COMMAND = 1000
+_OVERTAKEN = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""What became of a partition that nobody named, between the look at it and the election."""
 
 
 def _refused(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
@@ -50,30 +60,29 @@ class ElectLeadersHandlers:
     async def elect(self, request: ClientRequest, message: ElectLeadersRequest) -> ElectLeadersResponse:
         """Elect preferred leaders, or any leader where there is none."""
         image = self._quorum.image
-        command = partition_commands.ElectLeaders(
-            election_type=message.election_type,
-            partitions=None
-            if message.topic_partitions is None
-            else [
+        topics = message.topic_partitions
+        if topics is None:
+            wanted = await _in_need(image, message.election_type)
+        else:
+            wanted = [
                 partition_commands.ElectionPartition(topic_id=image.topics[topic.topic].id, partition=index)
-                for topic in message.topic_partitions
+                for topic in topics
                 if topic.topic in image.topics
                 for index in topic.partitions
-            ],
-        )
+            ]
         names = {topic.id: topic.name for topic in image.topics.values()}
-        outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
         results: dict[str, list[PartitionResult]] = {}
-        for elected in outcome.partitions:
-            name = names.get(elected.topic_id, "")
-            results.setdefault(name, []).append(
+        for elected in await self._elected(wanted, message):
+            if topics is None and elected.error_code in _OVERTAKEN:
+                continue
+            results.setdefault(names.get(elected.topic_id, ""), []).append(
                 PartitionResult(
                     partition_id=elected.partition,
                     error_code=elected.error_code,
                     error_message=elected.error_message if elected.error_code else None,
                 )
             )
-        for topic in message.topic_partitions or ():
+        for topic in topics or ():
             if topic.topic not in image.topics:
                 results[topic.topic] = [_no_such_topic(topic.topic, index) for index in topic.partitions]
         return ElectLeadersResponse(
@@ -82,6 +91,49 @@ class ElectLeadersHandlers:
                 for name, partitions in results.items()
             ]
         )
+
+    async def _elected(
+        self, wanted: Sequence[partition_commands.ElectionPartition], message: ElectLeadersRequest
+    ) -> list[partition_commands.ElectedPartition]:
+        """What became of each, in order; those that come after a failure have its error."""
+        found: list[partition_commands.ElectedPartition] = []
+        # An election of nothing is a command, too.
+        for some in pieces(wanted, _PARTITIONS_PER_COMMAND) or [()]:
+            command = partition_commands.ElectLeaders(
+                election_type=message.election_type, partitions=list(some)
+            )
+            try:
+                outcome = await self._quorum.submit(command, timeout_ms=message.timeout_ms)
+            except KafkaError as error:
+                if not found:
+                    raise
+                found += [
+                    partition_commands.ElectedPartition(
+                        topic_id=one.topic_id,
+                        partition=one.partition,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                    for one in wanted[len(found) :]
+                ]
+                break
+            found += outcome.partitions
+        return found
+
+
+async def _in_need(image: ClusterImage, election_type: int) -> list[partition_commands.ElectionPartition]:
+    """All partitions that need such an election."""
+    unclean = election_type == partition_commands.ElectionType.UNCLEAN
+    wanted: list[partition_commands.ElectionPartition] = []
+    async for topic in in_time_slices(
+        list(image.topics.values()), weight=lambda topic: len(topic.partitions)
+    ):
+        wanted += [
+            partition_commands.ElectionPartition(topic_id=topic.id, partition=index)
+            for index, state in topic.partitions.items()
+            if (state.leader == NO_LEADER if unclean else state.leader != state.replicas[0])
+        ]
+    return wanted
 
 
 def _no_such_topic(name: str, index: int) -> PartitionResult:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from ottla.dataplane.handlers.client_quotas import ClientQuotaHandlers
+from ottla.dataplane.handlers.elect_leaders import ElectLeadersHandlers
 from ottla.dataplane.handlers.partition_reassignments import PartitionReassignmentHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server import ClientRequest
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState, TopicState
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import quota_commands, reassignment_commands
+from ottla.protocol.messages import partition_commands, quota_commands, reassignment_commands
 from ottla.protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     EntityData,
     OpData,
 )
+from ottla.protocol.messages.leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from ottla.protocol.messages.partition_commands import ElectionType
 from ottla.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -33,6 +38,8 @@ class Quorum:
     def __init__(self, fails_from: int = 1000) -> None:
         self.image = ClusterImage()
         self.sizes: list[int] = []
+        self.elections: dict[int, ErrorCode] = {}
+        """How the election of a partition ends, if not well."""
         self._fails_from = fails_from
 
     async def submit(self, command: Any, timeout_ms: int | None = None, *, author: object = None) -> Any:
@@ -42,6 +49,19 @@ class Quorum:
             self.sizes.append(len(command.entries))
             return quota_commands.AlterClientQuotasResult(
                 entries=[quota_commands.AlteredQuota() for _ in command.entries]
+            )
+        if isinstance(command, partition_commands.ElectLeaders):
+            assert command.partitions is not None
+            self.sizes.append(len(command.partitions))
+            return partition_commands.ElectLeadersResult(
+                partitions=[
+                    partition_commands.ElectedPartition(
+                        topic_id=one.topic_id,
+                        partition=one.partition,
+                        error_code=self.elections.get(one.partition, 0),
+                    )
+                    for one in command.partitions
+                ]
             )
         self.sizes.append(sum(len(topic.partitions) for topic in command.topics))
         return reassignment_commands.AlterPartitionReassignmentsResult(
@@ -106,3 +126,61 @@ async def test_moves_that_come_after_a_failure_have_its_error() -> None:
     answer = await PartitionReassignmentHandlers(Quorum(fails_from=2)).alter(REQUEST, moves_of(4, 700))
     codes = [partition.error_code for topic in answer.responses for partition in topic.partitions]
     assert codes == [ErrorCode.NONE] * 2000 + [ErrorCode.REQUEST_TIMED_OUT] * 800
+
+
+def led(leader: int) -> PartitionState:
+    return PartitionState(replicas=(1, 2), isr=(2,), leader=leader, leader_epoch=1, partition_epoch=1)
+
+
+def quorum_of(leaders: list[int], fails_from: int = 1000) -> Quorum:
+    """With one topic, whose partitions are led so."""
+    quorum = Quorum(fails_from)
+    topic = TopicState(b"t" * 16, "t", dict(enumerate(map(led, leaders))))
+    quorum.image = cast(ClusterImage, SimpleNamespace(topics={"t": topic}))
+    return quorum
+
+
+def told(answer: ElectLeadersResponse) -> dict[int, int]:
+    return {
+        one.partition_id: one.error_code
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    }
+
+
+@pytest.mark.parametrize(
+    ("election", "in_need"), [(ElectionType.UNCLEAN, NO_LEADER), (ElectionType.PREFERRED, 2)]
+)
+async def test_leaders_of_all_partitions_are_elected_in_pieces(election: ElectionType, in_need: int) -> None:
+    """One unclean election of more than 119,000 was larger than the quorum's log takes, and was sent again for
+    ever."""
+    quorum = quorum_of([*[in_need] * 2500, *[1] * 50])
+    quorum.elections = {
+        7: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        8: ErrorCode.ELECTION_NOT_NEEDED,  # It has a leader meanwhile.
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # It was deleted meanwhile.
+    }
+    answer = await ElectLeadersHandlers(quorum).elect(
+        REQUEST, ElectLeadersRequest(election_type=election, topic_partitions=None)
+    )
+    assert quorum.sizes == [1000, 1000, 500]
+    expected = {index: quorum.elections.get(index, ErrorCode.NONE) for index in range(2500)}
+    del expected[8], expected[9]
+    assert told(answer) == expected
+
+
+async def test_elections_that_come_after_a_failure_have_its_error() -> None:
+    named = ElectLeadersRequest(
+        election_type=ElectionType.UNCLEAN,
+        topic_partitions=[TopicPartitions(topic="t", partitions=list(range(2500)))],
+    )
+    answer = await ElectLeadersHandlers(quorum_of([], fails_from=2)).elect(REQUEST, named)
+    assert list(told(answer).values()) == [ErrorCode.NONE] * 2000 + [ErrorCode.REQUEST_TIMED_OUT] * 500
+
+
+async def test_an_election_of_nothing_is_put_to_the_quorum() -> None:
+    """Which may refuse its type."""
+    quorum = quorum_of([1])
+    answer = await ElectLeadersHandlers(quorum).elect(REQUEST, ElectLeadersRequest(topic_partitions=None))
+    assert quorum.sizes == [0]
+    assert not answer.replica_election_results
