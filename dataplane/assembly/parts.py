@@ -408,6 +408,7 @@ def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: b
 
 
 def _steady_wall_ms() -> Callable[[], int]:
-    """A clock that starts at the wall clock's time and does not jump with it: members of groups expire by it."""
+    """A clock that starts at the wall clock's time and does not jump with it: members of groups expire by it. Nor does
+    it follow corrections, so offsets are kept as long as the wall clock says, too."""
     ahead_ms = wall_ms() - monotonic_ms()
     return lambda: ahead_ms + monotonic_ms()

@@ -17,8 +17,8 @@ def _no_settings(_group_id: str) -> Mapping[str, str]:
 class GroupDependencies:
     """`group_settings` returns the settings of one group (`consumer.session.timeout.ms`, ...).
 
-    Records are stamped by `wall_ms`, the clock by which logs judge timestamps. It may jump, so nothing expires by it.
-    Without it, records have the time of the shard's own clock.
+    Records are stamped by `wall_ms`, the clock by which logs judge timestamps. It may jump, so nothing expires by it
+    alone. Without it, records have the time of the shard's own clock.
     """
 
     topics: TopicCatalog = field(default_factory=TopicCatalog)

@@ -330,8 +330,12 @@ class Shard:
 
     def expire(self) -> None:
         """Forget offsets that are past the retention, as `expiry` says, and then groups that have neither members
-        nor offsets. Where there are very many, some wait for the next time."""
-        now = self._now_ms()
+        nor offsets. Where there are very many, some wait for the next time.
+
+        They are past it by both clocks: one may have been wrong as this process began, and one may be wrong now.
+        """
+        steady_ms, wall_ms = self._now_ms(), self._dependencies.wall_ms
+        now = steady_ms if wall_ms is None else min(steady_ms, wall_ms())
         gone: list[tuple[str, TopicPartition]] = []
         for group in list(self.groups.values()):
             group_id = group.group_id

@@ -102,6 +102,23 @@ async def test_a_consumer_outside_any_group_keeps_its_offsets_across_a_move() ->
         )
 
 
+@pytest.mark.parametrize("wrong_clock", ["as the broker began", "now"])
+async def test_offsets_outlive_a_clock_that_is_ahead(wrong_clock: str) -> None:
+    """The clock of members never follows corrections, and counted alone: what was committed a moment before was gone
+    with the next look."""
+    steady, wall = Clock(), Clock()
+    shard = Shard(MemoryLog(), LIMITS, steady, GroupDependencies(wall_ms=wall))
+    await shard.load()
+    assert commit(shard, 5) == [ErrorCode.NONE]
+    wrong = wall if wrong_clock == "now" else steady
+    wrong.now_ms += 10 * WEEK_MS
+    shard.expire()
+    assert shard.offsets.get("g", ("t", 0)) is not None
+    steady.now_ms = wall.now_ms = 10 * WEEK_MS
+    shard.expire()
+    assert shard.offsets.get("g", ("t", 0)) is None
+
+
 async def test_a_refused_commit_leaves_no_group_behind() -> None:
     shard, _ = await new_shard()
     assert commit(shard, 5, member_id="stranger", generation=3) == [ErrorCode.GROUP_ID_NOT_FOUND]
