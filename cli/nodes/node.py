@@ -21,6 +21,7 @@ from . import logs
 from .config_providers import ResolvedSettings, is_of_providers, resolve
 from .descriptor_limit import raise_descriptor_limit
 from .full_collections import watched
+from .pid_files import pid_file
 from .secret_settings import check_visible, remark_on_file
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
 
@@ -365,16 +366,3 @@ def only_new_garbage_collected() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.set_threshold(*before)
-
-
-@contextmanager
-def pid_file(path: Path | None) -> Iterator[None]:
-    """Keep the process id in `path` meanwhile."""
-    if path is None:
-        yield
-        return
-    path.write_text(f"{os.getpid()}\n")
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
