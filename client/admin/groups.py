@@ -181,7 +181,7 @@ class GroupAdmin(AdminTheme):
             )
         if group.group_state == "Dead":
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
-        return _classic(group, where)
+        return classic_description(group, where)
 
     def _coordinator(self, group_id: str) -> Coordinator:
         return Coordinator(self.session.cluster, group_id, OF_GROUP, lane="")
@@ -203,22 +203,19 @@ def _partitions_of(assignment: Assignment) -> tuple[TopicPartition, ...]:
     )
 
 
-def _classic(group: DescribedGroup, coordinator: BrokerAddress) -> GroupDescription:
-    """Assignments of other protocol types are nobody's business but their clients'."""
-    members = []
-    for one in group.members:
-        readable = group.protocol_type == "consumer"
-        assigned = decode_assignment(one.member_assignment) if readable else {}
-        members.append(
-            GroupMember(
-                one.member_id,
-                one.group_instance_id,
-                one.client_id,
-                one.client_host,
-                tuple(TopicPartition(topic, index) for topic, some in assigned.items() for index in some),
-                -1,
-            )
+def classic_description(group: DescribedGroup, coordinator: BrokerAddress) -> GroupDescription:
+    """A classic group as its coordinator tells it."""
+    members = tuple(
+        GroupMember(
+            one.member_id,
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            _assigned(one.member_assignment) if group.protocol_type == "consumer" else (),
+            -1,
         )
+        for one in group.members
+    )
     return GroupDescription(
         group.group_id,
         group.group_state,
@@ -226,5 +223,15 @@ def _classic(group: DescribedGroup, coordinator: BrokerAddress) -> GroupDescript
         group.protocol_type,
         group.protocol_data,
         coordinator,
-        tuple(members),
+        members,
     )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """What the leader of a group has given a member. Nothing if it cannot be read: any client may lead a group, and
+    nobody else's would be described beside it."""
+    try:
+        assigned = decode_assignment(data)
+    except KafkaError:
+        return ()
+    return tuple(TopicPartition(topic, index) for topic, some in assigned.items() for index in some)
