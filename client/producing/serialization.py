@@ -80,7 +80,7 @@ def _header(topic: str, given: tuple[str, bytes | None]) -> Header:
         name, content = given
         if isinstance(name, str):
             if not name.isascii():
-                name.encode()  # of half a surrogate pair the producer itself would fail
+                _check_text(topic, name)
             if content is None or type(content) is bytes:
                 return given
             if isinstance(content, (bytes, bytearray, memoryview)):
@@ -88,3 +88,11 @@ def _header(topic: str, given: tuple[str, bytes | None]) -> Header:
     raise TypeError(
         f"a header of a record for {topic!r} is a tuple of its name, a str, and bytes or None, not {given!r}"
     )
+
+
+def _check_text(topic: str, name: str) -> None:
+    """Raises ValueError for what has no bytes: a batch with it could not be made, and the producer would fail."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the name of a header of a record for {topic!r} is not UTF-8: {name!r}") from None
