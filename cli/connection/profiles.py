@@ -72,9 +72,12 @@ def load(path: Path) -> Profiles:
             str(name): {str(key): str(value) for key, value in one.items()}
             for name, one in found["profiles"].items()
         }
-        return Profiles(found.get("chosen"), settings)
+        chosen = found.get("chosen")
     except (AttributeError, KeyError, TypeError):
         raise CommandFailed(f"{path} is damaged: it holds no profiles") from None
+    if not isinstance(chosen, str | None):
+        raise CommandFailed(f"{path} is damaged: 'chosen' is the name of a profile")
+    return Profiles(chosen, settings)
 
 
 def save(profiles: Profiles, path: Path) -> None:

@@ -280,7 +280,8 @@ def _check_ports(layout: ClusterLayout) -> None:
     member = owners[taken]
     pid = layout.running(member)
     raise CommandFailed(
-        f"{member.name} still runs (pid {pid}), started by its own command: stop it first"
+        f"{member.name} still runs (pid {pid}): stop it first if it was started by its own command; of an 'ottla up' "
+        "that was killed it is about to end"
         if pid is not None
         else f"port {taken} on {HOST} is in use by another program, and {member.name} needs it: choose other ports "
         "for the whole cluster with --base-port"

@@ -182,7 +182,10 @@ def test_a_profile_that_cannot_work_is_not_kept(
     assert not (tmp_path / "config" / "profiles.json").exists()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"profiles": 7}', '{"profiles": {"a": 7}}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"profiles": 7}', '{"profiles": {"a": 7}}', '{"profiles": {}, "chosen": ["a"]}'],
+)
 def test_a_damaged_file_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "profiles.json").write_text(content)

@@ -231,6 +231,7 @@ def shell(line: str) -> tuple[int, str]:
         ("ottla produce t <&-", 1, "standard input is closed: name a file"),
         ("ottla version >&-", 0, ""),
         ("ottla topic list -b 127.0.0.1:1 >&-", 1, "no broker answers"),
+        ("ottla group seek g --to-file - <&-", 1, "standard input is closed: name a file"),
         ("ottla nonsense 2>&-", 2, ""),
         ("ottla topic list -b 127.0.0.1:1 2>&-", 1, ""),
     ],

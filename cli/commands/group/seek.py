@@ -73,6 +73,8 @@ def seek(arguments: argparse.Namespace) -> None:
 
 def _read(name: str) -> Offsets:
     if name == "-":
+        if sys.stdin is None:
+            raise CommandFailed("standard input is closed: name a file")
         return parse_offsets(sys.stdin, "standard input")
     try:
         return parse_offsets(Path(name).read_text(encoding="utf-8").splitlines(), name)
