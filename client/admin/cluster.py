@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.cluster import DescribeClusterRequest
 from ...protocol.messages.quorum_description import (
     DescribeQuorumRequest,
     QuorumPartitionAsked,
     QuorumTopicAsked,
+    ReplicaState,
 )
 from ..connections.metadata import BrokerAddress
 from .session import TELLS_FENCED, check
 from .theme import AdminTheme
 from .values import ClusterDescription, QuorumDescription
+
+SILENT_MS = 3_000
+"""Followers are heard many times a second: those of Apache Kafka at least once in half of one."""
 
 
 class ClusterAdmin(AdminTheme):
@@ -62,4 +68,13 @@ class ClusterAdmin(AdminTheme):
             state.leader_epoch,
             {voter.replica_id: addresses.get(voter.replica_id) for voter in state.current_voters},
             tuple(voter.replica_id for voter in state.current_voters if voter.abstains),
+            silent_voters(state.current_voters),
         )
+
+
+def silent_voters(voters: Sequence[ReplicaState]) -> tuple[int, ...]:
+    """Those that the leader has not heard lately, by its own clock: it hears itself now. None where nobody tells."""
+    now = max((one.last_fetch_timestamp for one in voters), default=-1)
+    if now < 0:
+        return ()
+    return tuple(one.replica_id for one in voters if one.last_fetch_timestamp < now - SILENT_MS)

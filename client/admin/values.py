@@ -73,13 +73,15 @@ class QuorumDescription:
     """The metadata quorum: its leader (None without one), the leader's term, and where the voters are.
 
     `voters` is node id -> (host, port); the address is None where the broker does not tell it. `abstaining` are the
-    voters that do not vote before they have caught up; Apache Kafka does not tell of such.
+    voters that do not vote before they have caught up; Apache Kafka does not tell of such. `silent` are the voters that
+    the leader has not heard for three seconds, or never: they are down, cut off, or take no part.
     """
 
     leader_id: int | None
     term: int
     voters: Mapping[int, tuple[str, int] | None]
     abstaining: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,6 +209,8 @@ def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
             "" if place is None else f"{place[0]}:{place[1]}",
             "leader"
             if node == quorum.leader_id
+            else "silent"
+            if node in quorum.silent
             else "catching up, does not vote"
             if node in quorum.abstaining
             else "voter",

@@ -103,6 +103,7 @@ def test_health() -> None:
     assert not assess([], [1], [], {}, None, {}).healthy
     assert not replace(good, quorum_problem="the metadata quorum has lost metadata").healthy
     assert not replace(good, quorum_abstaining=[103]).healthy
+    assert not replace(good, quorum_silent=[103]).healthy
     assert not assess([], [1], [2], {}, 101, {}).healthy
     topics = [
         topic("a", (1, (1, 2), (1,)), (-1, (2,), (2,)), (1, (1, 3), (1, 3))),

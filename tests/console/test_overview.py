@@ -43,12 +43,14 @@ def test_brokers_with_what_they_hold() -> None:
 
 
 def test_the_quorum_and_what_there_is_without_one() -> None:
-    quorum = QuorumDescription(101, 7, {101: ("h", 1), 102: None, 103: None}, (103,))
+    voters = {101: ("h", 1), 102: None, 103: None, 104: None}
+    quorum = QuorumDescription(101, 7, voters, abstaining=(103,), silent=(104,))
     rows = overview(snapshot_of(quorum=quorum), Rates(), [], []).voters
     assert [(one.id, one.state, one.term) for one in rows] == [
         (101, "leader", 7),
         (102, "voter", 7),
         (103, "catching up, does not vote", 7),
+        (104, "silent", 7),
     ]
     model = overview(snapshot_of(quorum=None, quorum_trouble="not allowed"), Rates(), [], [])
     assert (model.voters, model.quorum_trouble) == ([], "not allowed")

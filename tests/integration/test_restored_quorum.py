@@ -224,3 +224,28 @@ def test_one_node_from_an_old_copy_does_not_vote_until_it_has_caught_up(
     wait_until(lambda: health(cluster)[0] == 0, "a healthy cluster")
     create(cluster, "more")
     assert cluster.partitions("orders")
+
+
+def test_a_node_without_its_folder_is_named_until_it_has_replaced_itself(cluster: RunningCluster) -> None:
+    create(cluster, "orders")
+    lost = next(node for node in cluster.quorum if node.id != cluster.quorum_leader().id)
+    missed = f"quorum nodes that the quorum's leader does not hear: 1 ({lost.id})"
+    stop([lost])
+    wait_until(lambda: missed in health(cluster)[1], "a node that is missed")
+    assert health(cluster)[0] == 1
+    listed = run_ottla("cluster", "-b", cluster.bootstrap).stdout
+    assert re.search(rf"^{lost.id}\t.*\tsilent\t", listed, re.MULTILINE)
+
+    shutil.rmtree(folder(cluster, lost))
+    start([lost])
+    wait_until(
+        lambda: f"the folder of node {lost.id} is empty" in lost.log(), "a node that knows why it waits"
+    )
+    assert missed in health(cluster)[1]
+    stop([lost])
+    start([lost], "--replace")
+    wait_until(lambda: health(cluster)[0] == 0, "a healthy cluster")
+    stop([lost])
+    start([lost])  # Without the flag: it has all that it needs.
+    wait_until_ready(lost, 200)
+    wait_until(lambda: health(cluster)[0] == 0, "a healthy cluster")

@@ -34,6 +34,7 @@ class Health:
     quorum_problem: str = ""
     """Why there is no leader to tell of, where a broker knows more than that."""
     quorum_abstaining: list[int] = field(default_factory=list)
+    quorum_silent: list[int] = field(default_factory=list)
     brokers_down: list[int] = field(default_factory=list)
     brokers_fenced: list[int] = field(default_factory=list)
     offline: list[str] = field(default_factory=list)
@@ -47,6 +48,7 @@ class Health:
             (
                 self.quorum_problem,
                 self.quorum_abstaining,
+                self.quorum_silent,
                 self.brokers_down,
                 self.brokers_fenced,
                 self.offline,
@@ -138,6 +140,7 @@ async def _look(arguments: argparse.Namespace) -> Health:
         found,
         quorum_problem=problem,
         quorum_abstaining=sorted(quorum.abstaining) if quorum is not None else [],
+        quorum_silent=sorted(quorum.silent) if quorum is not None else [],
     )
 
 
@@ -172,6 +175,7 @@ def _show(found: Health, arguments: argparse.Namespace) -> int:
     say("healthy" if found.healthy else "NOT healthy")
     lines: list[tuple[str, list[Any]]] = [
         ("quorum nodes that do not vote before they have caught up", found.quorum_abstaining),
+        ("quorum nodes that the quorum's leader does not hear", found.quorum_silent),
         ("brokers down", found.brokers_down),
         ("brokers fenced", found.brokers_fenced),
         ("partitions without a leader", found.offline),
