@@ -9,7 +9,7 @@ from pathlib import Path
 from ...protocol.errors import ErrorCode, KafkaError
 from ..log.durable_files import make_directory
 from ..log.storage_errors import disk_error
-from .meta_properties import MetaProperties
+from .meta_properties import FILE_NAME, MetaProperties
 
 LOCK_FILE = ".lock"
 
@@ -21,7 +21,7 @@ def claim_folder(
     descriptor that is returned is closed.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it, INCONSISTENT_CLUSTER_ID if it
-    belongs to another node or cluster.
+    belongs to another node or cluster, or is new and has data folders of brokers in it.
     """
     try:
         make_directory(path)
@@ -32,6 +32,7 @@ def claim_folder(
         _lock(path, fd)
         meta = MetaProperties.read(path)
         if meta is None:
+            _check_new(path)
             meta = MetaProperties(cluster_id, node_id, new_directory_id)
             meta.write(path)
         meta.check(path, cluster_id, node_id)
@@ -39,6 +40,20 @@ def claim_folder(
         os.close(fd)
         raise
     return fd, meta
+
+
+def _check_new(path: Path) -> None:
+    """A folder named `broker-1` would be taken for a log of the topic `broker`, and renamed."""
+    try:
+        found = min(path.glob(f"broker-*/{FILE_NAME}"), default=None)
+    except OSError as error:
+        raise disk_error("read", path, error) from error
+    if found is not None:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"{path} holds data of brokers that were started with --processes: start it with --processes, or give "
+            f"one of their folders as log.dirs, such as {found.parent}",
+        )
 
 
 def _lock(path: Path, fd: int) -> None:

@@ -102,6 +102,15 @@ def test_a_folder_of_another_broker_or_cluster(cluster: RunningCluster, tmp_path
     assert setting.partition("=")[2] in said
 
 
+def test_a_folder_with_those_of_several_brokers(cluster: RunningCluster, tmp_path: Path) -> None:
+    node = cluster.brokers[0]
+    shutil.copytree(folder(cluster, node), tmp_path / "data" / "broker-1")
+    said = refusal(node, elsewhere(node), f"log.dirs={tmp_path / 'data'}")
+    assert "started with --processes" in said
+    assert str(tmp_path / "data" / "broker-1") in said
+    assert (tmp_path / "data" / "broker-1" / "meta.properties").exists()
+
+
 def test_a_folder_of_another_quorum_node(cluster: RunningCluster, tmp_path: Path) -> None:
     node = cluster.quorum[0]
     copy = tmp_path / "copy"
