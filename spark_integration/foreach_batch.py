@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from .sink.options import APP_VERSION, TOPIC, TRANSACTIONAL_ID
@@ -52,20 +53,31 @@ def ottla_sink(
             APP_VERSION: str(batch_id),
         }
         known = {**identity, **given}
-        _claim(bootstrap_servers, known[TRANSACTIONAL_ID], (run, batch_id, writer))
-        frame.write.format(OttlaDataSource.name()).mode("append").options(**known).save()
+        with _claimed((bootstrap_servers, known[TRANSACTIONAL_ID]), (run, batch_id, writer)):
+            frame.write.format(OttlaDataSource.name()).mode("append").options(**known).save()
 
     return write
 
 
-def _claim(bootstrap_servers: str, transactional_id: str, claim: tuple[str, int, object]) -> None:
-    """Raises NameTaken if another function has written the same batch in the same run under the id."""
-    key = (bootstrap_servers, transactional_id)
+@contextmanager
+def _claimed(key: tuple[str, str], claim: tuple[str, int, object]) -> Iterator[None]:
+    """For this batch the name is the function's, unless its write fails: then the program may try another one. Raises
+    NameTaken if another function has written the same batch in the same run under the id."""
+    _claim(key, claim)
+    try:
+        yield
+    except BaseException:
+        with _claiming:
+            _writers.pop(key, None)
+        raise
+
+
+def _claim(key: tuple[str, str], claim: tuple[str, int, object]) -> None:
     with _claiming:
         before = _writers.get(key, claim)
         if before[:2] == claim[:2] and before[2] is not claim[2]:
             raise NameTaken(
-                f"two functions write batch {claim[1]} under transactional id {transactional_id!r}, and the rows of "
+                f"two functions write batch {claim[1]} under transactional id {key[1]!r}, and the rows of "
                 "the second one would be left out as written: give each a name of its own, ottla_sink(..., name=...)"
             )
         _writers[key] = claim

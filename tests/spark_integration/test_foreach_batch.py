@@ -21,6 +21,7 @@ class Frames:
     def __init__(self, query: str = "") -> None:
         self.query, self.run = query or str(uuid4()), str(uuid4())
         self.written: list[str] = []
+        self.failure: Exception | None = None
 
     def frame(self) -> Any:
         frame = MagicMock()
@@ -32,7 +33,9 @@ class Frames:
 
     def _options(self, **options: str) -> Any:
         self.written.append(options[TRANSACTIONAL_ID])
-        return MagicMock()
+        write = MagicMock()
+        write.save.side_effect = self.failure
+        return write
 
 
 def test_what_a_second_function_writes_is_not_left_out_without_a_word() -> None:
@@ -73,3 +76,13 @@ def test_a_function_may_be_made_for_each_batch() -> None:
     for number in range(3):
         ottla_sink(topic="delays", bootstrap_servers=HERE)(frames.frame(), number)
     assert len(frames.written) == 3
+
+
+def test_a_function_that_failed_leaves_the_batch_to_another_one() -> None:
+    frames = Frames()
+    frames.failure = OSError("no broker answers")
+    with pytest.raises(OSError, match="no broker"):
+        ottla_sink(topic="delays", bootstrap_servers=HERE)(frames.frame(), 0)
+    frames.failure = None
+    ottla_sink(topic="delays", bootstrap_servers=HERE)(frames.frame(), 0)
+    assert len(frames.written) == 2
