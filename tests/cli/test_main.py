@@ -260,8 +260,9 @@ def test_what_the_output_cannot_show_needs_no_traceback(
 
 
 READER = """
-import asyncio, sys
+import asyncio, signal, sys
 from ottla.cli.commands.produce import read_lines
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored below `nohup` and in the background of a shell
 async def read():
     async for lines in read_lines(sys.stdin.buffer):
         print(*lines, flush=True)
