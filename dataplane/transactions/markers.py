@@ -76,6 +76,8 @@ class Markers:
         self._image = image
         self._quorum = quorum
         self._offsets_ended = offsets_ended
+        #: transactional ids that have something new, and are looked through once nothing is owed of earlier ones
+        self._changed: dict[str, None] = {}
         self._owed: deque[_Owed] = deque()
         self._turn: asyncio.Handle | None = None
         #: what waits behind a marker that could not be written, in the order of the commit indexes
@@ -91,15 +93,9 @@ class Markers:
     def image_changed(self, transactional_ids: Iterable[str]) -> None:
         """Some of these may have been decided."""
         known = self._image().transactions.by_id
-        found = [known[name] for name in transactional_ids if name in known]
-        decided = sorted(
-            (one for one in found if one.phase.is_decided), key=lambda transaction: transaction.commit_index
-        )
-        for transaction in decided:
-            for writer, place in transaction.outstanding:
-                self._owed.append(
-                    (transaction.transactional_id, transaction.number, writer.producer_id, place)
-                )
+        for name in transactional_ids:
+            if name in known and known[name].phase.is_decided:
+                self._changed[name] = None
         self._write_some()
 
     def elected(self, partition: Partition) -> None:
@@ -138,10 +134,27 @@ class Markers:
         """A bounded number in each turn of the loop: a transaction may have written to thousands of partitions."""
         if self._turn is not None:
             return
+        if not self._owed:
+            self._owe_what_was_decided()
         for _ in range(min(MARKERS_PER_TURN, len(self._owed))):
             self._write_owed(self._owed.popleft())
-        if self._owed:
+        if self._owed or self._changed:
             self._turn = asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _owe_what_was_decided(self) -> None:
+        """Not with each change: a transaction of many writers changes with each report of some of its markers, and the
+        others would be owed as often as that."""
+        known = self._image().transactions.by_id
+        found = [known[name] for name in self._changed if name in known]
+        self._changed.clear()
+        decided = sorted(
+            (one for one in found if one.phase.is_decided), key=lambda transaction: transaction.commit_index
+        )
+        for transaction in decided:
+            for writer, place in transaction.outstanding:
+                self._owed.append(
+                    (transaction.transactional_id, transaction.number, writer.producer_id, place)
+                )
 
     def _next_turn(self) -> None:
         self._turn = None

@@ -253,6 +253,30 @@ async def test_thousands_of_markers_do_not_hold_up_the_loop(
         await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
 
 
+async def test_markers_of_many_writers_are_not_owed_anew_with_each_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There were as many as writers times partitions, with each report of a few: ten thousand markers became half a
+    million, which other transactions waited for."""
+    monkeypatch.setattr(markers, "MARKERS_PER_TURN", 2)
+    writers, turns = 30, 2000
+    async with beside_a_quorum(tmp_path) as one:
+        owner = one.quorum.begin()
+        one.quorum.add(owner, one.solo(0, 1))
+        joined = [identity(one.quorum.join(owner)) for _ in range(writers)]
+        for who in joined:
+            one.quorum.add(who, one.solo(0, 1))
+        one.catch_up()
+        with mock.patch.object(one.replicas, "find_by_id", wraps=one.replicas.find_by_id) as looked_at:
+            one.quorum.end(owner, writers=joined)
+            one.catch_up()
+            await until(lambda: one.quorum.state().phase is Phase.COMPLETE_COMMIT)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        assert len(markers_of(one)) == writers + 1
+        assert looked_at.call_count < 5 * 2 * (writers + 1)
+
+
 async def test_a_marker_is_reported_that_comes_as_all_reports_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
