@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from ...protocol.cluster_image import NO_LEADER, ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.transaction_table import Place, TransactionMetadata
+from ...protocol.transaction_table import Place
 
 _Waiting = tuple[int, Place | None, asyncio.Future[None]]
 """For the transaction of this number, in one partition or in all."""
@@ -88,13 +88,9 @@ class CompletionWaits:
             return True
         if at is not None and transaction.phase.is_decided and at not in transaction.lacking:
             return True
-        return transaction.phase.is_decided and not any(map(self._has_leader, _places(transaction)))
+        return transaction.phase.is_decided and not any(map(self._has_leader, transaction.lacking))
 
     def _has_leader(self, place: Place) -> bool:
         topic = self._image().topics_by_id.get(place[0])
         state = topic.partitions.get(place[1]) if topic is not None else None
         return state is not None and state.leader != NO_LEADER
-
-
-def _places(transaction: TransactionMetadata) -> set[Place]:
-    return {place for _, place in transaction.outstanding}

@@ -23,7 +23,7 @@ from ottla.protocol.messages.transaction_commands import ReportMarkers
 from ottla.protocol.record import encode_batch
 from ottla.protocol.record_batch import walk_batches
 from ottla.protocol.schema import Message
-from ottla.protocol.transaction_table import Phase
+from ottla.protocol.transaction_table import Phase, TransactionMetadata
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import identity
 
@@ -317,6 +317,27 @@ async def test_an_ending_is_told_when_readers_see_it(tmp_path: Path) -> None:
         await waiting
         partition = one.partition()
         assert partition.log.transactions.last_stable_offset(partition.high_watermark) == 2
+
+
+async def test_who_waits_for_an_end_looks_at_partitions_however_many_have_written_there(
+    tmp_path: Path,
+) -> None:
+    """With each report of some markers it looked at every one that was missing, which costs the square of them."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = one.quorum.begin()
+        one.quorum.add(who, one.quorum.places(0, topic="pair"))
+        one.catch_up()
+        number = one.quorum.end(who).number
+        one.catch_up()
+        waiting = asyncio.create_task(one.completion_waits.over("x", number, 10.0))
+        await asyncio.sleep(0)
+        with mock.patch.object(TransactionMetadata, "outstanding", new_callable=mock.PropertyMock) as looked:
+            one.completion_waits.image_changed(["x"], leaders_changed=False)
+        assert not looked.called
+        assert not waiting.done()
+        one.quorum.write_markers()
+        one.catch_up()
+        await waiting
 
 
 async def test_an_ending_that_takes_long_is_asked_for_again(tmp_path: Path) -> None:
