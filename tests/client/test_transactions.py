@@ -294,10 +294,11 @@ async def test_an_abort_waits_for_offsets_that_somebody_gave_up_waiting_for(vers
     async with transactional_cluster(version, brokers=2) as cluster, producing(cluster) as producer:
         held = cluster.held[TxnOffsetCommitRequest.api_key] = asyncio.Event()
         await producer.begin_transaction()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await producer.send_offsets_to_transaction({HERE: 5}, "g")
-        assert cluster.waiting == 1
+        sending = asyncio.ensure_future(producer.send_offsets_to_transaction({HERE: 5}, "g"))
+        while not cluster.waiting:
+            await asyncio.sleep(0.001)
+        sending.cancel()
+        await asyncio.wait([sending])
         with pytest.raises(TransactionFailed, match="gave up waiting"):
             await producer.commit_transaction()
         abort = asyncio.ensure_future(producer.abort_transaction())
