@@ -112,7 +112,7 @@ class TransactionGate:
         if transaction is not None and transaction.transactional_id != transactional_id:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                f"producer id {producer_id} is not of {transactional_id!r}",
+                f"producer id {producer_id} is not of the transactional id that the request names",
             )
 
     def admits(self, partition: Partition, producer_id: int, producer_epoch: int) -> bool:
@@ -161,7 +161,7 @@ class TransactionGate:
                 queue.task.cancel()
             writes, queue.writes = queue.writes, deque()
             for write in writes:
-                write.released(stopping)
+                _release(write, stopping)
 
     # ------------------------------------------------------------ one queue
 
@@ -172,7 +172,7 @@ class TransactionGate:
                 try:
                     await self._know_enough(queue, write)
                     if write.is_duplicate:
-                        queue.writes.popleft().released(None)
+                        _release(queue.writes.popleft(), None)
                 except KafkaError as error:
                     self._refuse(queue, write, error)
                 self._release(queue)
@@ -269,9 +269,9 @@ class TransactionGate:
                 if not self._accepts(queue, queue.writes[0]):
                     return
             except KafkaError as error:
-                queue.writes.popleft().released(error)
+                _release(queue.writes.popleft(), error)
                 continue
-            queue.writes.popleft().released(None)
+            _release(queue.writes.popleft(), None)
 
     def _refuse(self, queue: _Queue, first: _Write, error: KafkaError) -> None:
         """The first one, and with it those behind: their sequence does not continue what is in the log. Those of
@@ -285,7 +285,7 @@ class TransactionGate:
         refused = [one for one in queue.writes if falls(one)]
         queue.writes = deque(one for one in queue.writes if not falls(one))
         for write in refused:
-            write.released(error)
+            _release(write, error)
 
     def _accepts(self, queue: _Queue, write: _Write) -> bool:
         """Or this broker leads the partition no more, and may never hear of the transaction: then the append refuses
@@ -302,6 +302,14 @@ class TransactionGate:
     def _is_being_ended(self, producer_id: int) -> bool:
         transaction = self._table().by_producer.get(producer_id)
         return transaction is not None and transaction.phase.is_decided
+
+
+def _release(write: _Write, error: KafkaError | None) -> None:
+    """Those behind it go on, whatever becomes of its answer."""
+    try:
+        write.released(error)
+    except Exception:
+        logger.exception("a transactional write of producer %d is not answered", write.producer_id)
 
 
 def _as_produce_says(error: KafkaError) -> KafkaError:

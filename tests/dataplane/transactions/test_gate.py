@@ -185,6 +185,23 @@ async def test_those_behind_a_refused_batch_are_refused_with_it(tmp_path: Path) 
         assert one.gate.waiting == 0
 
 
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_a_write_that_cannot_be_answered_does_not_take_those_behind_it_with_it(
+    tmp_path: Path, *, is_refused: bool
+) -> None:
+    """Nobody would release them any more."""
+    async with beside_a_quorum(tmp_path) as one:
+        who = begun(one, 0)
+        released: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
+        partition = one.partition(index=int(is_refused))
+        for done in (mock.Mock(side_effect=ValueError), released.set_result):
+            one.gate.wait(partition, *who, None, done)
+        one.catch_up()
+        async with asyncio.timeout(20):
+            assert isinstance(await released, KafkaError) is is_refused
+        assert one.gate.waiting == 0
+
+
 async def test_a_fenced_instance_does_not_take_its_successor_with_it(tmp_path: Path) -> None:
     """Both wait in one queue: the old epoch is refused for good, and that says nothing about the new one."""
     async with beside_a_quorum(tmp_path) as one:

@@ -283,7 +283,7 @@ async def test_partitions_of_several_transactions_are_added_and_verified_togethe
         client.close()
 
 
-@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize("name", ["x", "y", "\U0010ffff" * 8000], ids=["own", "other", "long"])
 async def test_who_may_write_under_another_id_does_not_write_in_this_ones_transaction(
     tmp_path: Path, name: str
 ) -> None:
