@@ -12,6 +12,10 @@ from ..server.handler import ClientRequest
 
 END_TIMEOUT_S = 5.0
 """How long a client waits for the markers of its transaction before it has to ask again."""
+_UNKNOWN_OUTCOMES = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE}
+)
+"""Of a command, as `quorum.access` says. A client that took one for a refusal would do again what was committed."""
 
 
 class ClientOrigins:
@@ -53,7 +57,7 @@ def told_to_the_client(
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
         if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, error.message) from error
-        if code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH):
+        if code in _UNKNOWN_OUTCOMES:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         raise
 

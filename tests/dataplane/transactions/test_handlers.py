@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -27,7 +28,8 @@ from ottla.dataplane.transactions.client_commands import ClientOrigins
 from ottla.dataplane.transactions.offsets_due import OffsetsDue
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.tokens import TransactionTokens
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.transactions import (
@@ -231,6 +233,32 @@ async def test_without_a_quorum_clients_look_for_another_coordinator(tmp_path: P
         one.quorum.answers = False
         answer = await client.request(ending(who), version=3)
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE]
+)
+@pytest.mark.parametrize("version", [3, 5])
+async def test_an_end_of_which_the_outcome_is_unknown_is_asked_for_again(
+    tmp_path: Path, code: ErrorCode, version: int
+) -> None:
+    """A client that is refused a commit does the work again, and that may have been committed all the same."""
+    async with served(tmp_path) as (one, address):
+        client = await connect(address)
+        who = await begun(client)
+        assert await added(client, who, 0) == [ErrorCode.NONE]
+        submit = one.submit
+
+        async def applied_and_lost(command: Command[Any], timeout_ms: int | None = None) -> None:
+            await submit(command, timeout_ms)
+            raise KafkaError(code)
+
+        with mock.patch.object(one, "submit", applied_and_lost):
+            answer = await client.request(ending(who), version=version)
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await client.request(ending(who), version=version)).error_code == ErrorCode.NONE
+        assert one.quorum.state().phase is Phase.COMPLETE_COMMIT
         client.close()
 
 
