@@ -14,21 +14,14 @@ from pathlib import Path
 from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import ControlRecord, ControlType, encode_control_batch
-from ...protocol.record_batch import (
-    NO_PRODUCER_ID,
-    BatchHeader,
-    parse_header,
-    patch_place,
-    walk_batches,
-)
+from ...protocol.record_batch import NO_PRODUCER_ID, BatchHeader, parse_header, patch_place
 from .config import LogConfig
 from .durability import Durability
 from .durable_files import sync_file
 from .leader_epochs import LeaderEpochs
 from .old_segments import OldSegments
 from .open_log import AppendResult
-from .placement import PlacedBatches, must_roll, place_fetched, place_produced, roll_jitter_ms, sole_fetched
+from .placement import PlacedBatches, must_roll, place_fetched, roll_jitter_ms, sole_fetched
 from .produced import ProducedBatches
 from .producers.producer_snapshot import write_snapshot
 from .producers.producer_state import ProducerStates
@@ -234,43 +227,6 @@ class PartitionLog:
             self.leader_epochs.assign(leader_epoch, offset)
         self.on_move()
         return AppendResult(offset, next_offset - 1, -1, max_timestamp, size, False)
-
-    def append_unsequenced(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
-        """As leader, append what this broker has composed itself: no producer's sequence is looked at, nor what the
-        topic's configuration allows. So go the offsets that are committed in a transaction.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
-        """
-        self.check_usable()
-        parsed = list(walk_batches(batches))
-        placement = place_produced(batches, parsed, self.config, self.log_end_offset, leader_epoch, now_ms)
-        return self.append_placed(batches, placement, leader_epoch, now_ms)
-
-    def append_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        commit: bool,
-        number: int,
-        commit_index: int,
-        leader_epoch: int,
-        now_ms: int,
-    ) -> AppendResult:
-        """As leader, append the marker that ends a producer's transaction; who may do so has been decided.
-
-        `number` is the transaction's; with `NO_NUMBER` the one that the log has of the producer stays.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
-        """
-        self.check_usable()
-        marker = ControlRecord(ControlType.COMMIT if commit else ControlType.ABORT, number, commit_index)
-        batch = encode_control_batch(
-            marker, timestamp_ms=now_ms, producer_id=producer_id, producer_epoch=producer_epoch
-        )
-        with memoryview(bytearray(batch)) as view:
-            parsed = [(0, parse_header(view))]
-            placement = place_produced(view, parsed, self.config, self.log_end_offset, leader_epoch, now_ms)
-            placement.batches[0] = placement.batches[0]._replace(marker=marker)
-            return self.append_placed(view, placement, leader_epoch, now_ms)
 
     def append_placed(
         self, batches: memoryview, placement: PlacedBatches, leader_epoch: int, now_ms: int

@@ -12,6 +12,7 @@ import pytest
 from ottla.cli.main import main
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.checkpoints import write_leader_epochs, write_offsets
+from ottla.dataplane.log.composed import append_marker
 from ottla.protocol.compression import Compression
 from ottla.protocol.record import encode_batch
 
@@ -162,8 +163,9 @@ def transactional(tmp_path: Path) -> Path:
             producer_id=7, producer_epoch=number, base_sequence=0, transactional=True,
         )  # fmt: skip
         log.produced.append(memoryview(bytearray(batch)), 3, now_ms=20_000)
-        log.append_marker(
-            7, number + 1, commit=commit, number=number + 1, commit_index=40 + number, leader_epoch=3, now_ms=20_000
+        append_marker(
+            log, 7, number + 1,
+            commit=commit, number=number + 1, commit_index=40 + number, leader_epoch=3, now_ms=20_000,
         )  # fmt: skip
     log.close(clean=True)
     return folder

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...log.composed import append_marker, append_unsequenced
 from ...log.copies import append_copied
 from ..roles.follower import EpochEnd, FollowerState
 from ..roles.leader import LeaderState
@@ -372,7 +373,7 @@ class Partition:
         leader = self.leading()
         if leader.under_min_in_sync:
             raise self._too_few_in_sync(leader)
-        result = self.log.append_unsequenced(batches, leader.leader_epoch, self._broker.wall_ms())
+        result = append_unsequenced(self.log, batches, leader.leader_epoch, self._broker.wall_ms())
         self._appended(leader)
         return result.last_offset + 1
 
@@ -409,7 +410,8 @@ class Partition:
         KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         leader = self.leading()
-        result = self.log.append_marker(
+        result = append_marker(
+            self.log,
             producer_id,
             producer_epoch,
             commit=commit,

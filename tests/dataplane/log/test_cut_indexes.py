@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog, is_damage
+from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.producers.producer_state import NO_NUMBER
 from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -30,7 +31,7 @@ def log(tmp_path: Path) -> Iterator[PartitionLog]:
     for number in range(20):
         log.produced.append(memoryview(make_batch(timestamp=1_000 + number)), 0, 1)
     log.produced.append(memoryview(make_batch(producer=(9, 0, 0), attributes=TRANSACTIONAL_FLAG)), 0, 1)
-    log.append_marker(9, 0, commit=False, number=NO_NUMBER, commit_index=1, leader_epoch=0, now_ms=1)
+    append_marker(log, 9, 0, commit=False, number=NO_NUMBER, commit_index=1, leader_epoch=0, now_ms=1)
     log.roll(1)
     log.produced.append(memoryview(make_batch(timestamp=9_000)), 0, 1)
     yield log

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.composed import append_marker
 from ottla.protocol.compression import Compression
 from ottla.protocol.record import encode_batch
 from tests import java
@@ -106,8 +107,15 @@ def test_transactions(tmp_path: Path, dump: Dump) -> None:
         )  # fmt: skip
         log.produced.append(memoryview(bytearray(batch)), 3, now_ms=20_000)
         if commit is not None:
-            log.append_marker(
-                producer, 1, commit=commit, number=9, commit_index=producer, leader_epoch=3, now_ms=20_000
+            append_marker(
+                log,
+                producer,
+                1,
+                commit=commit,
+                number=9,
+                commit_index=producer,
+                leader_epoch=3,
+                now_ms=20_000,
             )
     log.close(clean=True)
     text = dump(folder, "*.log", "--deep-iteration")

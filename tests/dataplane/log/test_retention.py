@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.retention import segments_to_drop
 from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
@@ -134,7 +135,7 @@ def test_nothing_of_a_transaction_goes_before_it_has_ended(tmp_path: Path) -> No
     log.flush()
     assert log.old_segments.retain(6, NOW + 5000) == 1, "what lies before it"
     assert (log.log_start_offset, log.transactions.last_stable_offset(6)) == (2, 2)
-    log.append_marker(7, 0, commit=True, number=1, commit_index=1, leader_epoch=3, now_ms=NOW)
+    append_marker(log, 7, 0, commit=True, number=1, commit_index=1, leader_epoch=3, now_ms=NOW)
     assert log.old_segments.retain(6, NOW + 5000) == 0, "its marker may still be lost"
     log.flush()
     assert log.old_segments.retain(7, NOW + 5000) > 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.dataplane.log.segments.aborted_transaction import AbortedTransaction
 from ottla.dataplane.log.segments.transaction_index import decode_transactions
@@ -27,8 +28,15 @@ def _write(log: PartitionLog, producer_id: int, sequence: int, count: int = 1) -
 
 
 def _end(log: PartitionLog, producer_id: int, number: int, *, commit: bool) -> None:
-    log.append_marker(
-        producer_id, 0, commit=commit, number=number, commit_index=number * 10, leader_epoch=0, now_ms=NOW
+    append_marker(
+        log,
+        producer_id,
+        0,
+        commit=commit,
+        number=number,
+        commit_index=number * 10,
+        leader_epoch=0,
+        now_ms=NOW,
     )
 
 

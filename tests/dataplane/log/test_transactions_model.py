@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.composed import append_marker, append_unsequenced
 from ottla.dataplane.log.producers import recent_markers
 from ottla.dataplane.log.producers.marker_search import MarkerSearch
 from ottla.dataplane.log.producers.producer_state import ProducerStates
@@ -180,7 +181,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         elif sequenced:
             self.log.produced.append(memoryview(produced), LEADER_EPOCH, NOW)
         else:
-            self.log.append_unsequenced(memoryview(produced), LEADER_EPOCH, NOW)
+            append_unsequenced(self.log, memoryview(produced), LEADER_EPOCH, NOW)
 
     @rule(
         producer_id=st.integers(0, 3),
@@ -201,7 +202,8 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         if not leads:
             self.log.append_as_follower(memoryview(batch), NOW)
             return
-        result = self.log.append_marker(
+        result = append_marker(
+            self.log,
             producer_id,
             epoch,
             commit=commit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.producers.producer_snapshot import encode_snapshot
 from ottla.dataplane.storage.directory import LogDirectory
 from tests.dataplane.log.batches import make_batch
@@ -42,8 +43,8 @@ def produce(log: PartitionLog, producer_id: int, sequence: int, *, transactional
 
 
 def end_transaction(log: PartitionLog, producer_id: int, number: int, *, commit: bool) -> None:
-    log.append_marker(
-        producer_id, 0, commit=commit, number=number, commit_index=number, leader_epoch=1, now_ms=NOW_MS
+    append_marker(
+        log, producer_id, 0, commit=commit, number=number, commit_index=number, leader_epoch=1, now_ms=NOW_MS
     )
 
 
