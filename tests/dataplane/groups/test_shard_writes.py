@@ -29,14 +29,19 @@ class BoundedLog(MemoryLog):
             super().append(batch, done)
 
 
-async def test_a_group_whose_deletion_was_refused_is_deleted_in_the_log_too() -> None:
-    shard, log = await new_shard()
-    commit(shard, 5)
+def _delete_in_vain(shard: Shard, log: MemoryLog) -> None:
+    """The log takes nothing for a moment."""
     log.refusing = True
     outcomes: list[ErrorCode] = []
     shard.delete_group("g", outcomes.append)
     assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     log.refusing = False
+
+
+async def test_a_group_whose_deletion_was_refused_is_deleted_in_the_log_too() -> None:
+    shard, log = await new_shard()
+    commit(shard, 5)
+    _delete_in_vain(shard, log)
     shard.expire()
     successor, _ = await new_shard(log)
     assert successor.offsets.get("g", ("t", 0)) is shard.offsets.get("g", ("t", 0)) is None
@@ -61,11 +66,7 @@ async def test_what_is_owed_takes_along_what_was_on_its_way_when_it_was_refused(
     commit(shard, 5)
     log.automatic = False
     on_its_way = commit(shard, 6)
-    log.refusing = True
-    outcomes: list[ErrorCode] = []
-    shard.delete_group("g", outcomes.append)
-    assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    log.refusing = False
+    _delete_in_vain(shard, log)
     log.settle()
     assert on_its_way == [ErrorCode.NONE]
     shard.expire()

@@ -15,6 +15,7 @@ import pytest
 from ottla.dataplane.log import filesystem_sync
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.storage import log_closing
+from ottla.dataplane.storage.directory import LogDirectory
 from ottla.protocol.errors import KafkaError
 from tests.dataplane.storage.data_folders import (
     CONFIG,
@@ -70,12 +71,18 @@ def _together(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(log_closing, "TOGETHER_FROM", count)
 
 
+def _folder_of(path: Path, logs: int) -> LogDirectory:
+    """Each with two batches that were not flushed."""
+    directory = open_folder(path)
+    for index in range(logs):
+        new_log(directory, index, 2)
+    return directory
+
+
 def test_many_logs_share_two_flushes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
-    directory = open_folder(tmp_path)
-    for index in range(8):
-        new_log(directory, index, 2)
+    directory = _folder_of(tmp_path, 8)
     _together(monkeypatch, 8)
     flushes.counts.clear()
     directory.close(clean=True)
@@ -115,9 +122,7 @@ def test_logs_closed_together_are_as_if_each_was_closed_by_itself(
 def test_where_the_file_system_was_not_flushed_each_log_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    directory = open_folder(tmp_path)
-    for index in range(3):
-        new_log(directory, index, 2)
+    directory = _folder_of(tmp_path, 3)
     _together(monkeypatch, 1)
     flushes.refused["syncfs"] = errno.EIO
     flushes.counts.clear()
@@ -131,9 +136,7 @@ def test_where_the_file_system_was_not_flushed_each_log_is(
 def test_a_log_that_cannot_be_flushed_either_way_leaves_no_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
-    directory = open_folder(tmp_path)
-    for index in range(3):
-        new_log(directory, index, 2)
+    directory = _folder_of(tmp_path, 3)
     _together(monkeypatch, 1)
     flushes.refused |= {"syncfs": errno.EIO, "fdatasync": errno.EIO}
     directory.close(clean=True)
@@ -143,9 +146,7 @@ def test_a_log_that_cannot_be_flushed_either_way_leaves_no_mark(
 def test_a_log_that_refuses_to_be_written_does_not_keep_the_others_from_being_flushed_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
-    directory = open_folder(tmp_path)
-    for index in range(3):
-        new_log(directory, index, 2)
+    directory = _folder_of(tmp_path, 3)
     shutil.rmtree(tmp_path / f"{TOPIC}-1")
     _together(monkeypatch, 1)
     flushes.counts.clear()
@@ -159,9 +160,7 @@ def test_a_log_on_another_disk_is_flushed_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
     """Its folder leads elsewhere, so that a flush of this file system does nothing for it."""
-    directory = open_folder(tmp_path)
-    for index in range(3):
-        new_log(directory, index, 2)
+    directory = _folder_of(tmp_path, 3)
     real = os.stat(tmp_path).st_dev
 
     def stat(path: Path) -> SimpleNamespace:
@@ -180,9 +179,7 @@ def test_where_the_kind_of_file_system_is_not_known_to_flush_each_log_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
     """On FUSE the call does nothing, and says that all is well."""
-    directory = open_folder(tmp_path)
-    for index in range(3):
-        new_log(directory, index, 2)
+    directory = _folder_of(tmp_path, 3)
     _together(monkeypatch, 1)
     monkeypatch.setattr(filesystem_sync, "_file_system", lambda fd: 0x65735546)
     flushes.counts.clear()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
+from ottla.dataplane.log import LogConfig
+from ottla.dataplane.storage.directory import LogDirectory
 from tests.simulation.machine.files import VirtualDisk
 from tests.simulation.machine.host import Host
 from tests.simulation.machine.machine import Machine
@@ -13,6 +16,7 @@ from tests.simulation.machine.process import Process
 from tests.simulation.machine.trace import Trace
 
 ENOUGH_S = 60.0
+DATA = Path("/simulated/alpha/data")
 
 
 class Room:
@@ -47,3 +51,10 @@ class Room:
     def lose_power(self) -> None:
         self.host.lose_power()
         self.host.power_on()
+
+
+def open_data(config: LogConfig) -> LogDirectory:
+    """The data folder of a broker there, with all logs that it has."""
+    directory = LogDirectory.open(DATA, "ottla-1", 2, new_directory_id=b"d" * 16)
+    directory.load({}, config, now_ms=0)
+    return directory

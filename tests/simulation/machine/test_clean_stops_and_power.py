@@ -7,7 +7,6 @@ import errno
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -18,19 +17,15 @@ from ottla.dataplane.storage.directory import LogDirectory
 from ottla.dataplane.storage.settled_logs import FILE_NAME
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
-from tests.simulation.machine.rooms import ENOUGH_S, Room
+from tests.simulation.machine.rooms import DATA, ENOUGH_S, Room, open_data
 
-DATA = Path("/simulated/alpha/data")
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 LOGS, FLUSHED, BATCHES = 3, 6, 15
 _SEEDS = 40
 _SYNC_S = (0.005, 0.02)
 
 
-def _open() -> LogDirectory:
-    directory = LogDirectory.open(DATA, "ottla-1", 2, new_directory_id=b"d" * 16)
-    directory.load({}, CONFIG, now_ms=0)
-    return directory
+_open = partial(open_data, CONFIG)
 
 
 def _write() -> LogDirectory:
@@ -85,16 +80,26 @@ def _stopped(room: Room, after_s: float) -> float | None:
     return took_s[0] if took_s else None
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.fixture(params=["together", "one by one"])
+def slow_room(
+    make_room: Callable[[int], Room], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Callable[[int], Room]:
+    """A stop there takes some time, and closes its logs so."""
+
+    def make(seed: int) -> Room:
+        room = make_room(seed)
+        monkeypatch.setattr(log_closing, "TOGETHER_FROM", 1 if request.param == "together" else 1000)
+        room.disk.sync_s = _SYNC_S
+        return room
+
+    return make
+
+
 @pytest.mark.parametrize("loses_power", [True, False])
-def test_a_stop_that_is_cut_short(
-    make_room: Callable[[int], Room], monkeypatch: pytest.MonkeyPatch, *, together: bool, loses_power: bool
-) -> None:
+def test_a_stop_that_is_cut_short(slow_room: Callable[[int], Room], *, loses_power: bool) -> None:
     outcomes, lasts_s = set(), 0.0
     for seed in range(_SEEDS):
-        room = make_room(seed)
-        monkeypatch.setattr(log_closing, "TOGETHER_FROM", 1 if together else 1000)
-        room.disk.sync_s = _SYNC_S
+        room = slow_room(seed)
         took_s = _stopped(room, lasts_s * seed / (_SEEDS - 8) if seed else ENOUGH_S / 2)
         if not seed:
             assert took_s is not None
@@ -115,17 +120,14 @@ def test_a_stop_that_is_cut_short(
 _FAULTS = [("failing_writes", errno.ENOSPC), ("failing_syncs", errno.EIO)]
 
 
-@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize(("kind", "code"), _FAULTS)
 def test_a_stop_on_a_disk_that_refuses_for_a_while(
-    make_room: Callable[[int], Room], monkeypatch: pytest.MonkeyPatch, kind: str, code: int, *, together: bool
+    slow_room: Callable[[int], Room], kind: str, code: int
 ) -> None:
     """From any moment on, and for so long that some of the calls fail, or all that follow."""
     outcomes, lasts_s = set(), 0.0
     for seed in range(_SEEDS):
-        room = make_room(seed)
-        monkeypatch.setattr(log_closing, "TOGETHER_FROM", 1 if together else 1000)
-        room.disk.sync_s = _SYNC_S
+        room = slow_room(seed)
         refuses_s = (0.002, 0.02, 0.1, ENOUGH_S)[seed % 4]
         lasts_s = room.do(
             partial(_refused, room, kind, code, lasts_s * seed / _SEEDS, refuses_s if seed else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -12,17 +11,15 @@ from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.storage.directory import LogDirectory
 from tests.dataplane.log.batches import make_batch
-from tests.simulation.machine.rooms import Room
+from tests.simulation.machine.rooms import DATA, Room, open_data
 
-DATA = Path("/simulated/alpha/data")
 CONFIG = LogConfig(segment_bytes=8_000, index_interval_bytes=20)
 LARGE = LogConfig(index_interval_bytes=20)
 BATCHES = 300
 
 
 def _open() -> LogDirectory:
-    directory = LogDirectory.open(DATA, "ottla-1", 2, new_directory_id=b"d" * 16)
-    directory.load({}, CONFIG, now_ms=0)
+    directory = open_data(CONFIG)
     assert not directory.failed
     return directory
 

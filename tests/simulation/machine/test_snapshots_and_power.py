@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from ottla.dataplane.log import LogConfig
-from ottla.dataplane.storage.directory import LogDirectory
 from tests.dataplane.log.batches import make_batch
-from tests.simulation.machine.rooms import Room
+from tests.simulation.machine.rooms import Room, open_data
 
-DATA = Path("/simulated/alpha/data")
 CONFIG = LogConfig()
 WRITTEN, LEFT, PRODUCER = 10, 3, 7
 
 
-def _open() -> LogDirectory:
-    directory = LogDirectory.open(DATA, "ottla-1", 2, new_directory_id=b"d" * 16)
-    directory.load({}, CONFIG, now_ms=0)
-    return directory
+_open = partial(open_data, CONFIG)
 
 
 def _write() -> None:

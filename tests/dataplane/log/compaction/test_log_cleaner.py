@@ -107,6 +107,11 @@ class Bench:
         return list(self.folder.rglob("*.cleaned"))
 
 
+async def clean_all(bench: Bench) -> None:
+    while await bench.cleaner.clean_filthiest():
+        pass
+
+
 @pytest_asyncio.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     bench = Bench(tmp_path)
@@ -130,8 +135,7 @@ async def test_the_dirtiest_log_first_and_each_once(bench: Bench) -> None:
     for topic, rounds in (("a", 20), ("b", 40)):
         fill(bench.add(topic), rounds)
     before = {replica.topic: (look(replica.log), replica.log.size) for replica in bench.replicas}
-    while await bench.cleaner.clean_filthiest():
-        pass
+    await clean_all(bench)
     for replica in bench.replicas:
         seen, size = before[replica.topic]
         after = look(replica.log)
@@ -145,11 +149,6 @@ async def test_the_dirtiest_log_first_and_each_once(bench: Bench) -> None:
     fresh = bench.make_cleaner(Limits())
     assert not await fresh.clean_filthiest(), "a broker that starts anew knows what is clean"
     await fresh.close()
-
-
-async def clean_all(bench: Bench) -> None:
-    while await bench.cleaner.clean_filthiest():
-        pass
 
 
 async def deleted_key_comes_back(bench: Bench, history: History) -> bool:
@@ -264,8 +263,7 @@ async def test_what_is_held_stays_and_replaces_nothing_before_it(bench: Bench) -
 
     before, size = state_at_the_cut(), history.log.size
     bench.held["t", 0] = cut
-    while await bench.cleaner.clean_filthiest():
-        pass
+    await clean_all(bench)
     assert state_at_the_cut() == before
     assert history.log.size < size, "what lies before the cut is compacted"
     held_size = history.log.size
