@@ -51,7 +51,8 @@ class Fetcher:
         self._backoff = Backoff(options.retry_backoff_max_ms)
         self._lookup_backoff = Backoff(options.retry_backoff_max_ms)
         self._in_need: set[str] = set()  # topics of which a leader has failed since they were asked about
-        self._ask_again_at_s = 0.0  # about topics in need of which no more leaders have failed since
+        self._asked_about: set[str] = set()  # topics in need, not to be asked about again before:
+        self._ask_again_at_s = 0.0
         self._unreachable_since_s: float | None = None
         self._failure: BaseException | None = None
 
@@ -141,7 +142,7 @@ class Fetcher:
         now = loop.time()
         looks_at_s = [state.look_up_at_s for state in self.assigned.values() if state.reset_to is not None]
         failed, self._in_need = self._in_need, set()
-        is_due = bool(failed or in_need) or now >= self._ask_again_at_s
+        has_failed = bool(failed or in_need)
         in_need |= failed
         failing, leaderless = False, 0
         brokers: dict[int, bool] = {}
@@ -161,7 +162,9 @@ class Fetcher:
                 task = asyncio.ensure_future(self._fetch_on(broker_id))
                 self._fetching[broker_id] = task
                 task.add_done_callback(partial(self._fetch_ended, broker_id))
+        is_due = has_failed or now >= self._ask_again_at_s or not in_need <= self._asked_about
         if in_need and is_due:
+            self._asked_about = in_need
             with suppress(ConnectionLost, RequestTimedOut):
                 await self._cluster.refresh(in_need)
                 self._unreachable_since_s = None
@@ -171,7 +174,7 @@ class Fetcher:
             looks_at_s.append(self._ask_again_at_s)
         elif not failing:  # The attempt that follows a wait has yet to succeed.
             self._backoff.reset()
-            self._ask_again_at_s = 0.0
+            self._asked_about, self._ask_again_at_s = set(), 0.0
         return max(0.0, min(looks_at_s) - loop.time()) if looks_at_s else None
 
     async def _look_positions_up(self) -> set[str]:

@@ -529,6 +529,28 @@ async def test_who_leads_is_asked_again_after_a_wait() -> None:
     assert cluster.refreshed == 1
 
 
+@pytest.mark.usefixtures("waits_without_end")
+async def test_who_leads_partitions_of_another_topic_is_asked_at_once() -> None:
+    """Though somebody waits before the next question about a partition that nobody leads."""
+    cluster = BusyCluster()
+    cluster.refusal = ErrorCode.LEADER_NOT_AVAILABLE
+    fetcher = Fetcher(cluster, OPTIONS)
+    fetcher.assign(MANY[:1])
+    fetcher.assigned[MANY[0]].seek(0)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while cluster.refreshed < 1:
+                await asyncio.sleep(0)
+            fetcher.assign([MANY[0], TopicPartition("new", 0)])
+            fetcher.assigned[TopicPartition("new", 0)].seek(0)
+            fetcher.changed()
+            while cluster.refreshed < 2:
+                await asyncio.sleep(0)
+    finally:
+        await fetcher.stop()
+
+
 async def test_a_place_that_is_sought_after_a_refusal_is_read_at_once() -> None:
     cluster = BusyCluster()
     fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
