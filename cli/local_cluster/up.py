@@ -377,10 +377,10 @@ def _locked(directory: Path, *, keep_folder: bool) -> Iterator[None]:
                 owner = file.read().strip()
                 raise CommandFailed(f"{directory} is in use by another ottla up (pid {owner})")
             time.sleep(0.05)
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
         try:
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
             yield
         except BaseException:
             if not holds_cluster(directory):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,14 @@ def test_a_folder_that_settings_cannot_name_is_refused(
     """With a comma data stood in two folders elsewhere, one of them that of the program."""
     assert main(["up", "--data", str(tmp_path / name)]) == 2
     assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_a_disk_that_is_full_keeps_no_folder(tmp_path: Path, blocks: int) -> None:
+    line = f'ulimit -f {blocks}; exec "{sys.executable}" -m ottla up --data "{tmp_path}/new"'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "ottla up: File too large")
     assert list(tmp_path.iterdir()) == []
 
 
