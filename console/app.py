@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from .area import Area
 from .failing import Failure
-from .guard import STATIC_PATH, Entrance, Guard
+from .guard import STATIC_PATH, Entrance, Guard, plain
 from .mounting import ConsoleParts, Mounting
 from .notices import Notices
 from .rendering import STATIC, Templates
@@ -40,12 +40,20 @@ def build(
     async def home(request: Request) -> Response:
         return RedirectResponse(HOME, status_code=303)
 
+    def is_of_nobody(request: Request) -> bool:
+        """Files are for all, also for those without a session, whose pages cannot be made."""
+        return bool(request.url.path.startswith(STATIC_PATH))
+
     async def no_page(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if is_of_nobody(request):
+            return plain(error.status_code, "the console has no such file")
         reason = f"the console has no page {request.url.path}"
         return await mounting.refused(request, Failure(error.status_code, "There is no such page", reason))
 
     async def fault(request: Request, error: Exception) -> Response:
+        if is_of_nobody(request):
+            return plain(500, "the console failed; its log has more")
         reason = f"{type(error).__name__}; the console's log has more"
         return await mounting.refused(request, Failure(500, "The console failed", reason))
 

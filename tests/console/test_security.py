@@ -41,6 +41,17 @@ def test_who_comes_by_a_link_of_others_can_go_on(browser: Browser) -> None:
     assert "<b>" not in answer.text
 
 
+@pytest.mark.parametrize("file", ["none.js", "%2e%2e/settings.py", "/etc/passwd"])
+def test_a_file_that_is_not_there_is_no_fault(
+    browser: Browser, caplog: pytest.LogCaptureFixture, file: str
+) -> None:
+    """Whoever reached the console, without a token, could fill its log with tracebacks."""
+    answer = browser.client.get(f"{ORIGIN}/static/{file}")
+    assert (answer.status_code, answer.text) == (404, "the console has no such file\n")
+    assert browser.client.post(f"{ORIGIN}/static/console.js").status_code == 405
+    assert "Traceback" not in caplog.text
+
+
 def test_the_token_becomes_a_cookie_and_leaves_the_address(browser: Browser) -> None:
     answer = browser.client.get("/topics", params={"q": "or", "token": TOKEN})
     assert (answer.status_code, answer.headers["location"]) == (303, "/topics?q=or")
