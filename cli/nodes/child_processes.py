@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -17,10 +18,12 @@ def die_with_parent(command: str) -> Callable[[], None]:
     CommandFailed where that cannot be had; `command` is who needs it."""
     if not sys.platform.startswith("linux"):
         raise CommandFailed(f"{command} needs Linux")
-    prctl = ctypes.CDLL(None).prctl
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
     def set_death_signal() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it was killed before, and nobody would tell
+            os._exit(1)
 
     return set_death_signal
 
