@@ -9,7 +9,7 @@ when an operator replaces it explicitly; a replaced node votes only after it has
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from .disk import CorruptFile, Disk, read_checked, write_checked
@@ -101,6 +101,23 @@ def prepare(disk: Disk, cluster_id: str, node_id: int, new_directory_id: bytes) 
             f"not to node {node_id} of cluster {cluster_id!r}"
         )
     return formation
+
+
+def check_voters(formation: Formation, voters: Collection[int]) -> None:
+    """Refuse another set of quorum nodes than that which the cluster was formed by: fewer of them could elect a leader
+    that lacks what was committed. A node that was replaced, or formed a quorum alone, knows nobody but itself.
+
+    Raises WrongFolder.
+    """
+    if len(formation.founders) > 1 and formation.founders.keys() != set(voters):
+        raise WrongFolder(
+            f"the quorum was formed by the nodes {_listed(formation.founders)}, and controller.quorum.voters has "
+            f"{_listed(voters)}: the set of quorum nodes cannot be changed"
+        )
+
+
+def _listed(nodes: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(nodes)))
 
 
 class Gathering:

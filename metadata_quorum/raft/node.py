@@ -25,7 +25,7 @@ from .commands import COMMIT_BOUNDS_MS
 from .core import Core
 from .disk import CorruptFile, Directory
 from .effects import Done, FoldRequest, RoleChange
-from .formation import Formation, WrongFolder, prepare
+from .formation import Formation, WrongFolder, check_voters, prepare
 from .machine import Machine, load_factory
 from .messages import MalformedRaftMessage
 from .settings import Settings
@@ -104,6 +104,7 @@ class RaftNode:
             self._formation: Formation = prepare(
                 self._disk, config.cluster_id, config.node_id, os.urandom(DIRECTORY_ID_BYTES)
             )
+            check_voters(self._formation, config.peers)
         self.identity = Identity(config.node_id, self._formation.directory_id, config.cluster_id)
         """What this node says about itself in handshakes."""
         others = {peer: address for peer, address in config.peers.items() if peer != config.node_id}

@@ -154,6 +154,26 @@ async def test_a_folder_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> No
             RaftNode(replace(config, cluster_id="other"), Journalist(), on_role=lambda change: None)
 
 
+async def test_a_quorum_does_not_become_another_one(tmp_path: Path) -> None:
+    async with quorum(tmp_path, 3) as nodes:
+        await nodes.start()
+        await nodes.leader()
+        await nodes.propose(b"x")
+        await until(lambda: same_everywhere(nodes))
+        for node_id in (1, 2, 3):
+            await nodes.stop(node_id)
+        config = nodes.config(1)
+        alone = {1: config.peers[1]}
+        more = {**config.peers, 4: config.peers[1], 5: config.peers[2]}
+        for peers, named in ((alone, "1"), (more, "1, 2, 3, 4, 5")):
+            with pytest.raises(
+                WrongFolder, match=f"formed by the nodes 1, 2, 3, and .* has {named}: the set"
+            ):
+                RaftNode(replace(config, peers=peers), Journalist(), on_role=lambda change: None)
+        await nodes.start()
+        await nodes.propose(b"y")
+
+
 async def test_a_folder_without_its_formation_is_refused(tmp_path: Path) -> None:
     async with quorum(tmp_path, 1) as nodes:
         await nodes.start()
