@@ -79,6 +79,18 @@ def test_compose_accepts_its_file() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_image_is_built_where_there_is_a_compiler() -> None:
+    """Without one, what is in C is left out, and nodes run on, slower."""
+    stages = re.findall(r"^FROM (\S+)", (DEPLOY / "container/Containerfile").read_text(), re.MULTILINE)
+    assert [each.endswith("-slim") for each in stages] == [False, True]
+    assert stages[1].removesuffix("-slim") == stages[0]
+
+
+def test_what_is_no_source_stays_out_of_the_image() -> None:
+    ignored = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
+    assert {".venv", "build", "**/*.so", "deploy/container/*.secret"} <= set(ignored)
+
+
 def variables(tree: object) -> Iterator[str]:
     """Every KAFKA_ variable that a manifest sets."""
     if isinstance(tree, dict):
