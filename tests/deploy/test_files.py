@@ -55,6 +55,7 @@ def test_systemd_accepts_the_units(role: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     text = (DEPLOY / f"systemd/ottla-{role}.service").read_text()
+    assert "StateDirectoryMode=0750\n" in text
     unit = tmp_path / f"ottla-{role}.service"
     unit.write_text(text.replace("/opt/ottla/bin/ottla", str(BIN / "ottla")))
     done = subprocess.run(
