@@ -10,8 +10,8 @@ comes back, and leaders go back. It is killed again, and a client writes one rec
 last each broker is restarted in turn, after another checkpoint.
 
 All the while each node is asked for /healthz every 25 ms, over a connection that it has taken before. The CPU that its
-main thread takes until it answers bounds the longest turn of its loop: the question may come in the middle of a turn, and
-is answered in one of the next two. On a busy machine it is far more, as the node goes on while the answer waits for
+main thread takes until it answers bounds the longest turn of its loop: the question may come in the middle of a turn,
+and is answered in one of the next two. On a busy machine it is far more, as the node goes on while the answer waits for
 somebody to read it.
 """
 
