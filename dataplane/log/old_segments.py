@@ -82,20 +82,17 @@ class OldSegments:
         self.keep_producers(now_ms)
 
     def keep_producers(self, now_ms: int) -> None:
-        """Write a snapshot of the producers as they are, which the next flush makes durable: the batches of the log do
-        not tell all of them.
+        """Write a snapshot of the producers as they are, which the next flush makes durable at the latest: the batches
+        of the log do not tell all of them.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
-        log, segments = self._log, self._log.segment_list.copy()
-        if segments[-1].size:
+        log = self._log
+        if log.segment_list.active.size:
             log.roll(now_ms)
-            return
-        flushes_later = len(segments) > 1
-        write_snapshot(log.directory, log.log_end_offset, log.producers, sync=not flushes_later)
-        if flushes_later:
-            segments[-2].synced = False
-        log.segment_list.changed = True
+        else:
+            # Flushed here: a flush that is under way may be past it, and would count it as flushed.
+            write_snapshot(log.directory, log.log_end_offset, log.producers, sync=True)
 
     def drop_below(self, upto_offset: int) -> int:
         """Drop the first inactive segments that lie wholly below `upto_offset`; how many.

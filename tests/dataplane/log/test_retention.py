@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.log import LogConfig, PartitionLog
+from ottla.dataplane.log import LogConfig, PartitionLog, durability
 from ottla.dataplane.log.composed import append_marker
+from ottla.dataplane.log.producers.producer_snapshot import snapshot_path
 from ottla.dataplane.log.retention import segments_to_drop
 from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
@@ -267,3 +269,40 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
     asyncio.run(scenario())
     for replica in replicas:
         replica.log.close(clean=False)
+
+
+def test_no_segment_goes_before_a_snapshot_that_was_written_during_a_flush_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flush was past it, and counted it as flushed: after a power failure its producer was unknown."""
+    log = _log(tmp_path / "t-0", LogConfig(segment_bytes=400, retention_ms=1000))
+    for sequence in range(6):
+        _append(log, 1, producer=(7, 0, sequence))
+    log.roll(NOW)
+    snapshot = snapshot_path(log.directory, log.log_end_offset)
+    snapshot.unlink()  # As in a log that goes on behind a gap.
+    flushed: set[int] = set()
+
+    def watch(name: str) -> None:
+        real = getattr(os, name)
+
+        def noted(fd: int) -> None:
+            real(fd)
+            flushed.add(os.fstat(fd).st_ino)
+
+        monkeypatch.setattr(os, name, noted)
+
+    def sync_file(path: Path) -> None:
+        if path == log.segment_list.active.path and not snapshot.exists():
+            assert log.old_segments.retain(6, NOW + 5000) == 0  # By the event loop, meanwhile.
+        real_sync(path)
+
+    for name in ("fsync", "fdatasync"):
+        watch(name)
+    real_sync = durability.sync_file
+    monkeypatch.setattr(durability, "sync_file", sync_file)
+    log.flush()
+    while not log.old_segments.retain(6, NOW + 5000):
+        log.flush()
+    assert snapshot.stat().st_ino in flushed
+    log.close(clean=False)
