@@ -295,11 +295,16 @@ class Fetcher:
             version = connection.version_for(FetchRequest, at_most=BY_NAME)
             timeout_ms = options.request_timeout_ms + options.max_wait_ms
             response = await connection.request(request, version=version, timeout_ms=timeout_ms)
-        except (ConnectionLost, RequestTimedOut):
+            if response.error_code:
+                raise self._cluster.failure(ErrorCode.of(response.error_code), "fetch failed")
+        except KafkaError as error:
             retry_at_s = cache(partial(self._next_retry_s, len(hungry)))
             for state in hungry:
                 leader = led.get(state) or self._leader_of(state.partition)
-                self._source_failed(state, broker_id, leader, retry_at_s)
+                if error.code.retriable or broker_id == state.replica:
+                    self._source_failed(state, broker_id, leader, retry_at_s)
+                else:
+                    self._failed_for_good(state, leader, error)
             return False
         self._take_over(response, {state.partition: state for state in hungry}, offsets, broker_id, led)
         return True
@@ -313,9 +318,6 @@ class Fetcher:
         led: Mapping[AssignedPartition, _Leader],
     ) -> None:
         self._unreachable_since_s = None
-        if response.error_code:
-            code = ErrorCode.of(response.error_code)
-            raise self._cluster.failure(code, "fetch failed")
         retry_at_s = cache(self._next_retry_s)
         for topic in response.responses:
             for answer in topic.partitions:
@@ -390,7 +392,7 @@ class Fetcher:
             refusal = self._cluster.failure(code, f"{topic}-{index}", operation="READ", name=topic)
             self._failed_for_good(state, leader, refusal)
 
-    def _failed_for_good(self, state: AssignedPartition, leader: _Leader, error: KafkaError) -> None:
+    def _failed_for_good(self, state: AssignedPartition, leader: _Leader | None, error: KafkaError) -> None:
         """Reads raise `error`. What came of other partitions is given all the same, and the leader is left alone for a
         while: it refuses at once. Nobody is asked who leads, and where leaders have failed no wait becomes longer."""
         state.failed_leader, state.refused = leader, True

@@ -1,0 +1,279 @@
+"""Partitions that brokers refuse, and fetches that fail whole: what is read meanwhile, when they are asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.client.connections.cluster import Backoff
+from ottla.client.consuming.assigned import EARLIEST
+from ottla.client.consuming.fetcher import Fetcher
+from ottla.client.consuming.inbox import Inbox
+from ottla.client.failures import ClientError
+from ottla.client.records import TopicPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.protocol.record import encode_batch
+from ottla.protocol.record_batch import parse_header, patch_place
+from tests.client.test_fetcher import MANY, OPTIONS, LosingCluster
+
+
+class DenyingCluster(LosingCluster):
+    """Broker 1 refuses the first partition, and says so before it tells of the others. What it is asked is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Denying(self)
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        pass
+
+    async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
+        assert isinstance(message, ListOffsetsRequest)
+        self.times += 1
+        await asyncio.sleep(0)
+        answers = [
+            ListOffsetsPartitionResponse(
+                partition_index=one.partition_index,
+                offset=0,
+                error_code=0 if one.partition_index else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            )
+            for one in message.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="moved", partitions=answers)])
+
+
+class Denying:
+    """A connection to a broker that has one record in each partition."""
+
+    def __init__(self, cluster: DenyingCluster) -> None:
+        self._cluster = cluster
+
+    def version_for(self, _request: object, at_most: int) -> int:
+        return at_most
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        self._cluster.times += 1
+        await asyncio.sleep(0)
+        answers = []
+        for one in message.topics[0].partitions:
+            answer = PartitionData(partition_index=one.partition, high_watermark=1)
+            if one.partition == 0:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif one.fetch_offset == 0:
+                answer.records = encode_batch([(None, b"the only one", 0)])
+            else:
+                await asyncio.Event().wait()
+            answers.append(answer)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="moved", partitions=answers)])
+
+
+@pytest.mark.parametrize("known_position", [True, False])
+async def test_a_partition_that_is_refused_keeps_no_other_from_being_read(known_position: bool) -> None:
+    """What the answer told of others behind it was thrown away, each time, and where positions were looked up nothing
+    was fetched at all. The broker was asked again at once, some thousand times a second."""
+    cluster = DenyingCluster()
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    inbox = Inbox(fetcher, None)
+    fetcher.assign(MANY[:2])
+    inbox.reassigned()
+    for one in MANY[:2]:
+        if known_position:
+            fetcher.assigned[one].seek(0)
+        else:
+            fetcher.assigned[one].look_up(EARLIEST)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while not (taken := inbox.take(set(), 9)):
+                await asyncio.sleep(0)
+        assert [one.value for one in taken[MANY[1]]] == [b"the only one"]
+        with pytest.raises(KafkaError, match="moved-0"):
+            fetcher.raise_failure()
+    finally:
+        await fetcher.stop()
+
+
+class Busy(Denying):
+    """A connection to a broker that always has records in all partitions but the first."""
+
+    _cluster: BusyCluster
+
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        cluster = self._cluster
+        cluster.times += sum(one.partition == 0 for one in message.topics[0].partitions)
+        cluster.fetches += 1
+        await asyncio.sleep(0)
+        answers = []
+        for one in message.topics[0].partitions:
+            answer = PartitionData(partition_index=one.partition, high_watermark=10_000)
+            if one.partition == 0:
+                answer.error_code = cluster.refusal
+            else:
+                batch = bytearray(encode_batch([(None, b"more", 0)]))
+                patch_place(memoryview(batch), parse_header(batch), one.fetch_offset, 0)
+                answer.records = bytes(batch)
+            answers.append(answer)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="moved", partitions=answers)])
+
+
+class BusyCluster(DenyingCluster):
+    """Counts what it is asked about the first partition (`times`), all fetches, and questions about topics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        self.fetches = self.refreshed = 0
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        return Busy(self)
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        self.refreshed += 1
+
+
+async def _busy_for(cluster: BusyCluster, fetches: int, *, known_position: bool) -> None:
+    """Read until there were so many fetches; the position of the first partition is looked up if it is not known."""
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    inbox = Inbox(fetcher, None)
+    fetcher.assign(MANY[:2])
+    inbox.reassigned()
+    for one in MANY[:2]:
+        if known_position or one.partition:
+            fetcher.assigned[one].seek(0)
+        else:
+            fetcher.assigned[one].look_up(EARLIEST)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while cluster.fetches < fetches:
+                inbox.take(set(), 9)
+                await asyncio.sleep(0)
+    finally:
+        await fetcher.stop()
+
+
+@pytest.fixture
+def waits_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "next_s", lambda *_: 3_600.0)
+
+
+@pytest.mark.usefixtures("waits_without_end")
+@pytest.mark.parametrize("known_position", [True, False])
+async def test_a_broker_that_refuses_is_asked_again_after_a_wait(known_position: bool) -> None:
+    """Not whenever another partition has records: each fetch led to a question about topics, or for the position."""
+    cluster = BusyCluster()
+    await _busy_for(cluster, 200, known_position=known_position)
+    assert cluster.times == 1
+    assert cluster.refreshed == (0 if known_position else 1)
+
+
+@pytest.mark.usefixtures("waits_without_end")
+async def test_who_leads_is_asked_again_after_a_wait() -> None:
+    """Each fetch of a partition that has a leader led to a question about one that has none."""
+    cluster = BusyCluster()
+    cluster.refusal = ErrorCode.LEADER_NOT_AVAILABLE
+    await _busy_for(cluster, 200, known_position=True)
+    assert cluster.times == 1
+    assert cluster.refreshed == 1
+
+
+class FailingCluster(DenyingCluster):
+    """Broker 1 fails whole fetches, or connections to it do. Both are counted in `times`."""
+
+    def __init__(self, *, connects: bool) -> None:
+        super().__init__()
+        self._connects = connects
+
+    async def connection(self, broker_id: int, lane: str = "") -> Any:
+        await asyncio.sleep(0)
+        if not self._connects:
+            self.times += 1
+            raise ClientError("broker 1 refused to tell its versions")
+        return Failing(self)
+
+
+class Failing(Denying):
+    async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
+        self._cluster.times += 1
+        await asyncio.sleep(0)
+        return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+@pytest.mark.parametrize("connects", [True, False])
+async def test_a_broker_that_fails_whole_fetches_is_asked_again_after_a_wait(connects: bool) -> None:
+    """It was asked again at once, without end."""
+    cluster = FailingCluster(connects=connects)
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    fetcher.assign(MANY[:2])
+    for one in MANY[:2]:
+        fetcher.assigned[one].seek(0)
+    fetcher.start()
+    try:
+        await asyncio.wait_for(fetcher.wait(None), 25)
+        with pytest.raises(KafkaError, match="fetch failed" if connects else "refused to tell"):
+            fetcher.raise_failure()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert cluster.times == 1
+    finally:
+        await fetcher.stop()
+
+
+@pytest.mark.usefixtures("waits_without_end")
+async def test_who_leads_partitions_of_another_topic_is_asked_at_once() -> None:
+    """Though somebody waits before the next question about a partition that nobody leads."""
+    cluster = BusyCluster()
+    cluster.refusal = ErrorCode.LEADER_NOT_AVAILABLE
+    fetcher = Fetcher(cluster, OPTIONS)
+    fetcher.assign(MANY[:1])
+    fetcher.assigned[MANY[0]].seek(0)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while cluster.refreshed < 1:
+                await asyncio.sleep(0)
+            fetcher.assign([MANY[0], TopicPartition("new", 0)])
+            fetcher.assigned[TopicPartition("new", 0)].seek(0)
+            fetcher.changed()
+            while cluster.refreshed < 2:
+                await asyncio.sleep(0)
+    finally:
+        await fetcher.stop()
+
+
+async def test_a_place_that_is_sought_after_a_refusal_is_read_at_once() -> None:
+    cluster = BusyCluster()
+    fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
+    fetcher.assign(MANY[:1])
+    state = fetcher.assigned[MANY[0]]
+    state.seek(0)
+    fetcher.start()
+    try:
+        async with asyncio.timeout(25):
+            while not state.refused:
+                await asyncio.sleep(0)
+            state.seek(7)
+            fetcher.changed()
+            while cluster.times < 2:
+                await asyncio.sleep(0)
+    finally:
+        await fetcher.stop()
