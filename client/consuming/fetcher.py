@@ -13,7 +13,7 @@ from functools import cache, partial
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ..connections.cluster import Backoff, Cluster
-from ..failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
+from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .assigned import EARLIEST, LATEST, AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
@@ -115,7 +115,7 @@ class Fetcher:
                 wait_s = await self._step()
             except NoBrokerReachable as error:
                 wait_s = self._wait_for_brokers(error)
-            except AuthenticationFailed as error:
+            except KafkaError as error:
                 self.fail(error)
                 wait_s = self._backoff.next_s()
             with suppress(TimeoutError):
@@ -165,12 +165,13 @@ class Fetcher:
         is_due = has_failed or now >= self._ask_again_at_s or not in_need <= self._asked_about
         if in_need and is_due:
             self._asked_about = in_need
-            with suppress(ConnectionLost, RequestTimedOut):
-                await self._cluster.refresh(in_need)
-                self._unreachable_since_s = None
-        if failed or leaderless:
-            if is_due:
+            try:
+                with suppress(ConnectionLost, RequestTimedOut):
+                    await self._cluster.refresh(in_need)
+                    self._unreachable_since_s = None
+            finally:
                 self._ask_again_at_s = self._next_retry_s(leaderless)
+        if failed or leaderless:
             looks_at_s.append(self._ask_again_at_s)
         elif not failing:  # The attempt that follows a wait has yet to succeed.
             self._backoff.reset()

@@ -238,6 +238,34 @@ async def test_a_broker_that_fails_whole_fetches_is_asked_again_after_a_wait(con
         await fetcher.stop()
 
 
+class SilentCluster(DenyingCluster):
+    """It fails all questions about topics, which are counted."""
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> None:
+        self.times += 1
+        await asyncio.sleep(0)
+        raise ClientError("broker 1 refused to tell its versions")
+
+
+@pytest.mark.usefixtures("waits_without_end")
+async def test_a_question_about_topics_that_fails_is_repeated_after_a_wait() -> None:
+    """It was repeated at once, without end, if it was not lost."""
+    cluster = SilentCluster()
+    fetcher = Fetcher(cluster, OPTIONS)
+    fetcher.assign([TopicPartition("unknown", 0)])
+    fetcher.assigned[TopicPartition("unknown", 0)].seek(0)
+    fetcher.start()
+    try:
+        await asyncio.wait_for(fetcher.wait(None), 25)
+        with pytest.raises(ClientError, match="refused to tell"):
+            fetcher.raise_failure()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert cluster.times == 1
+    finally:
+        await fetcher.stop()
+
+
 @pytest.mark.usefixtures("waits_without_end")
 async def test_who_leads_partitions_of_another_topic_is_asked_at_once() -> None:
     """Though somebody waits before the next question about a partition that nobody leads."""
