@@ -23,6 +23,8 @@ from .liveness import is_alive
 
 STOP_GRACE_S = 30.0
 """How long a node may take to stop after SIGTERM before it is killed."""
+LAST_WORDS_BYTES_MAX = 64 * 1024
+"""Logs grow for as long as the cluster is there."""
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 PASSED_ON_PREFIXES = ("PYTHON", "OTTLA_", "KAFKA_", "MALLOC_")
 
@@ -57,6 +59,8 @@ class Supervisor:
         self._layout = layout
         self._first_users = first_users
         self._children: list[Child] = []
+        self._log_begins: dict[Member, int] = {}
+        """How long each log was before: what stands there is of other runs."""
         self._selector = selectors.DefaultSelector()
         self._wake, self._signalled = socket.socketpair()
         self._stop_requests = 0
@@ -94,6 +98,7 @@ class Supervisor:
     def start(self, members: Iterable[Member]) -> None:
         """Start all `members` at once."""
         for member in members:
+            self._log_begins[member] = self._log_bytes(member)
             forked_node.load(member.role)  # so the first ones, quorum nodes, do without what brokers load
             process = forked_node.fork(
                 member.name,
@@ -130,12 +135,21 @@ class Supervisor:
         return dead
 
     def last_words(self, member: Member) -> str:
-        """The last line a node wrote before it died."""
+        """The last line a node wrote before it died; empty if it wrote none in this run."""
+        begins = self._log_begins.get(member, 0)
         try:
-            lines = self._layout.log_file(member).read_text(errors="replace").strip().splitlines()
+            with self._layout.log_file(member).open("rb") as log:
+                log.seek(max(begins, self._log_bytes(member) - LAST_WORDS_BYTES_MAX))
+                lines = log.read().decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
         return lines[-1] if lines else ""
+
+    def _log_bytes(self, member: Member) -> int:
+        try:
+            return self._layout.log_file(member).stat().st_size
+        except OSError:
+            return 0
 
     def stop(self) -> None:
         """Stop brokers, then quorum nodes, those started again by others included; kill what outlives the
