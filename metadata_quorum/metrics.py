@@ -39,7 +39,8 @@ COMMIT_TIMES = Metric(
 )
 VOTES = _gauge(
     "ottla_quorum_votes",
-    "0 while this node does not vote: it was replaced, or came back with less than it had acknowledged.",
+    "0 while this node does not vote: it waits with an empty folder, was replaced, or came back with less than it "
+    "had acknowledged.",
 )
 CERTIFICATE_EXPIRY = _gauge(
     "ottla_quorum_tls_certificate_expiry_seconds",
@@ -70,7 +71,7 @@ def quorum_families(
     yield Family(APPLIED, [((), raft.applied_index)])
     yield Family(METADATA_OFFSET, [((), image.offset)])
     yield Family(COMMIT_TIMES, [((), raft.commit_times)])
-    yield Family(VOTES, [((), int(not raft.catching_up))])
+    yield Family(VOTES, [((), int(raft.formed and not raft.catching_up))])
     if tls is not None:
         left = tls.expiries(time.time())
         yield Family(CERTIFICATE_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])

@@ -242,6 +242,7 @@ def test_a_node_without_its_folder_is_named_until_it_has_replaced_itself(cluster
         lambda: f"the folder of node {lost.id} is empty" in lost.log(), "a node that knows why it waits"
     )
     assert missed in health(cluster)[1]
+    assert metric(lost, "ottla_quorum_votes") == 0
     stop([lost])
     start([lost], "--replace")
     wait_until(lambda: health(cluster)[0] == 0, "a healthy cluster")
