@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 
 from .resolving import Found, addresses_of, not_to_encode
+from .threads import in_thread
 
 NEXT_AFTER_S = 0.25
 """How long one address is tried alone before the next one is tried beside it (RFC 8305's connection attempt delay)."""
@@ -48,7 +49,7 @@ async def _resolve(host: str, port: int) -> Sequence[Found]:
     try:
         return addresses_of(host, port, socket.AI_NUMERICHOST)  # no name: nobody is asked
     except socket.gaierror:
-        return await asyncio.get_running_loop().run_in_executor(None, addresses_of, host, port)
+        return await in_thread(addresses_of, host, port)
     except UnicodeError as error:
         raise OSError(f"{host!r} can be the name of no host: {error}") from None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ...network.threads import in_thread
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.scram_credentials import (
     AlteredUser,
@@ -147,9 +147,7 @@ async def _hashed(given: UserPassword) -> CredentialUpsertion:
         mechanism=mechanism.code,
         iterations=given.iterations,
         salt=salt,
-        salted_password=await asyncio.to_thread(
-            salted_password, mechanism, given.password, salt, given.iterations
-        ),
+        salted_password=await in_thread(salted_password, mechanism, given.password, salt, given.iterations),
     )
 
 

@@ -5,7 +5,6 @@ The library runs in a thread: it asks the KDC for tickets, and may wait for it.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from ...network.kerberos import (
     protocol_error_of,
     reason_of,
 )
+from ...network.threads import in_thread
 from ...protocol.gssapi_layers import LayersRefused, chosen
 from .logins import Ask, ClientLoginRefused, ClientLoginUndecided
 
@@ -71,13 +71,13 @@ class KerberosClientLogin:
 
     async def _run(self, ask: Ask, host: str) -> None:
         target = f"{self._service_name}@{self._domain_name or host}"
-        context = await asyncio.to_thread(self._told, lambda: self._open(target), target)
-        token = await asyncio.to_thread(self._told, context.step, target)
+        context = await in_thread(self._told, lambda: self._open(target), target)
+        token = await in_thread(self._told, context.step, target)
         for _ in range(_MESSAGES_MAX):
             answer = await ask(token or b"")
             if context.complete:
                 break
-            token = await asyncio.to_thread(self._told, partial(context.step, answer), target)
+            token = await in_thread(self._told, partial(context.step, answer), target)
         else:
             raise ClientLoginRefused(f"the broker is at no end after {_MESSAGES_MAX} messages")
         await ask(self._choice(context, answer))

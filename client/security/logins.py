@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from ...network.threads import in_thread
 from ...protocol.scram import TOKEN_AUTH_EXTENSION, ScramClient, ScramMechanism, ScramRefused
 from .oauth import BearerTokens
 
@@ -82,7 +82,7 @@ class ScramClientLogin:
         try:
             challenge = await ask(client.first())
             # In a thread: the broker says how often to hash, and it may take long.
-            final = await asyncio.to_thread(client.final, challenge)
+            final = await in_thread(client.final, challenge)
             client.check(await ask(final))
         except ScramRefused as error:
             raise ClientLoginRefused(str(error)) from None
@@ -124,9 +124,7 @@ async def _current(password: Any) -> str:
     if isinstance(password, str):
         return password
     try:
-        given = (
-            await password() if inspect.iscoroutinefunction(password) else await asyncio.to_thread(password)
-        )
+        given = await password() if inspect.iscoroutinefunction(password) else await in_thread(password)
         if inspect.isawaitable(given):
             given = await given
     except Exception as error:

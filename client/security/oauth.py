@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...network.loopback import is_loopback
+from ...network.threads import in_thread
 from .options import Token, TokenProvider
 
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -78,7 +79,7 @@ class BearerTokens:
         try:
             if inspect.iscoroutinefunction(method):
                 return await method()
-            given = await asyncio.to_thread(method)
+            given = await in_thread(method)
             return await given if inspect.isawaitable(given) else given
         except TokenUnavailable:
             raise

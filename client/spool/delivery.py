@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, ParamSpec, Protocol, TypeVar
 
+from ...network import threads
 from ...protocol.errors import KafkaError
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ClientError, RequestTimedOut, SpoolUnusable, TransactionFailed
@@ -442,7 +443,7 @@ class _Refused(Exception):
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run what waits for a disk in a thread. Whoever is cancelled meanwhile goes when it is done, and not before."""
-    running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    running = asyncio.ensure_future(threads.in_thread(work, *args, **kwargs))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

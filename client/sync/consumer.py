@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from ...network.threads import in_thread
 from .. import consumer
 from ..arguments import timeout
 from ..columns.fetching import first_offsets
@@ -218,6 +218,6 @@ class _OnAThread(RebalanceListener):
 async def _told(
     event: Callable[[set[TopicPartition]], Awaitable[None] | None], partitions: set[TopicPartition]
 ) -> None:
-    answer = await asyncio.to_thread(event, partitions)
+    answer = await in_thread(event, partitions)
     if answer is not None:
         await answer

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, Unpack
 
+from ...network.threads import in_thread
 from ..exactly_once import batch, processor
 from ..exactly_once.batch import Made, NewRecord, OnError, Transform
 from ..exactly_once.options import ExactlyOnceOptions
@@ -149,7 +149,7 @@ def _on_a_thread(make: Callable[P, Made | Awaitable[Made]]) -> Callable[P, Await
         return list(made) if isinstance(made, Iterable) else made
 
     async def call(*args: P.args, **kwargs: P.kwargs) -> Made:
-        made = await asyncio.to_thread(whole, *args, **kwargs)
+        made = await in_thread(whole, *args, **kwargs)
         return await made if isinstance(made, Awaitable) else made
 
     return call

@@ -281,3 +281,25 @@ def test_without_an_event_loop(cluster: LocalCluster, topic: str, tmp_path: Path
         producer.flush(timeout_ms=30_000)
         assert placed.offset == 101  # behind them stands a marker
     check(asyncio.run(committed(cluster, topic)), 101)
+
+
+CARELESS = """
+import sys
+import ottla.sync
+
+bootstrap, folder, topic = sys.argv[1:]
+producer = ottla.sync.Producer(bootstrap_servers=bootstrap, spool_dir=folder)
+producer.start()
+for number in range(100):
+    producer.send(topic, b"%d" % number, key=b"k")
+"""
+
+
+def test_one_that_was_not_stopped_delivers_at_the_end_of_the_interpreter(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", CARELESS, cluster.bootstrap_servers, str(tmp_path), topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not list(tmp_path.glob("*.spool"))
+    check(asyncio.run(committed(cluster, topic)), 100)
