@@ -191,23 +191,29 @@ class Spool:
             self._stopped = True  # for those who wait for room, whom the end of the task wakes
             self._task.cancel()
             await asyncio.wait([self._task])
-            await in_thread(self._close)
-            self._waiting.all_failed(
-                LeftInSpool(
-                    f"the producer was stopped; the record is in the spool {self.path} for the next one"
+            try:
+                await in_thread(self._close)
+            finally:  # a disk that fails now keeps nobody waiting
+                self._waiting.all_failed(
+                    LeftInSpool(
+                        f"the producer was stopped; the record is in the spool {self.path} for the next one"
+                    )
                 )
-            )
 
     def _close(self) -> None:
         log, delivery = self._started
         left = self.spooled
+        known = 0  # the position that the folder certainly knows: no file with later records is deleted
         try:
             log.sync()
             self._folder.keep(delivery.clean_checkpoint, durably=True)
-            log.close(delivery.position)
+            known = delivery.position
         finally:
-            self._folder.close()
-            self._left = left._replace(bytes=log.bytes + self._rejected.bytes)
+            try:
+                log.close(known)
+            finally:
+                self._folder.close()
+                self._left = left._replace(bytes=log.bytes + self._rejected.bytes)
         if left.records:
             logger.warning(
                 "spool %s: %d records were not delivered and stay there for the next producer (%d bytes; %s)",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
 import threading
 from collections.abc import Awaitable, Callable
@@ -125,6 +126,27 @@ async def test_who_waits_for_delivery_or_room_is_told_of_the_stop(tmp_path: Path
         for waiting in (full, flush):
             with pytest.raises(ClientClosed, match=re.escape(str(tmp_path))):
                 await waiting
+
+
+async def test_a_disk_that_fails_at_the_stop_keeps_nobody_waiting(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "spool", tmp_path / "moved"
+    producer = spooling(folder)
+    await producer.start()
+    waiting = await producer.send("t", b"0")
+    folder.rename(moved)
+    with pytest.raises(SpoolUnusable, match="cannot be made durable"):
+        await producer.stop()
+    async with asyncio.timeout(20):
+        with pytest.raises(LeftInSpool):
+            await waiting
+    assert not any(one.startswith(str(moved)) for one in open_files())
+    async with spooling(moved) as following:
+        assert following.spooled.records == 1
+
+
+def open_files() -> list[str]:
+    """What this process has open."""
+    return [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.exists()]
 
 
 async def fill(producer: Producer) -> None:
