@@ -15,6 +15,7 @@ import struct
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 from ...protocol.checksum import crc32c
 from ..failures import SpoolUnusable
@@ -64,6 +65,7 @@ class Folder:
         self.checkpoint = Checkpoint()
         self._lock = -1
         self._delivered = -1
+        _folders.add(self)
 
     def open(self) -> None:
         """Make it if it is not there, and begin a run. Raises SpoolUnusable: it is in use, or damaged."""
@@ -84,10 +86,17 @@ class Folder:
 
     def close(self) -> None:
         """Let others use it; idempotent."""
-        for descriptor in (self._delivered, self._lock):
+        descriptors = (self._delivered, self._lock)
+        self._delivered = self._lock = -1  # first: the child of a fork closes nothing twice
+        for descriptor in descriptors:
             if descriptor >= 0:
                 os.close(descriptor)
-        self._delivered = self._lock = -1
+
+    def leave_behind(self) -> None:
+        """This is the child of a fork: the lock is the parent's, and would not end before each process that has it."""
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     def begin_owner(self, known_as: str) -> None:
         """The cluster knows the folder as `known_as`, and will know it under a new name. Durable on return."""
@@ -148,6 +157,17 @@ class Folder:
         # None yet, or it is damaged: whom the cluster may know may have delivered more than is known here.
         known = bool(self.identity.owner or self.identity.next_owner)
         return Checkpoint(open=known)
+
+
+_folders: WeakSet[Folder] = WeakSet()
+
+
+def _after_fork() -> None:
+    for folder in _folders:
+        folder.leave_behind()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def sync_folder(path: Path) -> None:

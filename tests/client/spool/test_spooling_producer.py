@@ -149,6 +149,36 @@ def open_files() -> list[str]:
     return [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.exists()]
 
 
+async def test_the_child_of_a_fork_does_not_keep_the_folder(tmp_path: Path) -> None:
+    async with spooling(tmp_path) as producer:
+        await producer.send("t", b"0")
+        end_child = forked()
+        with pytest.raises(SpoolUnusable, match="is used by another producer"):
+            await spooling(tmp_path).start()
+    try:
+        async with spooling(tmp_path) as following:
+            assert following.spooled.records == 1
+    finally:
+        end_child()
+
+
+def forked() -> Callable[[], None]:
+    """A child of this process, which does nothing; what ends it."""
+    until, end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(end)
+        os.read(until, 1)
+        os._exit(0)
+
+    def end_it() -> None:
+        os.close(end)
+        os.close(until)
+        os.waitpid(child, 0)
+
+    return end_it
+
+
 async def fill(producer: Producer) -> None:
     while True:
         await producer.send("t", b"x" * 500)
