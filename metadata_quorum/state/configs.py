@@ -41,6 +41,7 @@ from .workspace import Workspace
 
 _OPERATIONS = frozenset(int(known) for known in ConfigOperation)
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_WHOLE = re.compile(r"-?\d+")
 
 
 def alter_configs(work: Workspace, command: AlterConfigs) -> AlterConfigsResult:
@@ -147,7 +148,7 @@ def _value(
 
 
 def _is_int(text: str) -> bool:
-    return text.lstrip("-").isdecimal() and abs(int(text[:12])) <= INT_MAX
+    return _WHOLE.fullmatch(text) is not None and abs(int(text[:12])) <= INT_MAX
 
 
 def _checked(kind: int, name: str, value: str) -> str:

@@ -257,6 +257,25 @@ def test_configurations_that_are_not_changed(
         assert list(cluster.machine.image.records()) == before
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("99", ErrorCode.INVALID_REQUEST),
+        ("-5", ErrorCode.INVALID_REQUEST),
+        ("--5", ErrorCode.INVALID_CONFIG),
+        ("-" * 20 + "5", ErrorCode.INVALID_CONFIG),
+        ("-", ErrorCode.INVALID_CONFIG),
+        ("9" * 5_000, ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_an_interval_that_is_refused_is_so_whatever_is_in_it(text: str, code: ErrorCode) -> None:
+    """An exception would end every quorum node, and each of its starts."""
+    changes = [ConfigChange(name="interval.ms", operation=SET, value=text)]
+    resource = ConfigResource(resource_type=16, resource_name="m", changes=changes)
+    (result,) = ControllerWithBrokers(1).do(AlterConfigs(resources=[resource]), AlterConfigsResult).resources
+    assert result.error_code == code
+
+
 def test_lists_are_appended_to_and_subtracted_from() -> None:
     cluster = ControllerWithBrokers()
     cluster.create(topic("t"))
