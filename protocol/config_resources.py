@@ -82,11 +82,13 @@ def check_client_patterns(text: str) -> None:
 
 
 def check_group_bounds(name: str, value: str, broker: Mapping[str, str]) -> None:
-    """Raises ConfigError for a setting of groups outside what the broker's settings allow."""
+    """Raises ConfigError for a setting of groups that is no number, or outside what the broker's settings allow."""
+    wanted = GROUP_KEYS[name].parse(value)
+    assert isinstance(wanted, int), f"{name} is no whole number by its type"
     behind = GROUP_KEYS[name].synonyms[0]
     stem = behind.removeprefix("group.consumer.")
     least, most = (broker.get(f"group.consumer.{bound}.{stem}") for bound in ("min", "max"))
     if least is None or most is None:
         return
-    if not int(least) <= int(value) <= int(most):
+    if not int(least) <= wanted <= int(most):
         raise ConfigError(f"{name} must be in the range {least} to {most} inclusive.")

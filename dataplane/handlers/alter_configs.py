@@ -316,11 +316,9 @@ class AlterConfigsHandlers:
             if name.startswith("group.consumer.") and (text := self._broker.text(name)) is not None
         }
         for change in resource.changes:
-            value = change.value or ""
-            # What is no number is left to the quorum, which says so.
-            if change.operation == ConfigOperation.SET and change.name in GROUP_KEYS and value.isdecimal():
+            if change.operation == ConfigOperation.SET and change.name in GROUP_KEYS:
                 try:
-                    check_group_bounds(change.name, value, allowed)
+                    check_group_bounds(change.name, change.value or "", allowed)
                 except ConfigError as error:
                     raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 

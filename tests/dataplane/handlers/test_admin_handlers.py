@@ -303,6 +303,31 @@ async def test_changes_that_are_wrong_in_themselves_do_not_reach_the_quorum() ->
     assert [r.resource_name for r in command.resources] == ["good"]
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("45000", ErrorCode.NONE),
+        (" 45000 ", ErrorCode.NONE),
+        ("1", ErrorCode.INVALID_CONFIG),
+        (" 1 ", ErrorCode.INVALID_CONFIG),
+        ("+1", ErrorCode.INVALID_CONFIG),
+        ("x", ErrorCode.INVALID_CONFIG),
+        ("9" * 5_000, ErrorCode.INVALID_CONFIG),
+    ],
+)
+async def test_settings_of_groups_are_within_bounds_however_they_are_written(
+    text: str, code: ErrorCode
+) -> None:
+    quorum = RecordingQuorum()
+    change = AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value=text)
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[change])
+    response = await AlterConfigsHandlers(quorum, settings(quorum), SECRETS).incremental_alter_configs(
+        at_version(1), IncrementalAlterConfigsRequest(resources=[resource])
+    )
+    assert [result.error_code for result in response.responses] == [code]
+    assert len(quorum.commands) == (code is ErrorCode.NONE)
+
+
 @pytest.mark.parametrize("replaces", [False, True])
 async def test_secrets_travel_to_the_quorum_encrypted_and_those_that_it_refuses_not_at_all(
     replaces: bool,
