@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from ottla.dataplane.broker_settings import BrokerSettings
 from ottla.dataplane.cluster.topic_creation import TopicDefaults
+from ottla.dataplane.handlers import alter_configs
 from ottla.dataplane.handlers.alter_configs import AlterConfigsHandlers
 from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView
@@ -18,6 +20,7 @@ from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
 from ottla.dataplane.server import ClientRequest
+from ottla.protocol import config_resources
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
 from ottla.protocol.config_chain import ConfigSource
@@ -326,6 +329,31 @@ async def test_settings_of_groups_are_within_bounds_however_they_are_written(
     )
     assert [result.error_code for result in response.responses] == [code]
     assert len(quorum.commands) == (code is ErrorCode.NONE)
+
+
+async def test_patterns_of_clients_are_compiled_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value may hold patterns that take Python ten seconds."""
+    checked: list[tuple[str, bool]] = []
+
+    def check(text: str) -> None:
+        checked.append((text, threading.current_thread() is threading.main_thread()))
+        config_resources.check_client_patterns(text)
+
+    monkeypatch.setattr(alter_configs, "check_client_patterns", check)
+    quorum = RecordingQuorum()
+    resources = [
+        AlterConfigsResource(
+            resource_type=16,
+            resource_name=text,
+            configs=[AlterableConfig(name="match", config_operation=0, value=text)],
+        )
+        for text in ("client_id=a.*", "client_id=(")
+    ]
+    response = await AlterConfigsHandlers(quorum, settings(quorum), SECRETS).incremental_alter_configs(
+        at_version(1), IncrementalAlterConfigsRequest(resources=resources)
+    )
+    assert [result.error_code for result in response.responses] == [0, ErrorCode.INVALID_CONFIG]
+    assert checked == [("client_id=a.*", False), ("client_id=(", False)]
 
 
 @pytest.mark.parametrize("replaces", [False, True])
