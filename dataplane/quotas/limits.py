@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -20,7 +21,9 @@ class QuotaLimits:
     """All limits of one quota."""
 
     def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str) -> None:
-        self._values = {entity: values[key] for entity, values in quotas.items() if key in values}
+        self._values = {
+            _as_peers_have_it(entity): values[key] for entity, values in quotas.items() if key in values
+        }
 
     def __bool__(self) -> bool:
         return bool(self._values)
@@ -49,3 +52,13 @@ class QuotaLimits:
             if value is not None:
                 return Limit(value, (address, None))
         return None
+
+
+def _as_peers_have_it(entity: QuotaEntity) -> QuotaEntity:
+    """The quorum keeps an address as it was written, and IPv6 has many ways: `2001:DB8:0::1` is `2001:db8::1`."""
+    kind, name = entity[0]
+    if kind != IP or name is None:
+        return entity
+    address = ipaddress.ip_address(name)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return ((IP, str(mapped or address)),)

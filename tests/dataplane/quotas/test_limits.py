@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +50,17 @@ def test_addresses_have_their_own_limit_or_the_default() -> None:
     assert limits.of_address("1.2.3.4") == (5.0, ("1.2.3.4", None))
     assert limits.of_address("::1") == (9.0, ("::1", None))
     assert limits.of("ANONYMOUS", "c") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "peer"),
+    [
+        ("2001:DB8:0:0::1", "2001:db8::1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("fe80:0::1%eth0", "fe80::1%eth0"),
+    ],
+)
+def test_an_address_has_its_limit_however_it_was_written(written: str, peer: str) -> None:
+    limits = QuotaLimits({(("ip", written),): {"rate": 5.0}}, "rate")
+    assert limits.of_address(peer) == (5.0, (peer, None))
