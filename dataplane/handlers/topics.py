@@ -148,12 +148,7 @@ class TopicHandlers:
             if not creates_any and not access.allows(AclOperation.CREATE, _TOPIC, topic.name):
                 results.append(_refused_creation(topic.name, denial(_TOPIC)))
                 continue
-            strict = request.api_version >= _STRICT_CREATION
-            over = self._charge(request, self._partitions_of(topic), strict=strict)
-            if over is None:
-                wanted.append(topic)
-            else:
-                results.append(_refused_creation(topic.name, over))
+            wanted.append(topic)
         if wanted:
             results += await self._create(request, wanted, message)
         return CreateTopicsResponse(topics=results)
@@ -167,9 +162,17 @@ class TopicHandlers:
                 f"Excessively large number of partitions per request: at most {_PARTITIONS_MAX}",
             )
             return [_refused_creation(topic.name, error) for topic in wanted]
+        results = []
+        charged = []
+        async for topic in in_time_slices(wanted):
+            over = self._charge_creation(request, topic)
+            if over is None:
+                charged.append(topic)
+            else:
+                results.append(_refused_creation(topic.name, over))
         settings = _CreatedSettings(self._config_view)
         outcomes = self._outcomes(
-            wanted,
+            charged,
             lambda some: topic_commands.CreateTopics(
                 topics=[self._new_topic(topic) for topic in some],
                 validate_only=message.validate_only,
@@ -177,10 +180,18 @@ class TopicHandlers:
             ),
             message.timeout_ms,
         )
-        return [
+        results += [
             _created(topic, result, settings if self._shows_settings(request, topic) else None)
             async for topic, result in outcomes
         ]
+        return results
+
+    def _charge_creation(self, request: ClientRequest, topic: CreatableTopic) -> KafkaError | None:
+        """As in Kafka a topic that is there already costs nothing: many programs create theirs at each start."""
+        if topic.name in self._quorum.image.topics:
+            return None
+        strict = request.api_version >= _STRICT_CREATION
+        return self._charge(request, self._partitions_of(topic), strict=strict)
 
     def _shows_settings(self, request: ClientRequest, topic: CreatableTopic) -> bool:
         return request.access.allows(AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic.name, quiet=True)
@@ -299,6 +310,8 @@ class TopicHandlers:
                 continue
             present = self._quorum.image.topics.get(topic.name)
             more = topic.count - len(present.partitions) if present is not None else 0
+            if more > _PARTITIONS_MAX:
+                more = 0  # which the quorum refuses: nothing is created that would be owed for
             over = self._charge(request, more, strict=request.api_version >= _STRICT_PARTITIONS)
             if over is None:
                 wanted.append(topic)

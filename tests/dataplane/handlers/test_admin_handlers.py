@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from ottla.dataplane.handlers.alter_configs import AlterConfigsHandlers
 from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView
 from ottla.dataplane.handlers.topics import TopicHandlers
+from ottla.dataplane.quotas import ClientQuotas
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
@@ -41,6 +43,8 @@ from ottla.protocol.messages.configs import (
 from ottla.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from ottla.protocol.messages.topic_commands import (
     CreatedTopic,
+    CreatePartitions,
+    CreatePartitionsResult,
     CreateTopics,
     CreateTopicsResult,
     DeleteTopics,
@@ -49,6 +53,8 @@ from ottla.protocol.messages.topic_commands import (
 )
 from ottla.protocol.messages.topics import (
     CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
@@ -74,6 +80,8 @@ class RecordingQuorum:
         if isinstance(command, CreateTopics):
             created = [CreatedTopic(topic_id=TOPIC_ID, num_partitions=4) for _ in command.topics]
             return CreateTopicsResult(topics=created)
+        if isinstance(command, CreatePartitions):
+            return CreatePartitionsResult(topics=[TopicResult() for _ in command.topics])
         if isinstance(command, DeleteTopics):
             return DeleteTopicsResult(topics=[TopicResult() for _ in command.topic_ids])
         assert isinstance(command, AlterConfigs)
@@ -84,7 +92,7 @@ class AtVersion:
     def __init__(self, api_version: int) -> None:
         self.access = EVERYTHING
         self.api_version = api_version
-        self.session = None
+        self.session: SimpleNamespace | None = None
 
 
 def at_version(version: int) -> ClientRequest:
@@ -114,6 +122,46 @@ async def test_a_topic_that_is_asked_for_twice_is_refused_and_the_others_created
     assert [(t.name, t.num_partitions, t.replication_factor) for t in command.topics] == [("y", 4, 2)]
     for version in range(2, 8):
         encode(response, version)
+
+
+class Metered(AtVersion):
+    """Of a client that has quotas."""
+
+    def __init__(self, api_version: int) -> None:
+        super().__init__(api_version)
+        self.session = SimpleNamespace(user="ANONYMOUS", is_metered=True)
+        self.client_id, self.received_at, self.throttled_ms = "c", 0.0, 0
+
+    def throttle(self, for_ms: int) -> None:
+        self.throttled_ms = max(self.throttled_ms, for_ms)
+
+
+@pytest.mark.parametrize("version", [5, 7])
+@pytest.mark.parametrize("partitions", [10_001, 2**31 - 1])
+async def test_what_is_refused_or_there_already_is_not_charged(version: int, partitions: int) -> None:
+    """A slip of two billion partitions would keep its user from creating any for decades."""
+    quorum, quotas = RecordingQuorum(), ClientQuotas()
+    quotas.changed({(("user", "ANONYMOUS"),): {"controller_mutation_rate": 1.0}})
+    handlers = TopicHandlers(
+        quorum, TopicDefaults(num_partitions=4), view(quorum), random.Random(1), quotas=quotas
+    )
+
+    async def create(name: str, count: int) -> tuple[int, int]:
+        request = Metered(version)
+        wanted = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        message = CreateTopicsRequest(topics=[wanted])
+        (created,) = (await handlers.create_topics(cast(ClientRequest, request), message)).topics
+        return created.error_code, request.throttled_ms
+
+    assert await create("huge", partitions) == (ErrorCode.POLICY_VIOLATION, 0)
+    assert await create("orders", 10_000) == (ErrorCode.NONE, 0)  # the quorum would say that it exists
+    growing = Metered(3)
+    message = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="orders", count=partitions)])
+    await handlers.create_partitions(cast(ClientRequest, growing), message)
+    assert growing.throttled_ms == 0
+    assert await create("first", 12) == (ErrorCode.NONE, 0 if version == 7 else 1_000)
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED if version == 7 else ErrorCode.NONE
+    assert (await create("second", 1))[0] == code
 
 
 async def test_topics_are_deleted_by_name_or_id_but_not_both() -> None:
