@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1024 * 1024
 _COPIED_IN_A_TURN_MAX_BYTES = 64 * 1024
 _LOOK_UP_INTERVAL_S = 0.1
-"""How often a throttled move looks whether it still has a point."""
+"""How often a throttled move looks whether it still has a point, and how fast it may be."""
 _WISHES_MAX = 100_000
 
 _Result = TypeVar("_Result")
@@ -234,10 +234,11 @@ class FolderMoves:
 
     async def _copy(self, move: _Move, copy: PartitionLog, piece: LogSlice) -> None:
         clock = asyncio.get_running_loop().time
-        due = clock() + piece.size / self._bytes_per_second()
+        began, size = clock(), piece.size
         await self._in_thread(move, partial(_append, copy, piece, self._wall_ms()))
-        while clock() < due:
-            await asyncio.sleep(min(due - clock(), _LOOK_UP_INTERVAL_S))
+        # The rate is asked anew: a megabyte at a byte per second would take days after somebody has raised it.
+        while (left_s := began + size / self._bytes_per_second() - clock()) > 0:
+            await asyncio.sleep(min(left_s, _LOOK_UP_INTERVAL_S))
             self._check(move)
 
     def _swap(self, move: _Move, copy: PartitionLog) -> None:

@@ -297,6 +297,16 @@ async def test_records_trimmed_in_the_middle_stay_hidden(tmp_path: Path) -> None
         assert one.replicas.get("t", 0).log.log_end_offset == 20
 
 
+async def test_a_rate_that_is_raised_holds_for_what_waits_already(tmp_path: Path) -> None:
+    async with broker(tmp_path, rate=1) as one:
+        one.create(2)
+        one.produce(0, 20, 60_000)
+        target = one.move(0)
+        await until(lambda: target.futures and target.futures["t", 0].log_end_offset > 2, "some of the copy")
+        one.rate = float("inf")
+        await until(lambda: one.folder(0) is target, "the move")
+
+
 async def test_a_deletion_in_the_middle_ends_the_move(tmp_path: Path) -> None:
     async with broker(tmp_path, rate=1e4) as one:
         one.create(2)
