@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_codec import encode_headers
+from ..arguments import whole_number
+from ..producing.serialization import TIMESTAMP_MAX_MS
 from .arrow import need_pyarrow, number_bytes
 from .rows import BlobBuffers, Rows
 
@@ -49,8 +51,10 @@ class ColumnSource:
         ModuleNotFoundError without pyarrow.
         """
         pa = need_pyarrow()
-        if not (partition is None or isinstance(partition, int | str)):
+        if isinstance(partition, bool) or not (partition is None or isinstance(partition, int | str)):
             raise TypeError(f"partition is a number, the name of a column, or None, not {partition!r}")
+        if isinstance(partition, int):
+            whole_number("partition", partition)
         if isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])
         elif not isinstance(data, pa.Table):
@@ -84,7 +88,7 @@ class ColumnSource:
         return self._key is not None
 
     def partition_bounds(self) -> tuple[int, int] | None:
-        """The lowest and the highest partition that rows name. Raises ValueError for a row without one."""
+        """The lowest and the highest partition that rows name. Raises ValueError for a row without one, or below 0."""
         if self._partition is None or not self._data.num_rows:
             return None if self.partition is None else (self.partition, self.partition)
         compute = need_pyarrow().compute
@@ -93,6 +97,11 @@ class ColumnSource:
             row = compute.index(column.is_null(), True).as_py()
             raise ValueError(f"row {row}: column {self._partition!r} has no partition")
         bounds = compute.min_max(column).as_py()
+        if bounds["min"] < 0:
+            row = compute.index(compute.less(column, 0), True).as_py()
+            raise ValueError(
+                f"row {row}: column {self._partition!r} has {column[row]}, partitions are 0 or more"
+            )
         return bounds["min"], bounds["max"]
 
     async def check_sizes(self, limit: int) -> None:
@@ -163,12 +172,19 @@ class ColumnSource:
 
 
 def _stamp_ms(timestamp: int | str | datetime | None) -> int:
-    """What rows have that have no timestamp of their own."""
-    if isinstance(timestamp, datetime):
-        return int(timestamp.timestamp() * 1000)
-    if isinstance(timestamp, int):
-        return timestamp
-    return int(time.time() * 1000)
+    """What rows have that have no timestamp of their own. Raises TypeError and ValueError for what is no time since
+    1970.
+    """
+    if timestamp is None or isinstance(timestamp, str):
+        return int(time.time() * 1000)
+    given = int(timestamp.timestamp() * 1000) if isinstance(timestamp, datetime) else timestamp
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(
+            f"timestamp is a number of ms, a datetime, the name of a column, or None, not {timestamp!r}"
+        )
+    if not 0 <= given <= TIMESTAMP_MAX_MS:
+        raise ValueError(f"timestamp is a whole number of milliseconds since 1970, not {timestamp!r}")
+    return given
 
 
 def _blob_buffers(column: pyarrow.Array) -> BlobBuffers:

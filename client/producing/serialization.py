@@ -12,7 +12,7 @@ from .pending import PendingRecord
 Serializer = Callable[[Any], bytes | None]
 """A key or a value as bytes. It is never given None: that stays None, a record without key or a tombstone."""
 
-_TIMESTAMP_MAX_MS = (1 << 63) - 1
+TIMESTAMP_MAX_MS = (1 << 63) - 1
 
 
 class Intake:
@@ -38,7 +38,7 @@ class Intake:
         headers: Iterable[tuple[str, bytes | None]],
     ) -> PendingRecord:
         """Raises TypeError and ValueError naming what is wrong, SerializationFailed from what a serializer raised."""
-        if not (0 <= timestamp_ms <= _TIMESTAMP_MAX_MS and isinstance(timestamp_ms, int)):
+        if not (0 <= timestamp_ms <= TIMESTAMP_MAX_MS and isinstance(timestamp_ms, int)):
             raise ValueError(
                 f"timestamp_ms is a whole number of milliseconds since 1970, not {timestamp_ms!r}"
             )

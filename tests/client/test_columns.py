@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
@@ -201,6 +202,14 @@ def test_what_cannot_be_sent_is_named() -> None:
         ({"key": "missing"}, ValueError, "there is no one column 'missing' among n, value, text, many"),
         ({"partition": "text"}, TypeError, "column 'text' is of string, and partitions are whole numbers"),
         ({"partition": 1.5}, TypeError, "partition is a number, the name of a column, or None, not 1.5"),
+        ({"partition": True}, TypeError, "partition is a number, the name of a column, or None, not True"),
+        ({"partition": -1}, ValueError, "partition is 0 or more, not -1"),
+        ({"timestamp": 1.5e12}, TypeError, "timestamp is a number of ms, a datetime, .* not 1500000000000.0"),
+        ({"timestamp": Decimal(5)}, TypeError, "timestamp is a number of ms, a datetime"),
+        ({"timestamp": True}, TypeError, "timestamp is a number of ms, a datetime"),
+        ({"timestamp": -7}, ValueError, "timestamp is a whole number of milliseconds since 1970, not -7"),
+        ({"timestamp": 1 << 63}, ValueError, "timestamp is a whole number of milliseconds since 1970"),
+        ({"timestamp": datetime(1960, 1, 1, tzinfo=UTC)}, ValueError, "milliseconds since 1970"),
         ({"timestamp": "text"}, TypeError, "column 'text' is of string, and has to be of timestamp or int64"),
         ({"headers": "text"}, TypeError, "column 'text' is of string, and has to be of list"),
     ):
@@ -210,6 +219,8 @@ def test_what_cannot_be_sent_is_named() -> None:
         source([b"v"])
     with pytest.raises(ValueError, match="row 1: column 'p' has no partition"):
         source(pa.table({"value": ["a", "b"], "p": [0, None]}), partition="p").partition_bounds()
+    with pytest.raises(ValueError, match="row 1: column 'p' has -3, partitions are 0 or more"):
+        source(pa.table({"value": ["a", "b"], "p": [0, -3]}), partition="p").partition_bounds()
 
 
 def test_nothing_but_nulls_is_a_column_too(rows: ModuleType) -> None:
