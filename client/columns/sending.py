@@ -87,6 +87,11 @@ class ColumnsDelivery:
         self._topic = topic
         self._batches: list[tuple[int, BatchResult]] = []
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether any were handed over."""
+        return bool(self._batches)
+
     def add(self, count: int, result: BatchResult) -> None:
         """A batch of so many records was handed over; `result` will be told how it fared."""
         self._batches.append((count, result))

@@ -211,8 +211,9 @@ class RecordWriter:
 
         Order with what is sent before and after is kept within a partition. Waits while the buffer is full, and raises
         what `send` raises; for what is wrong with the data (TypeError, ValueError, MESSAGE_TOO_LARGE with the number of
-        the row) before anything of it is sent. What ends it later, as the end of the transaction does, leaves the rows
-        before it on their way. ModuleNotFoundError without pyarrow.
+        the row) before anything of it is sent. What ends it later, as cancelling or the end of the transaction does,
+        leaves the rows before it on their way; a transaction that is open can only be aborted then.
+        ModuleNotFoundError without pyarrow.
         """
         self._life.check_loop()
         self.steps.check_open()

@@ -17,7 +17,7 @@ from ..arguments import topic_name
 from ..columns.sending import ColumnsDelivery, RowPlacement, batches, place
 from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
-from ..failures import TransactionAborted
+from ..failures import ClientError, TransactionAborted
 from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
 from ..large_messages.sending import SplitMessage
 from ..producing.appending import Appender
@@ -26,7 +26,7 @@ from ..producing.partitioner import Partitioner, StickyChoice, murmur2_partition
 from ..producing.pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
 from ..producing.sender import Sender
 from ..producing.serialization import Intake
-from ..producing.transaction_state import TransactionState
+from ..producing.transaction_state import ProducerPhase, TransactionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,29 @@ class SendSteps:
         await source.check_sizes(self.limits.request_bytes)
         for bound in source.partition_bounds() or (None,):
             await self.become_ready(topic, 0, bound)
-        lasts = None if self._transaction is None else self._transaction.while_it_lasts()
         delivery = ColumnsDelivery(topic)
+        state = self._transaction
+        lasts = None if state is None else state.while_it_lasts()
+        try:
+            await self._send_blocks(topic, source, delivery, lasts)
+        except BaseException as error:  # cancelled, too
+            is_open = (
+                lasts is not None and lasts() and state is not None and state.phase is ProducerPhase.OPEN
+            )
+            if delivery.has_rows and is_open:  # a commit would count a part of them
+                self.lost(
+                    ClientError(f"rows of columns for topic {topic!r} were not all handed over: {error!r}")
+                )
+            raise
+        return delivery
+
+    async def _send_blocks(
+        self,
+        topic: str,
+        source: ColumnSource,
+        delivery: ColumnsDelivery,
+        lasts: Callable[[], bool] | None,
+    ) -> None:
         for block in source.blocks():
             placement = self._placement(topic)
             chosen = place(block, source.partition, placement)
@@ -222,7 +243,6 @@ class SendSteps:
                     raise TransactionAborted("the transaction ended before all rows were sent")
                 queued = self._sender.add_encoded(topic, batch.partition, batch.records, batch.size)
                 delivery.add(batch.records.record_count, queued.result)
-        return delivery
 
     def lost(self, error: KafkaError) -> None:
         """Instead of `add`: a record that was taken will not be sent, and what it is part of cannot be committed."""

@@ -13,7 +13,7 @@ import pytest
 import ottla.sync
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
-from ottla.client.failures import OutOfTurn, TransactionAborted
+from ottla.client.failures import OutOfTurn, TransactionAborted, TransactionFailed
 from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -178,6 +178,32 @@ async def test_rows_of_a_transaction_that_ends_meanwhile_are_not_part_of_the_nex
         await producer.send("meanwhile", b"the next")
         await producer.commit_transaction()
     async with reader(cluster, "meanwhile", isolation_level="read_committed") as consumer:
+        assert (await read_all(consumer, 1))["value"].to_pylist() == [b"the next"]
+
+
+async def test_rows_that_were_handed_over_in_part_keep_their_transaction_from_being_committed(
+    cluster: RunningCluster,
+) -> None:
+    await create(cluster, "in-part")
+    table = pa.table({"value": ["v" * 100] * 20_000})
+    async with Producer(
+        bootstrap_servers=cluster.bootstrap, transactional_id="in-part", batch_size=1_000
+    ) as producer:
+        await producer.begin_transaction()
+        sending = asyncio.create_task(producer.send_arrow("in-part", table))
+        while not producer._sender._queues:
+            await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        with pytest.raises(
+            TransactionFailed, match="rows of columns for topic 'in-part' were not all handed"
+        ):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send_arrow("in-part", pa.table({"value": ["the next"]}))
+    async with reader(cluster, "in-part", isolation_level="read_committed") as consumer:
         assert (await read_all(consumer, 1))["value"].to_pylist() == [b"the next"]
 
 
