@@ -65,9 +65,13 @@ class ConsumedBatch:
         self._loop.run(now())
 
     def __enter__(self) -> Self:
-        self._loop.run(self._inner.__aenter__())
+        self._loop.run(self._inner.__aenter__(), unseen=self._never_entered)
         batch.INSIDE.set(self._inner)
         return self
+
+    def _never_entered(self, _: object) -> None:
+        """An interrupt came just when the block had begun: nobody is in it, and nobody else would end it."""
+        self._loop.finish(self._inner.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

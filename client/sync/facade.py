@@ -45,7 +45,7 @@ class Facade:
 
     def start(self, *, timeout_ms: float | None = None) -> None:
         """Reach the cluster. Raises KafkaError."""
-        self._thread.run(self._client.start(), timeout_ms=timeout_ms)
+        self._thread.run(self._client.start(), timeout_ms=timeout_ms, unseen=self._never_started)
         self._thread.opened(self, self._stop)
 
     def stop(self, *, timeout_ms: float | None = None) -> None:
@@ -56,6 +56,10 @@ class Facade:
             self._thread.run(self._stop(), timeout_ms=timeout_ms)
         finally:
             self._thread.closed(self)
+
+    def _never_started(self, _: object) -> None:
+        """An interrupt came just when it had started: whoever asked for it has no client to stop."""
+        self._thread.finish(self._stop())
 
     async def _stop(self) -> None:
         await self._client.stop()

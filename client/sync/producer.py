@@ -254,8 +254,12 @@ class Transaction:
         self._loop.run(abort(), timeout_ms=timeout_ms)
 
     def __enter__(self) -> Self:
-        self._loop.run(self._inner.__aenter__())
+        self._loop.run(self._inner.__aenter__(), unseen=self._never_entered)
         return self
+
+    def _never_entered(self, _: object) -> None:
+        """An interrupt came just when it had begun: nobody is in the block to end it."""
+        self._loop.finish(self._inner.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -31,8 +31,8 @@ from ottla import (
     TransactionAborted,
     TransactionFailed,
 )
-from ottla.client.sync.loop_thread import shared_loop
-from ottla.sync import Admin, Consumer, Producer, TransactionWriter
+from ottla.client.sync.loop_thread import _Call, shared_loop
+from ottla.sync import Admin, Consumer, ExactlyOnce, Producer, TransactionWriter
 from tests.cluster import RunningCluster, running_cluster, wait_until
 
 pytestmark = pytest.mark.cluster
@@ -434,6 +434,45 @@ def test_what_was_done_when_the_interrupt_came_is_told_to_who_can_take_it_back()
     assert finished.wait(30)
     assert untouched == [5]
     assert shared_loop().run(stubborn(), timeout_ms=10) == 5, "it was done all the same"
+
+
+def interrupt_at_the_end_of_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control-C when it is done, and its thread has yet to wake."""
+    wait_for = _Call.wait
+
+    def wait_and_be_interrupted(call: _Call[Any], timeout_s: float | None) -> bool:
+        assert wait_for(call, timeout_s)
+        monkeypatch.setattr(_Call, "wait", wait_for)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Call, "wait", wait_and_be_interrupted)
+
+
+def test_what_had_begun_when_the_interrupt_came_is_ended(
+    cluster: RunningCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer:
+        interrupt_at_the_end_of_the_next_call(monkeypatch)
+        with pytest.raises(KeyboardInterrupt), producer.transaction():
+            pytest.fail("the block is never entered")
+        with producer.transaction():
+            producer.send(topic, b"1")
+    with reader(cluster, topic) as consumer:
+        assert next(consumer).value == b"1"
+    never_used = reader(cluster, topic)
+    interrupt_at_the_end_of_the_next_call(monkeypatch)
+    with pytest.raises(KeyboardInterrupt), never_used:
+        pytest.fail("the block is never entered")
+    with pytest.raises(ClientClosed):
+        never_used.getmany()
+    copier = ExactlyOnce(topic, group_id=topic, bootstrap_servers=cluster.bootstrap)
+    with copier:
+        for batch in copier:
+            interrupt_at_the_end_of_the_next_call(monkeypatch)
+            with pytest.raises(KeyboardInterrupt), batch:
+                pytest.fail("the block is never entered")
+            break
+        copier.stop(timeout_ms=30_000)  # which waits for no batch
 
 
 def test_a_read_that_nobody_saw_is_read_again(cluster: RunningCluster, topic: str) -> None:
