@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -119,7 +120,7 @@ class SpoolLog:
             if os.write(self._file, frame) < len(frame):
                 raise OSError("the disk is full")
         except OSError as error:
-            os.ftruncate(self._file, active.size)
+            self._cut_off(active)
             raise SpoolUnusable(f"{active.path} takes no record: {error}") from error
         active.size += len(frame)
         active.end = self.end = position + 1
@@ -206,13 +207,26 @@ class SpoolLog:
                 raise OSError("the disk is full")
         except OSError as error:
             self._close_active()
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
             raise SpoolUnusable(f"{path} cannot be begun: {error}") from error
         self._active = _Segment(path, self.end, self.end, marker, len(header), 0)
         self._segments.append(self._active)
         self._unsynced[path] = None
         self.bytes += len(header)
         return self._active
+
+    def _cut_off(self, active: _Segment) -> None:
+        """What was written of a record that the disk did not take. Where that fails, too, nothing may come to stand
+        behind it: the next record begins another file.
+        """
+        try:
+            os.ftruncate(self._file, active.size)
+        except OSError:
+            self._close_active()
+            if not active.records:  # the next file has its name
+                with suppress(OSError):
+                    self._delete(active)
 
     def _close_active(self) -> None:
         if self._file >= 0:

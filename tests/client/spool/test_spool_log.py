@@ -189,6 +189,37 @@ def test_a_record_that_the_disk_does_not_take_is_not_there(
     assert [value for _, value in read_all(opened(tmp_path, 2))] == [b"first", b"third"]
 
 
+@pytest.mark.parametrize("before", [0, 2])
+def test_what_the_disk_does_not_take_and_does_not_give_back_costs_no_other_record(
+    before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path, 1, 1 << 20)
+    real, begun = os.write, bool(before)
+
+    def fail(file: int, size: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    def write_in_part(file: int, data: bytes) -> int:
+        nonlocal begun
+        whole, begun = not begun, True  # the header of a file that is begun
+        return real(file, data if whole else data[:20])
+
+    wanted = [b"%d" % number for number in range(before)]
+    for value in wanted:
+        write(log, value)
+    monkeypatch.setattr(os, "write", write_in_part)
+    monkeypatch.setattr(os, "ftruncate", fail)
+    with pytest.raises(SpoolUnusable, match="the disk is full"):
+        write(log, b"not taken")
+    monkeypatch.undo()
+    for value in (b"next", b"last"):
+        write(log, value)
+        wanted.append(value)
+    assert [value for _, value in read_all(log)] == wanted
+    log.close(0)
+    assert [value for _, value in read_all(opened(tmp_path, 2))] == wanted
+
+
 def test_positions_of_a_run_are_above_all_older_ones(tmp_path: Path) -> None:
     """Also above those that a power failure took, and the cluster has."""
     log = opened(tmp_path, 1, 1 << 20)
