@@ -411,9 +411,9 @@ class Delivery:
     def _advance(self, position: int) -> None:
         self.position = position
         self._folder.keep(Checkpoint(position, position, self._folder.checkpoint.open))
-        self._log.delivered(position)
         self._rejected.delivered(position)
-        self._wake()
+        self._wake()  # whatever becomes of the files
+        self._log.delivered(position)
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -237,9 +237,9 @@ class SpoolLog:
         self._segments.remove(segment)
         if self._window is not None and self._window.segment is segment:
             self._window = None
-        segment.path.unlink()
         self._unsynced.pop(segment.path, None)
         self.bytes -= segment.size
+        segment.path.unlink(missing_ok=True)  # somebody may have tidied up
 
     def _window_at(self, segment: _Segment) -> _Window:
         window = self._window

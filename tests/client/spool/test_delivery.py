@@ -407,6 +407,26 @@ async def test_what_a_partitioner_cannot_place_is_rejected(tmp_path: Path) -> No
         assert cluster.committed(0) == numbers(2)
 
 
+async def test_files_that_cannot_be_deleted_keep_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system")
+
+    small = {"max_request_size": 1_000, "batch_size": 500, "spool_bytes_max": 4_000}
+    async with spool_cluster() as cluster, producer(cluster, tmp_path, **small) as one:
+        monkeypatch.setattr(Path, "unlink", fail)
+        waiting = await one.send("t", b"x" * 700)
+        async with asyncio.timeout(20):
+            await one.flush()
+        assert waiting.done()
+        assert one.spooled.records == 0
+        monkeypatch.undo()
+        await one.send("t", b"1")
+        await one.flush()
+        assert cluster.committed(0) == [b"x" * 700, b"1"]
+
+
 async def test_after_a_death_what_was_rejected_is_not_tried_again(tmp_path: Path) -> None:
     async with spool_cluster() as cluster:
         one = producer(cluster, tmp_path, max_block_ms=100)

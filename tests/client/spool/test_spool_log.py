@@ -220,6 +220,16 @@ def test_what_the_disk_does_not_take_and_does_not_give_back_costs_no_other_recor
     assert [value for _, value in read_all(opened(tmp_path, 2))] == wanted
 
 
+def test_a_file_that_somebody_has_deleted_takes_no_room(tmp_path: Path) -> None:
+    log = opened(tmp_path, 1, segment_bytes=1)
+    write(log, b"0")
+    assert [value for _, value in read_all(log)] == [b"0"]
+    for file in files(tmp_path):
+        file.unlink()
+    log.delivered(log.end)
+    assert log.bytes == 0
+
+
 def test_positions_of_a_run_are_above_all_older_ones(tmp_path: Path) -> None:
     """Also above those that a power failure took, and the cluster has."""
     log = opened(tmp_path, 1, 1 << 20)
