@@ -71,7 +71,8 @@ class Rejected:
                 self.bytes = found.end
                 if found.position >= position:
                     self._positions.add(found.position)
-            elif found.end < len(content):
+            elif not found.torn:
+                self.bytes = found.end
                 logger.error("%s is damaged from byte %d to %d", self._path, found.start, found.end)
         if self._path.exists():
             os.truncate(self._path, self.bytes)  # what follows was not written whole
