@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaError
@@ -59,9 +60,8 @@ def find_timestamp(
         if segment.max_timestamp < timestamp:
             continue
         below = segment.time_index.lookup(timestamp)
-        found = _scan(
-            segment, segment.base_offset if below is None else below[1], timestamp, log_start_offset
-        )
+        start = segment.base_offset if below is None else below[1]
+        found = _scan(segment, max(start, log_start_offset), timestamp, log_start_offset)
         if found is not None:
             return found
     return None
@@ -81,18 +81,37 @@ def largest_timestamp(
             -1 if best is None else best.timestamp
         ):
             continue
-        known = log_start_offset <= segment.max_timestamp_offset < upto_offset
-        start = segment.max_timestamp_offset if known else segment.base_offset
-        for position, header in _batches_from(segment, start):
-            if header.base_offset >= upto_offset:
-                break
+        for position, header in _perhaps_latest(segment, upto_offset, log_start_offset):
             latest = header.latest_known_ms
             later = best is None or latest > best.timestamp
             if later and latest >= 0 and header.last_offset >= log_start_offset:
                 best = _record_in_batch(segment, position, header, latest, log_start_offset)
-            if known:
-                break
     return best
+
+
+def _perhaps_latest(
+    segment: Segment, upto_offset: int, log_start_offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Batches of which one has the largest timestamp below `upto_offset`; few, as a rule: a segment has millions.
+
+    While records come, the latest one of all is above the high watermark. Before each entry of the offset index the
+    time index was told the largest timestamp so far: what is left is that one, and what has come since.
+    """
+    if log_start_offset <= segment.max_timestamp_offset < upto_offset:
+        yield from islice(_batches_from(segment, segment.max_timestamp_offset), 1)
+        return
+    start = max(segment.base_offset, log_start_offset)
+    told = segment.time_index.last_below(upto_offset)
+    if told is not None and told[1] >= start:
+        for position, header in islice(_batches_from(segment, told[1]), 1):
+            if header.base_offset >= start:
+                yield position, header
+                indexed = segment.offset_index.lookup(upto_offset - 1)
+                start = max(told[1] + 1, 0 if indexed is None else indexed[0])
+    for position, header in _batches_from(segment, start):
+        if header.base_offset >= upto_offset:
+            return
+        yield position, header
 
 
 def _scan(segment: Segment, offset: int, timestamp: int, log_start_offset: int) -> TimestampOffset | None:

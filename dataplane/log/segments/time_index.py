@@ -32,6 +32,10 @@ class TimeIndex(SparseIndex):
         """(timestamp, offset) of the last entry at or below `timestamp`."""
         return self._absolute(self.last_until(timestamp, 0))
 
+    def last_below(self, offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the last entry below `offset`."""
+        return self._absolute(self.last_until(offset - self._base_offset - 1, 1))
+
     def last(self) -> tuple[int, int] | None:
         return self._absolute(self.last_fields())
 

@@ -280,8 +280,8 @@ class LogAgainstAList(RuleBasedStateMachine):
             offset = ends[-1]
         assert found == b"".join(b[4] for b in self.batches if b[1] > self.log.log_start_offset)
 
-    @rule(timestamp=st.integers(0, 600))
-    def look_up_time(self, timestamp: int) -> None:
+    @rule(timestamp=st.integers(0, 600), of=st.integers(0, 1_000))
+    def look_up_time(self, timestamp: int, of: int) -> None:
         start = self.log.log_start_offset
         if any(b[0] < start < b[1] for b in self.batches):
             return  # Only decoding the batch could tell, and these hold no records.
@@ -290,8 +290,9 @@ class LogAgainstAList(RuleBasedStateMachine):
         found = offset_for_timestamp(self.log, timestamp, self.end)
         assert found == ((late[0][3], late[0][0], late[0][2]) if late else None)
         if visible:
-            best = max(visible, key=lambda b: (b[3], -b[0]))
-            assert max_timestamp_offset(self.log) == (best[3], best[0], best[2])
+            for some in (visible, visible[: 1 + of % len(visible)]):
+                best = max(some, key=lambda b: (b[3], -b[0]))
+                assert max_timestamp_offset(self.log, some[-1][1]) == (best[3], best[0], best[2])
 
 
 TestLogAgainstAList = LogAgainstAList.TestCase
