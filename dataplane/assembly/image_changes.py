@@ -116,15 +116,15 @@ class ImageChanges:
         )
 
     def _miss_logs(self, image: ClusterImage) -> None:
-        """A replica without a log may be in a folder that could not be opened. If there is such a folder, the replica
-        goes offline and is not made anew."""
+        """A replica without a log may be in a folder that could not be opened, or that failed before there was an
+        image. It goes offline then, and is not made anew: the quorum may take it for one that has all records."""
         assigned = {
-            (topic.name, index): (topic.id, index)
+            (topic.name, index): topic.id
             for topic in image.topics.values()
             for index, state in topic.partitions.items()
             if self.config.node_id in state.replicas
         }
-        self.replicas.take_offline(assigned[name] for name in self.logs.missing(assigned))
+        self.replicas.take_offline((assigned[name], name[1]) for name in self.logs.missing(assigned))
 
     def elected(self, partition: Partition) -> None:
         """This broker leads a partition now. The markers that it lacks are written before anything else."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -44,6 +44,8 @@ class LogStore:
         """Where the logs of partitions shall go that are not here yet (KIP-113)."""
         self.cordoned: frozenset[Path] = frozenset()
         """Folders that take no new logs while others can (KIP-1066)."""
+        self._lost: dict[TopicPartition, bytes | None] = {}
+        # Whose logs went with folders that failed, and of which topic each was, if that is known.
         self._wall_ms = wall_ms
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._upkeep = ThreadPoolExecutor(1, thread_name_prefix="log-upkeep")
@@ -270,20 +272,33 @@ class LogStore:
         """The folder that the partition's log is in."""
         return next((d for d in self.directories if (topic, index) in d.logs), None)
 
-    def missing(self, names: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Of partitions that should be here those without a log, which must be in folders that could not be
-        opened; none while there are no such folders."""
-        if not self.unopened:
-            return []
-        known = {key for directory in self.directories for key in (*directory.logs, *directory.failed)}
-        return [name for name in names if name not in known]
+    def missing(self, assigned: Mapping[TopicPartition, bytes]) -> list[TopicPartition]:
+        """Of partitions that should be here, with their topic ids, those without a log that had one: it went with a
+        folder, or must be in a folder that could not be opened."""
+        known = {
+            key: directory.topic_id(*key)
+            for directory in self.directories
+            for key in (*directory.logs, *directory.failed)
+        }
+
+        def went(key: TopicPartition, topic_id: bytes) -> bool:
+            is_here = key in known and known[key] in (None, topic_id)
+            return not is_here and key in self._lost and self._lost[key] in (None, topic_id)
+
+        return [
+            key
+            for key, topic_id in assigned.items()
+            if (self.unopened and key not in known) or went(key, topic_id)
+        ]
 
     def let_failed_go(self) -> list[TopicPartition]:
         """Close what is in the folders that have failed since the last call: whose logs went."""
         gone: list[TopicPartition] = []
         for directory in self.directories:
             if directory.failure is not None:
-                gone.extend(directory.let_go())
+                owners = directory.let_go()
+                self._lost |= owners
+                gone.extend(owners)
         return gone
 
     def disk_refused(self, directory: LogDirectory, error: KafkaError) -> None:

@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 
+from ottla.dataplane.assembly.storage_failures import StorageFailures
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.fetch_codec import to_send
 from ottla.dataplane.replication.fetch_values import PartitionKey
@@ -37,6 +38,7 @@ from tests.node_credentials import credentials
 from .harness import batch
 
 TOPIC = b"t" * 16
+ASSIGNED = {("t", index): TOPIC for index in range(4)}
 DEADLINE_S = 60
 
 
@@ -213,13 +215,36 @@ async def test_what_a_missing_folder_held_is_not_made_anew(tmp_path: Path) -> No
     async with broker(tmp_path) as one:
         assert [str(path) for path in one.logs.unopened] == [str(gone)]
         assert one.logs.previous_broker_epoch == -1
-        names = [("t", index) for index in range(4)]
-        assert set(one.logs.missing(names)) == held
-        one.replicas.take_offline([(TOPIC, index) for _, index in one.logs.missing(names)])
+        assert set(one.logs.missing(ASSIGNED)) == held
+        one.replicas.take_offline([(TOPIC, index) for _, index in one.logs.missing(ASSIGNED)])
         one.create(4)
         assert sorted(one.replicas.offline) == sorted((TOPIC, index) for _, index in held)
         assert not any((path / "t-0").exists() for path in (tmp_path / "a", tmp_path / "b"))
         assert code(lambda: one.moves.alter("t", 1, str(gone))) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_what_a_folder_held_that_fails_before_there_is_an_image_is_not_made_anew(
+    tmp_path: Path,
+) -> None:
+    """A broker may wait long for its quorum, and write checkpoints meanwhile. Where it stopped cleanly the quorum takes
+    its replicas for complete: empty ones would lead, and the others follow them."""
+    async with broker(tmp_path) as one:
+        one.create(4)
+        one.produce(0, 3)
+        held = set(one.folder(0).logs)
+    async with broker(tmp_path) as one:
+        assert one.logs.missing(ASSIGNED) == []
+        image = ClusterImage()
+        failures = StorageFailures(one.logs, one.replicas, lambda: image)
+        one.folder(0).fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "it broke"))
+        await until(lambda: one.logs.directory_of("t", 0) is None, "the folder to be let go")
+        assert failures.fatal is None
+        assert one.logs.missing(dict.fromkeys(ASSIGNED, b"another topic id")) == []
+        assert set(one.logs.missing(ASSIGNED)) == held
+        one.replicas.take_offline([(TOPIC, index) for _, index in one.logs.missing(ASSIGNED)])
+        one.create(4)
+        assert code(lambda: one.replicas.get("t", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert one.replicas.get("t", 1).log.log_end_offset == 0
 
 
 async def test_all_folders_away_is_an_error_that_names_one(tmp_path: Path) -> None:
