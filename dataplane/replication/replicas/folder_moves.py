@@ -209,6 +209,7 @@ class FolderMoves:
     async def _catch_up(self, move: _Move, copy: PartitionLog, *, to_the_end: bool = False) -> None:
         """Copy until little is missing; or nothing, and then the last bit within the loop turn, since under
         load there would always be one more."""
+        failed: tuple[CopyFrom, int] | None = None
         while (step := next_step(move.partition.log, copy)) is not None:
             if not isinstance(step, CopyFrom):
                 await self._in_thread(move, partial(_cut, copy, step))
@@ -227,8 +228,11 @@ class FolderMoves:
                     _append(copy, piece, self._wall_ms())
                 else:
                     return
-            except EOFError:
-                continue  # It was cut meanwhile, which the next step sees.
+            except EOFError as error:
+                # It was cut meanwhile, which the next step sees; or its file is shorter than it was written.
+                if failed == (step, original.log_end_offset):
+                    raise _Unreadable(f"{original.directory} ends before {failed[1]}") from error
+                failed = (step, original.log_end_offset)
             finally:
                 piece.release()
 
