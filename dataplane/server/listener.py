@@ -1,4 +1,4 @@
-"""A listening socket. It accepts on the event loop, a bounded number at a time, and survives a lack of descriptors."""
+"""A listening socket. It accepts on the event loop, a bounded number at a time, and survives what `accept` refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 _ACCEPTS_PER_WAKE_UP = 64
 _PAUSE_SECONDS = 0.1
 _RESERVE_SHARE, _RESERVE_MIN = 16, 32
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class PortInUse(OSError):
@@ -82,19 +81,19 @@ class ListeningSocket:
             except (InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_RESOURCES:
-                    raise
-                self._wait_for_descriptors(error.strerror)
+                # Of descriptors, or of one connection, which a firewall may forbid. Also who has the metadata followed
+                # comes here, and that is not to fail for it.
+                self._wait(error.strerror)
                 return
             if sock.fileno() >= self._descriptors_max:  # The kernel gives the lowest number that is free.
                 sock.close()
-                self._wait_for_descriptors("the other descriptors are kept for files")
+                self._wait("the other descriptors are kept for files")
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._accept(self, sock, (normalized_host(address[0]), address[1]))
 
-    def _wait_for_descriptors(self, reason: str | None) -> None:
+    def _wait(self, reason: str | None) -> None:
         logger.warning("listener %s accepts no connections for now: %s", self.name, reason)
         self.pause(_PAUSE_SECONDS)
 

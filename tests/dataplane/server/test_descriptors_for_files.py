@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import resource
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import NoReturn
+from unittest import mock
 
 import pytest
 
@@ -65,6 +69,37 @@ async def test_whoever_comes_when_few_descriptors_are_left_is_closed(
         while (later := await is_served(server)) is None:
             await asyncio.sleep(0.01)
     later.close()
+
+
+class Refusing:
+    """A listening socket whose kernel lets nobody in."""
+
+    def __init__(self, real: socket.socket, error: int) -> None:
+        self._real, self._error = real, error
+
+    def fileno(self) -> int:
+        return self._real.fileno()
+
+    def accept(self) -> NoReturn:
+        raise OSError(self._error, os.strerror(self._error))
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.EPERM, errno.EPROTO])
+async def test_what_the_kernel_refuses_fails_nobody_who_has_it_accept(
+    cleanup: ExitStack, caplog: pytest.LogCaptureFixture, error: int
+) -> None:
+    """A broker ends that cannot follow its metadata: with each change it accepts whoever waits."""
+    caplog.set_level(logging.WARNING)
+    server = start(cleanup, FrameServer(echo))
+    listener = server.listener
+    real = listener._socket
+    with mock.patch.object(listener, "_socket", Refusing(real, error)):
+        listener.accept_waiting()
+    assert os.strerror(error) in caplog.text
+    async with asyncio.timeout(60):
+        writer = await is_served(server)
+    assert writer is not None
+    writer.close()
 
 
 @pytest.mark.parametrize(
