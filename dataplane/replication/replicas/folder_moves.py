@@ -74,7 +74,8 @@ class FolderMoves:
         at_once = len(logs.directories)
         self._turns = asyncio.Semaphore(at_once)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="folder-moves")
-        self._closed = False
+        self._resumed = self._closed = False
+        replicas.on_made = self._made
 
     # Requests
 
@@ -127,12 +128,22 @@ class FolderMoves:
             raise
 
     def resume(self) -> None:
-        """Begin anew the moves that an earlier process had not finished, cordoned since or not."""
+        """Begin anew the moves that an earlier process had not finished, cordoned since or not. Where the replica is
+        not made yet, as one of thousands, its move begins when it is."""
+        self._resumed = True
         for (topic, index), target in list(self._logs.wishes.items()):
-            try:
-                self._move_to(target, topic, index)
-            except KafkaError as error:
-                logger.info("%s-%d does not move to %s yet: %s", topic, index, target.path, error.message)
+            self._resume(target, topic, index)
+
+    def _made(self, partition: Partition) -> None:
+        target = self._logs.wishes.get((partition.topic, partition.index))
+        if self._resumed and target is not None:
+            self._resume(target, partition.topic, partition.index)
+
+    def _resume(self, target: LogDirectory, topic: str, index: int) -> None:
+        try:
+            self._move_to(target, topic, index)
+        except KafkaError as error:
+            logger.info("%s-%d does not move to %s yet: %s", topic, index, target.path, error.message)
 
     async def close(self) -> None:
         """Stop all moves; the next start begins them anew."""

@@ -97,6 +97,8 @@ class Replicas:
         self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._make)
         self._copies = MirrorCopies(self._look_at, self.take_offline)
         self._listeners = RoleListeners()
+        self.on_made: Callable[[Partition], None] = lambda _: None
+        """Told of each replica that is made in a turn of its own."""
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -333,6 +335,10 @@ class Replicas:
         """The turn of these replicas has come."""
         self._look_at(partitions)
         self.sessions.replicas_made(partitions)
+        for key in partitions:
+            made = self._by_key.get(key)
+            if made is not None:
+                self.on_made(made)
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
         leader = partition.leader

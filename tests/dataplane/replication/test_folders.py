@@ -482,6 +482,24 @@ async def test_a_start_takes_an_interrupted_move_up_again(tmp_path: Path) -> Non
         await until(lambda: not list(target.glob("*-future")), "the old copy to go")
 
 
+async def test_an_interrupted_move_waits_for_its_replica_to_be_made(tmp_path: Path) -> None:
+    """A start of thousands of replicas makes a few in each turn of the loop."""
+    async with broker(tmp_path, rate=1e4) as one:
+        one.create(40)
+        await until(lambda: one.replicas.find("t", 39), "the last replica")
+        one.produce(39, 20, 60_000)
+        target = one.move(39).path
+        await until(lambda: list(target.glob("t-39.*-future")), "the move to begin")
+        content = one.content(39)
+    async with broker(tmp_path, clean=False) as one:
+        one.create(40)
+        assert one.replicas.find("t", 39) is None
+        one.moves.resume()
+        await until(lambda: one.replicas.find("t", 39), "the last replica")
+        await until(lambda: one.folder(39).path == target, "the move")
+        assert one.content(39) == content
+
+
 async def test_the_log_further_along_is_kept_of_two(tmp_path: Path) -> None:
     async with broker(tmp_path) as one:
         one.create(1)
