@@ -13,7 +13,7 @@ from ...protocol.messages.describe_producers import (
 )
 from ..log.producers.producer_state import ProducerEntry
 from ..replication.replicas.replicas import Replicas
-from ..runtime.time_slices import in_time_slices
+from ..runtime.time_slices import MOVED_PER_TURN, in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
@@ -38,10 +38,10 @@ class DescribeProducersHandlers:
         answers = {name: TopicResponse(name=name) for name in asked}
         partitions = ((name, index) for name, indexes in asked.items() for index in indexes)
         async for name, index in in_time_slices(partitions):
-            answers[name].partitions.append(self._partition(request.access, name, index))
+            answers[name].partitions.append(await self._partition(request.access, name, index))
         return DescribeProducersResponse(topics=list(answers.values()))
 
-    def _partition(self, access: Access, topic: str, index: int) -> PartitionResponse:
+    async def _partition(self, access: Access, topic: str, index: int) -> PartitionResponse:
         try:
             access.check_topic(AclOperation.READ, topic)
             producers = self._replicas.get(topic, index).log.producers
@@ -49,8 +49,10 @@ class DescribeProducersHandlers:
             return PartitionResponse(
                 partition_index=index, error_code=error.code, error_message=error.message
             )
+        # A partition remembers whoever wrote within a day, and that may be a hundred thousand.
+        entries = in_time_slices(list(producers.entries()), MOVED_PER_TURN)
         return PartitionResponse(
-            partition_index=index, active_producers=[_producer(entry) for entry in producers.entries()]
+            partition_index=index, active_producers=[_producer(entry) async for entry in entries]
         )
 
 
