@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
@@ -181,7 +182,8 @@ class Writer(Facade, Generic[WriterT_co]):
         delivery.follow(placed)
         steps.never_pause()
         if filled:
-            await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
+            with suppress(asyncio.CancelledError):  # it is taken, and who has waited long enough is told so
+                await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
 
     async def _take(self, sent: Sent) -> None:
         try:

@@ -31,6 +31,7 @@ from ottla import (
     TransactionAborted,
     TransactionFailed,
 )
+from ottla.client.sync.handover import Delivery, Sent
 from ottla.client.sync.loop_thread import _Call, shared_loop
 from ottla.sync import Admin, Consumer, ExactlyOnce, Producer, TransactionWriter
 from tests.cluster import RunningCluster, running_cluster, wait_until
@@ -369,6 +370,26 @@ def test_a_full_buffer_holds_senders_up_and_loses_nothing(cluster: RunningCluste
                 futures.append(producer.send(topic, bytes(1_000), partition=0, timeout_ms=200))
                 assert len(futures) < 1_000
         assert [future.result(30).offset for future in futures] == list(range(1, len(futures) + 1))
+
+
+def test_a_record_that_was_taken_is_told_of_though_the_wait_has_an_end(
+    cluster: RunningCluster, topic: str
+) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap, batch_size=100) as producer:
+        producer.partitions_for(topic)
+        record, size = producer._writer.steps.record(topic, b"v" * 200, None, 0, None, ())
+        before, sent = (Sent(topic, 0, record, size, Delivery()) for _ in range(2))
+
+        async def cancelled_in_its_second_step() -> bool:
+            await producer._enqueue(before)
+            taking = asyncio.ensure_future(producer._enqueue(sent))  # whose batch is another one
+            await asyncio.sleep(0)
+            taking.cancel()
+            await asyncio.wait([taking])
+            return taking.cancelled()
+
+        assert not shared_loop().run(cancelled_in_its_second_step())
+        assert sent.delivery.result(30).offset == 1
 
 
 def test_an_interrupt_leaves_a_client_as_it_was(cluster: RunningCluster, topic: str) -> None:
