@@ -177,6 +177,7 @@ class SendSteps:
         assert self._splitter is not None
         message: SplitMessage | None = None
         try:
+            left = self._splitter.count(record)
             for segment in self._splitter.split(record, os.urandom(MESSAGE_ID_BYTES)):
                 size = estimated_bytes(segment)
                 self.check_open()
@@ -191,7 +192,9 @@ class SendSteps:
                     break  # A segment has failed: nobody needs the others.
                 one, filled = self.add(topic, partition, segment, size)
                 message.follow(one)
-                if filled:
+                left -= 1
+                # Behind the last one nothing is waited for: a call that is cancelled there would have sent it all.
+                if filled and left:
                     await asyncio.sleep(0)
         except KafkaError:
             if message is None or not message.result.is_settled:

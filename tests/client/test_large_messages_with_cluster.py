@@ -398,6 +398,26 @@ async def test_a_producer_that_is_killed_in_the_middle_holds_up_nobody(bootstrap
         assert await consumer.committed(here) == last.offset + 2
 
 
+async def test_a_send_that_was_cancelled_gives_readers_nothing(bootstrap: str, topic: str) -> None:
+    taken = []
+    async with Producer(
+        bootstrap_servers=bootstrap, large_message_segment_size=100, batch_size=150
+    ) as producer:
+        await producer.send_and_wait(topic, b"begin")
+        for step in range(12):
+            value = b"%d" % step * 301
+            sending = asyncio.ensure_future(producer.send(topic, value))
+            for _ in range(step):
+                await asyncio.sleep(0)
+            sending.cancel()
+            await asyncio.wait([sending])
+            taken += [] if sending.cancelled() else [value]
+        await producer.send_and_wait(topic, b"end")
+    assert 0 < len(taken) < 12
+    found = await read(bootstrap, topic, len(taken) + 2)
+    assert [one.value for one in found] == [b"begin", *taken, b"end"]
+
+
 async def test_what_is_too_large_is_refused_and_what_fails_fails_as_a_whole(bootstrap: str) -> None:
     topic = "refusing"
     async with Admin(bootstrap_servers=bootstrap) as admin:
