@@ -112,6 +112,7 @@ class Handover:
         """Wait until it is. Raises RequestTimedOut."""
         if not self.is_empty:
             with self._lock:
+                self._need_work()
                 self._wait(lambda: self.is_empty, timeout_ms)
 
     def put(self, sent: Sent, timeout_ms: float | None) -> None:
@@ -121,11 +122,8 @@ class Handover:
                 self._wait(lambda: self._bytes <= HANDOVER_BYTES, timeout_ms)
             self._waiting.append(sent)
             self._bytes += sent.size
-            if (
-                not self._working
-            ):  # An interrupt may come anywhere: the next one begins what this one did not.
-                self._loop.soon(self._begin)
-                self._working = True
+            if not self._working:
+                self._need_work()
 
     async def settled(self) -> None:
         """Wait until all that was left here before has been taken."""
@@ -136,6 +134,12 @@ class Handover:
             self._waiting.append(mark)
         self._begin()
         await mark
+
+    def _need_work(self) -> None:
+        if self._waiting and not self._working:
+            # In this order: an interrupt may come anywhere, and the next one begins what this one did not.
+            self._loop.soon(self._begin)
+            self._working = True
 
     def _wait(self, condition: Callable[[], bool], timeout_ms: float | None) -> None:
         if not self._emptied.wait_for(condition, None if timeout_ms is None else timeout_ms / 1000):

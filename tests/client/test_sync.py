@@ -436,6 +436,22 @@ def test_an_interrupt_anywhere_in_sending_loses_nothing_that_was_promised(
         assert offsets == sorted(set(offsets)), f"seed {seed}"
 
 
+def test_what_an_interrupt_kept_from_being_taken_is_taken_for_whoever_waits(
+    cluster: RunningCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(callback: Callable[..., object], *args: object) -> None:
+        raise KeyboardInterrupt
+
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send_and_wait(topic, b"0", partition=0)
+        record, size = producer._writer.steps.record(topic, b"1", None, 0, None, ())
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(shared_loop(), "soon", interrupted)
+            producer._handover.put(Sent(topic, 0, record, size, Delivery()), None)
+        producer._handover.wait_until_empty(30_000)
+        assert producer.send_and_wait(topic, b"2", partition=0).offset == 2
+
+
 def test_what_was_done_when_the_interrupt_came_is_told_to_who_can_take_it_back() -> None:
     finished, untouched = threading.Event(), []
 
