@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .failures import LocalClusterError
+
 if TYPE_CHECKING:
     from .local_cluster import LocalCluster
 
@@ -73,8 +75,17 @@ class IsolatedTopics:
         return topic
 
     def clean_up(self) -> None:
-        """Delete the topics. The cluster is well again before that."""
-        self.cluster.heal()
+        """Delete the topics. The cluster is well again before that. Raises LocalClusterError for a node that died by
+        itself, when that is done."""
+        try:
+            self.cluster.heal()
+        except LocalClusterError:
+            self.cluster.heal()  # which starts what has died, now that it was told
+            self._delete_topics()
+            raise
+        self._delete_topics()
+
+    def _delete_topics(self) -> None:
         if self._names:
             self.cluster.delete_topics(*self._names)
 

@@ -111,6 +111,28 @@ def test_tests_do_not_see_each_other(tmp_path: Path) -> None:
     check_nothing_is_left(tmp_path)
 
 
+DEATH = """\
+names = []
+
+def test_a_node_dies_by_itself(ottla):
+    names.append(ottla.topic())
+    ottla.cluster._nodes[1].kill9()
+
+def test_its_topics_are_gone_all_the_same(ottla):
+    ottla.cluster.create_topic(names[0])
+    ottla.cluster.delete_topics(names[0])
+"""
+
+
+@pytest.mark.cluster
+def test_a_node_that_dies_is_told_of_and_the_topics_of_its_test_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "test_death.py").write_text(DEATH)
+    done = run_pytest(tmp_path)
+    assert "2 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "broker 1 died by itself" in done.stdout
+    check_nothing_is_left(tmp_path)
+
+
 SIZE = """\
 def test_size(ottla_cluster):
     assert ottla_cluster.broker_ids == [1, 2]
