@@ -13,7 +13,7 @@ from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import RequestTimedOut, TransactionFailed
 from ..producer import Producer
 from ..producing.transaction_state import ProducerPhase
-from ..records import TopicPartition
+from ..records import OffsetAndMetadata, TopicPartition
 from ..transactions.transactions import CLOSE_S
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Output:
 
     async def commit(
         self,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
         member: ConsumerGroupMetadata,
         patient: Callable[[], bool],
     ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..consumer import Consumer
 from ..consuming.group_metadata import NO_GENERATION, ConsumerGroupMetadata
 from ..consuming.membership.listener import RebalanceListener
-from ..records import ConsumerRecord, TopicPartition
+from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 
 class Source(RebalanceListener):
@@ -85,6 +85,10 @@ class Source(RebalanceListener):
                 f"group {member.group_id!r} has taken {what} away from this member while it worked on it",
             )
         return member
+
+    def committable(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit for these, so that large messages that lie across them are read from their beginning."""
+        return {one: self._consumer.committable(one, offset) for one, offset in offsets.items()}
 
     def counted(self) -> None:
         """What was taken is committed."""

@@ -130,7 +130,9 @@ class Work:
 
     async def _commit(self, batch: ConsumedBatch) -> None:
         offsets = batch.offsets
-        await self._output.commit(offsets, self._source.member(offsets), lambda: not self._finishing.is_set())
+        member = self._source.member(offsets)
+        places = self._source.committable(offsets)
+        await self._output.commit(places, member, lambda: not self._finishing.is_set())
         self._source.counted()
         self._backoff.reset()
         self._was_too_slow = False

@@ -34,6 +34,7 @@ from ottla import (
 from ottla.client.consuming.membership.group import Group
 from ottla.client.consuming.options import ConsumerOptions
 from ottla.client.exactly_once.options import ExactlyOnceOptions
+from ottla.client.large_messages.segments import Splitter
 from ottla.client.writing.options import WriterOptions
 from ottla.testing import LocalCluster
 
@@ -507,6 +508,40 @@ async def test_a_batch_that_takes_longer_than_a_transaction_may_is_tried_once_mo
             await copy_slowly(one)
     assert attempts == 2
     assert await found(cluster, topics[1]) == wanted(40)
+
+
+async def test_a_large_message_that_lies_across_a_commit_is_copied_once(
+    cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    splitter = Splitter(100, 1 << 20, 1 << 20)
+    first, second, third = splitter.split((b"k", b"l" * 300, 0, ()), bytes(16))
+
+    def copied_to_one(record: ConsumerRecord) -> NewRecord:
+        return NewRecord(topics[1], record.value, partition=0)
+
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+    async with Producer(**options) as producer:
+
+        async def write_and_copy(*records: tuple[bytes | None, bytes | None, int, Any]) -> None:
+            for key, value, _, headers in records:
+                await producer.send_and_wait(topics[0], value, key, partition=0, headers=headers)
+            async with ExactlyOnce(topics[0], group_id=topics[0], idle_timeout_ms=500, **options) as one:
+                await one.run(copied_to_one)
+
+        await write_and_copy(first, (None, b"between", 0, ()), second)
+        await write_and_copy(third, (None, b"behind", 0, ()))
+        await write_and_copy()
+        await producer.send_and_wait(topics[1], b"end", partition=0)
+    copies: list[bytes | None] = []
+    async with (
+        Consumer(
+            topics[1], auto_offset_reset="earliest", isolation_level="read_committed", **options
+        ) as consumer,
+        asyncio.timeout(60),
+    ):
+        while b"end" not in copies:
+            copies.append((await consumer.getone()).value)
+    assert copies == [b"between", b"l" * 300, b"behind", b"end"]
 
 
 def test_without_an_event_loop(cluster: LocalCluster, topics: tuple[str, str]) -> None:
