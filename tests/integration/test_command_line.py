@@ -60,15 +60,19 @@ def test_topics(ottla: Run, name: str) -> None:
     assert described["partitions"][1]["size_bytes"] > 0
     assert {one["state"] for one in described["partitions"]} == {"ok"}
     ottla("topic", "alter", name, "--set", "retention.ms=86400000", "--set", "min.insync.replicas=1")
-    assert "retention.ms\t86400000\ttopic" in ottla("topic", "describe", name)
+    # Another broker may be asked, which hears of it a moment later.
+    wait_until(lambda: "retention.ms\t86400000\ttopic" in ottla("topic", "describe", name), "the new setting")
     ottla("topic", "alter", "-r", f"{name[:-1]}.", "--unset", "min.insync.replicas")
-    rows = ottla("config", "get", "topic", name, "-o", "json")
-    assert [(row["key"], row["value"], row["source"]) for row in rows if row["source"] == "topic"] == [
-        ("retention.ms", "86400000", "topic")
-    ]
+
+    def settings() -> list[tuple[str, str]]:
+        rows = ottla("config", "get", "topic", name, "-o", "json")
+        return [(row["key"], row["value"]) for row in rows if row["source"] == "topic"]
+
+    wait_until(lambda: settings() == [("retention.ms", "86400000")], "one setting of the topic's own")
     assert "3 partitions" not in ottla("topic", "add-partitions", name, "--to", "4")
-    (row,) = ottla("topic", "list", name, "-o", "json")
-    assert row["partitions"] == 4
+    wait_until(
+        lambda: [row["partitions"] for row in ottla("topic", "list", name, "-o", "json")] == [4], "partitions"
+    )
 
 
 def test_trimming(ottla: Run, name: str) -> None:

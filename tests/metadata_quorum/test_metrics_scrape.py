@@ -13,7 +13,13 @@ from tests.counted_calls import counted_calls
 TOPICS, PARTITIONS = 3_000, 10
 
 RAFT = SimpleNamespace(
-    is_leader=True, term=3, leader_id=101, applied_index=7, commit_times=Histogram((1,)), catching_up=False
+    is_leader=True,
+    term=3,
+    leader_id=101,
+    applied_index=7,
+    commit_times=Histogram((1,)),
+    formed=True,
+    catching_up=False,
 )
 
 
