@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
-from threading import Thread, main_thread
+from threading import Thread
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -27,9 +27,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     call: Callable[[], T] = partial(copy_context().run, partial(work, *args, **kwargs))
     try:
         running = asyncio.get_running_loop().run_in_executor(None, call)
-    except RuntimeError:
-        if main_thread().is_alive():
-            raise
+    except RuntimeError:  # executors end a moment before the main thread is known to have ended
         running = _in_own_thread(call)
     return await running
 
