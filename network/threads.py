@@ -21,13 +21,17 @@ T = TypeVar("T")
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What `work` returns or raises, in a thread that has the caller's context variables.
 
-    After the main thread it is a thread of its own. Where Python begins none any more (from 3.12 on, when the
-    interpreter is ending) it is done here, and the loop waits.
+    Once executors have ended, as the main thread does, it is a thread of its own. Where Python begins none any more
+    (from 3.12 on, when the interpreter is ending) it is done here, and the loop waits.
     """
     call: Callable[[], T] = partial(copy_context().run, partial(work, *args, **kwargs))
     try:
         running = asyncio.get_running_loop().run_in_executor(None, call)
-    except RuntimeError:  # executors end a moment before the main thread is known to have ended
+    except RuntimeError as error:
+        # That executors have ended is told by this text alone: they do so a moment before the main thread. All else is
+        # the caller's: a loop that has given its threads up, or no more threads, when the work may be in a queue.
+        if not str(error).startswith("cannot schedule new futures"):
+            raise
         running = _in_own_thread(call)
     return await running
 

@@ -58,6 +58,13 @@ async def test_a_loop_that_has_given_its_threads_up_says_so() -> None:
         await in_thread(int)
 
 
+async def test_it_goes_on_in_the_moment_in_which_executors_have_ended_and_the_main_thread_has_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
+    assert await in_thread(threading.get_ident) != threading.get_ident()
+
+
 def test_it_goes_on_after_the_main_thread_and_at_the_end_of_the_interpreter() -> None:
     done = subprocess.run(
         [sys.executable, "-c", AFTER_THE_MAIN_THREAD], capture_output=True, text=True, timeout=60, check=False
