@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import shlex
@@ -12,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any
 
 from ...protocol.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
-from ..files import write_atomically
+from ..files import FileHeld, lock, sign, write_atomically
 from ..nodes.child_processes import describe_exit
 from ..nodes.config_providers import has_reference, resolve
 from ..nodes.secret_settings import check_visible
@@ -35,8 +34,6 @@ from .ownership import until_exit
 from .ports import HOST, first_in_use
 from .security import PROTOCOLS, ClusterSecurity
 from .supervisor import Supervisor
-
-_LOCK_PATIENCE_S: Final = 2.0
 
 DEFAULT_DIRECTORY = "ottla-data"
 START_TIMEOUT_S = 60.0
@@ -349,15 +346,6 @@ def _say(text: str) -> None:
     note(f"ottla up: {text}")
 
 
-def _locks(file: TextIO) -> bool:
-    """Whether this process has the lock of an open file now."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 @contextmanager
 def _locked(directory: Path, *, keep_folder: bool) -> Iterator[None]:
     """Hold the folder for this process. If it was made for this run and nothing came of that, it goes again.
@@ -369,18 +357,12 @@ def _locked(directory: Path, *, keep_folder: bool) -> Iterator[None]:
     except OSError as error:
         raise CommandFailed(f"cannot write in {directory}: {error.strerror}") from None
     with file:
-        # Who was killed a moment ago has the lock until the kernel has closed all files.
-        patience = time.monotonic() + _LOCK_PATIENCE_S
-        while not _locks(file):
-            if time.monotonic() > patience:
-                file.seek(0)
-                owner = file.read().strip()
-                raise CommandFailed(f"{directory} is in use by another ottla up (pid {owner})")
-            time.sleep(0.05)
         try:
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
+            lock(file)
+        except FileHeld as held:
+            raise CommandFailed(f"{directory} is in use by another ottla up (pid {held.owner})") from None
+        try:
+            sign(file)
             yield
         except BaseException:
             if not holds_cluster(directory):

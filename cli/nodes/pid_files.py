@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TextIO
 
 from ..failures import CommandFailed
-
-_PATIENCE_S: Final = 2.0
-"""Who was killed a moment ago has the lock until the kernel has closed all files."""
-_LOOK_AGAIN_S: Final = 0.05
+from ..files import FileHeld, lock, sign
 
 
 @contextmanager
@@ -25,9 +20,7 @@ def pid_file(path: Path | None) -> Iterator[None]:
         yield
         return
     with _locked(path) as file:
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        sign(file)
         try:
             yield
         finally:
@@ -36,24 +29,19 @@ def pid_file(path: Path | None) -> Iterator[None]:
 
 def _locked(path: Path) -> TextIO:
     """The file of that name, locked by this process."""
-    deadline = time.monotonic() + _PATIENCE_S
     while True:
         file = path.open("a+")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
             if _is_named(file, path):
                 return file
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                with file:
-                    file.seek(0)
-                    owner = file.read().strip()
-                raise CommandFailed(f"--pid-file {path}: process {owner} has it, and runs") from None
+        except FileHeld as held:
+            file.close()
+            raise CommandFailed(f"--pid-file {path}: process {held.owner} has it, and runs") from None
         except BaseException:
             file.close()
             raise
         file.close()
-        time.sleep(_LOOK_AGAIN_S)
 
 
 def _is_named(file: TextIO, path: Path) -> bool:

@@ -83,6 +83,14 @@ class QuorumDescription:
     abstaining: tuple[int, ...] = ()
     silent: tuple[int, ...] = ()
 
+    def state_of(self, voter: int) -> str:
+        """What a voter does now, for people to read: `leader`, `voter`, `silent` or `catching up, does not vote`."""
+        if voter == self.leader_id:
+            return "leader"
+        if voter in self.silent:
+            return "silent"
+        return "catching up, does not vote" if voter in self.abstaining else "voter"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:

@@ -207,13 +207,7 @@ def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
         VoterRow(
             node,
             "" if place is None else f"{place[0]}:{place[1]}",
-            "leader"
-            if node == quorum.leader_id
-            else "silent"
-            if node in quorum.silent
-            else "catching up, does not vote"
-            if node in quorum.abstaining
-            else "voter",
+            quorum.state_of(node),
             quorum.term,
         )
         for node, place in sorted(quorum.voters.items())

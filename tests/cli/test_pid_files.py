@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli import files
 from ottla.cli.failures import CommandFailed
-from ottla.cli.nodes import pid_files
 from ottla.cli.nodes.pid_files import pid_file
 
 HOLDER = """
@@ -32,7 +32,7 @@ def test_it_is_there_meanwhile(tmp_path: Path) -> None:
 
 def test_a_second_start_leaves_it_to_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It wrote its own id, failed, and took the file away."""
-    monkeypatch.setattr(pid_files, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(files, "_PATIENCE_S", 0.0)
     path = tmp_path / "pid"
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -159,18 +159,24 @@ async def test_only_committed_columns_are_read(cluster: RunningCluster) -> None:
         assert (await read_all(consumer, 601)).num_rows == 601
 
 
+async def begun_sending(producer: Producer, topic: str) -> asyncio.Task[Any]:
+    """Rows of which some are handed over, and not all."""
+    table = pa.table({"value": ["v" * 100] * 20_000})
+    sending = asyncio.create_task(producer.send_arrow(topic, table))
+    while not producer._sender._queues:
+        await asyncio.sleep(0)
+    return sending
+
+
 async def test_rows_of_a_transaction_that_ends_meanwhile_are_not_part_of_the_next(
     cluster: RunningCluster,
 ) -> None:
     await create(cluster, "meanwhile")
-    table = pa.table({"value": ["v" * 100] * 20_000})
     async with Producer(
         bootstrap_servers=cluster.bootstrap, transactional_id="hasty", batch_size=1_000
     ) as producer:
         await producer.begin_transaction()
-        sending = asyncio.create_task(producer.send_arrow("meanwhile", table))
-        while not producer._sender._queues:
-            await asyncio.sleep(0)
+        sending = await begun_sending(producer, "meanwhile")
         await producer.abort_transaction()
         await producer.begin_transaction()
         with pytest.raises((TransactionAborted, OutOfTurn)):
@@ -185,14 +191,11 @@ async def test_rows_that_were_handed_over_in_part_keep_their_transaction_from_be
     cluster: RunningCluster,
 ) -> None:
     await create(cluster, "in-part")
-    table = pa.table({"value": ["v" * 100] * 20_000})
     async with Producer(
         bootstrap_servers=cluster.bootstrap, transactional_id="in-part", batch_size=1_000
     ) as producer:
         await producer.begin_transaction()
-        sending = asyncio.create_task(producer.send_arrow("in-part", table))
-        while not producer._sender._queues:
-            await asyncio.sleep(0)
+        sending = await begun_sending(producer, "in-part")
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending

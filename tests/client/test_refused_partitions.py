@@ -18,6 +18,7 @@ from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -71,19 +72,19 @@ class Denying:
         return at_most
 
     async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
-        self._cluster.times += 1
         await asyncio.sleep(0)
-        answers = []
-        for one in message.topics[0].partitions:
-            answer = PartitionData(partition_index=one.partition, high_watermark=1)
-            if one.partition == 0:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif one.fetch_offset == 0:
-                answer.records = encode_batch([(None, b"the only one", 0)])
-            else:
-                await asyncio.Event().wait()
-            answers.append(answer)
+        answers = [await self._answer(one) for one in message.topics[0].partitions]
         return FetchResponse(responses=[FetchableTopicResponse(topic="moved", partitions=answers)])
+
+    async def _answer(self, one: FetchPartition) -> PartitionData:
+        answer = PartitionData(partition_index=one.partition, high_watermark=1)
+        if one.partition == 0:
+            answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif one.fetch_offset == 0:
+            answer.records = encode_batch([(None, b"the only one", 0)])
+        else:
+            await asyncio.Event().wait()
+        return answer
 
 
 @pytest.mark.parametrize("known_position", [True, False])
@@ -118,21 +119,19 @@ class Busy(Denying):
     _cluster: BusyCluster
 
     async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
-        cluster = self._cluster
-        cluster.times += sum(one.partition == 0 for one in message.topics[0].partitions)
-        cluster.fetches += 1
-        await asyncio.sleep(0)
-        answers = []
-        for one in message.topics[0].partitions:
-            answer = PartitionData(partition_index=one.partition, high_watermark=10_000)
-            if one.partition == 0:
-                answer.error_code = cluster.refusal
-            else:
-                batch = bytearray(encode_batch([(None, b"more", 0)]))
-                patch_place(memoryview(batch), parse_header(batch), one.fetch_offset, 0)
-                answer.records = bytes(batch)
-            answers.append(answer)
-        return FetchResponse(responses=[FetchableTopicResponse(topic="moved", partitions=answers)])
+        self._cluster.fetches += 1
+        return await super().request(message)
+
+    async def _answer(self, one: FetchPartition) -> PartitionData:
+        answer = PartitionData(partition_index=one.partition, high_watermark=10_000)
+        if one.partition == 0:
+            self._cluster.times += 1
+            answer.error_code = self._cluster.refusal
+        else:
+            batch = bytearray(encode_batch([(None, b"more", 0)]))
+            patch_place(memoryview(batch), parse_header(batch), one.fetch_offset, 0)
+            answer.records = bytes(batch)
+        return answer
 
 
 class BusyCluster(DenyingCluster):

@@ -106,13 +106,7 @@ async def _report(connection: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": node_id,
                 "address": "" if address is None else f"{address[0]}:{address[1]}",
-                "state": "leader"
-                if node_id == quorum.leader_id
-                else "silent"
-                if node_id in quorum.silent
-                else "catching up, does not vote"
-                if node_id in quorum.abstaining
-                else "voter",
+                "state": quorum.state_of(node_id),
                 "term": quorum.term,
             }
             for node_id, address in sorted(quorum.voters.items())

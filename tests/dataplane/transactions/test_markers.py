@@ -47,6 +47,16 @@ async def written(one: Beside, name: str, *indexes: int) -> tuple[int, int]:
     return who
 
 
+def decided(one: Beside) -> int:
+    """The number of a transaction in a partition that another broker leads: its marker is not written."""
+    who = one.quorum.begin()
+    one.quorum.add(who, one.quorum.places(0, topic="pair"))
+    one.catch_up()
+    number = one.quorum.end(who).number
+    one.catch_up()
+    return number
+
+
 def markers_of(one: Beside) -> list[int]:
     """Producer ids of the markers in partition 0, in the order of the log."""
     log = one.partition().log
@@ -324,11 +334,7 @@ async def test_who_waits_for_an_end_looks_at_partitions_however_many_have_writte
 ) -> None:
     """With each report of some markers it looked at every one that was missing, which costs the square of them."""
     async with beside_a_quorum(tmp_path) as one:
-        who = one.quorum.begin()
-        one.quorum.add(who, one.quorum.places(0, topic="pair"))
-        one.catch_up()
-        number = one.quorum.end(who).number
-        one.catch_up()
+        number = decided(one)
         waiting = asyncio.create_task(one.completion_waits.over("x", number, 10.0))
         await asyncio.sleep(0)
         with mock.patch.object(TransactionMetadata, "outstanding", new_callable=mock.PropertyMock) as looked:
@@ -342,11 +348,7 @@ async def test_who_waits_for_an_end_looks_at_partitions_however_many_have_writte
 
 async def test_an_ending_that_takes_long_is_asked_for_again(tmp_path: Path) -> None:
     async with beside_a_quorum(tmp_path) as one:
-        who = one.quorum.begin()
-        one.quorum.add(who, one.quorum.places(0, topic="pair"))
-        one.catch_up()
-        number = one.quorum.end(who).number
-        one.catch_up()
+        number = decided(one)
         with pytest.raises(KafkaError) as late:
             await one.completion_waits.over("x", number, 0.01)
         assert late.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
