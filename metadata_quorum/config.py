@@ -160,7 +160,7 @@ def _listen_address(properties: Mapping[str, str], voter: tuple[str, int]) -> tu
                 raise ConfigError(
                     f"listeners: {listener.strip()!r} is not of the form CONTROLLER://host:port"
                 )
-            return host.strip("[]") or "0.0.0.0", int(port)
+            return host.strip("[]"), int(port)
     return voter
 
 

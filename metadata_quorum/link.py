@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ..network.dialing import connected_socket
+from ..network.resolving import normalized_host
 from ..network.tcp_timeout import set_tcp_timeout
 from ..network.tls.nodes import (
     CLOSED_EARLY,
@@ -225,8 +226,8 @@ class Link(asyncio.Protocol):
 
     def _name(self, address: tuple[str, int] | None) -> None:
         if address:
-            self.remote_host = address[0]
-            self.remote_address = f"{address[0]}:{address[1]}"
+            self.remote_host = normalized_host(address[0])
+            self.remote_address = f"{self.remote_host}:{address[1]}"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.

@@ -16,6 +16,7 @@ from typing import Literal, cast
 import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
+from ..network.resolving import allow_both_families, listening_host
 from ..network.strangers import Strangers
 from ..network.tls.nodes import NodeTls
 from ..protocol.handshake import Identity, LinkSecurity, Role
@@ -210,12 +211,14 @@ def _one_port(host: str, port: int) -> tuple[socket.socket, socket.socket]:
 
 
 def _bound(protocol: Literal["TCP", "UDP"], host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = listening_host(host)
+    family = socket.AF_INET6 if ":" in bound else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM)
     try:
         if protocol == "TCP":
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
+        allow_both_families(made)
+        made.bind((bound, port))
         if protocol == "TCP":
             made.listen(_BACKLOG)
         made.setblocking(False)
@@ -232,4 +235,4 @@ def _address_error(protocol: str, host: str, port: int, error: OSError) -> Addre
         why = f"{host} is not an address of this machine"
     else:
         why = error.strerror or str(error)
-    return AddressInUse(f"listeners: cannot listen on {host}:{port}: {why}")
+    return AddressInUse(f"listeners: cannot listen on {host or 'every address'}, port {port}: {why}")

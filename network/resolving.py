@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from ipaddress import IPv6Address
 from typing import Any
 
 Found = tuple[int, int, int, str, Any]
 """As `socket.getaddrinfo` gives it: family, kind, protocol, canonical name, address."""
 
+WILDCARDS = ("", "0.0.0.0", "::")
+"""Hosts of a listener that stand for every address of this machine. No client can dial one of them."""
+
 _LABEL_BYTES_MAX = 63
+_MAPPED_PREFIX = "::ffff:"
 
 
 def addresses_of(host: str | None, port: int, flags: int = 0) -> Sequence[Found]:
@@ -28,3 +33,27 @@ def not_to_encode(host: str) -> str | bytes:
     labels = host.removesuffix(".").split(".")
     is_plain = host.isascii() and all(0 < len(label) <= _LABEL_BYTES_MAX for label in labels)
     return host.encode("ascii") if is_plain else host
+
+
+def listening_host(host: str) -> str:
+    """Return the host that a socket binds for a listener; an empty host is every address of both families.
+
+    `::` with `allow_both_families` takes IPv4, too. A machine without IPv6 gets the wildcard of IPv4.
+    """
+    if host:
+        return host
+    return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+
+
+def allow_both_families(unbound: socket.socket) -> None:
+    """Let a socket of IPv6 take IPv4 as well, whatever the system's default is. Other sockets stay as they are."""
+    if unbound.family == socket.AF_INET6:
+        unbound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+
+
+def normalized_host(address: str) -> str:
+    """Return a peer's address as a listener for its family alone would: `10.0.0.1` for `::ffff:10.0.0.1`."""
+    if not address.startswith(_MAPPED_PREFIX):
+        return address
+    mapped = IPv6Address(address).ipv4_mapped
+    return address if mapped is None else str(mapped)

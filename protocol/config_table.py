@@ -127,8 +127,11 @@ _NODE_TABLE = (
     _node("node.id", _NODE, _I, None, "Id of this node.", least=0),
     _node("broker.id", _NODE, _I, None, "Older name of node.id.", least=0),
     _node("process.roles", _NODE, _LIST, "broker", "broker, controller or both."),
-    _node("listeners", _NODE, _LIST, "PLAINTEXT://:9092", "name://host:port, where this node listens."),
-    _node("advertised.listeners", _BROKER, _LIST, None, "name://host:port, as clients are told."),
+    _node("listeners", _NODE, _LIST, "PLAINTEXT://:9092",
+          "name://host:port, where this node listens. Without a host it takes every address of IPv4 and IPv6."),
+    _node("advertised.listeners", _BROKER, _LIST, None,
+          "name://host:port, which clients and other brokers dial; by default the listener's own. A listener on every "
+          "address gets the name of this machine, or localhost where all quorum nodes are at loopback addresses."),
     _node("listener.security.protocol.map", _NODE, _S, None, "name:protocol of each listener."),
     _node("inter.broker.listener.name", _BROKER, _S, None, "The listener that brokers use among them."),
     _node("controller.listener.names", _NODE, _LIST, "CONTROLLER", "The quorum's listener."),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...network.loopback import is_loopback
+from ...network.resolving import WILDCARDS
 from ...network.tls.checks import alternative_names, subject_of
 from ...network.tls.settings import ClientAuth
 from ...protocol.authorizer_settings import AuthorizerSettings
@@ -187,6 +188,11 @@ def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tup
         report = _listener(config, listener, loaded)
         reports.append(report)
         remarks += _of_listener(listener, report)
+        if listener.is_advertised and listener.host in WILDCARDS and not values.get("advertised.listeners"):
+            remarks.append(
+                f"listener {listener.name} takes every address, and clients are told {report.advertised}:"
+                " advertised.listeners names another host"
+            )
         if config.token_keys is not None:
             remarks += _of_delegation_tokens(listener)
     return config.node_id, reports

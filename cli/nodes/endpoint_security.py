@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...network.loopback import is_loopback
+from ...network.resolving import WILDCARDS
 from ...protocol.config_key import ConfigError
 from ...protocol.config_keys import NODE_KEYS
 from ...protocol.node_secrets import Secrets, read_secrets
@@ -26,7 +27,6 @@ TOKEN_FILE: Final = "metrics.bearer.token.file"
 _PREFIX: Final = "metrics."
 _LISTENER: Final = "metrics.listener"
 _RELOAD_INTERVAL: Final = "ssl.reload.interval.ms"
-_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
 class EndpointTls:
@@ -43,7 +43,7 @@ class EndpointTls:
         from ...network.tls.settings import ReachedAs
 
         own = {name: text for name, text in settings.items() if name.startswith(_PREFIX)}
-        reached = None if host in _ANY_ADDRESS else ReachedAs(host, f"where it listens ({_LISTENER})")
+        reached = None if host in WILDCARDS else ReachedAs(host, f"where it listens ({_LISTENER})")
         loaded = load_tls(tls_settings(own, _LISTENER, prefix=_PREFIX), reached, datetime.now(UTC))
         self.remarks = loaded.remarks
         self._tls = ListenerTls(loaded)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ...network.loopback import is_loopback
+from ...network.resolving import WILDCARDS
 from ...protocol.authorizer_settings import AuthorizerSettings
 from ...protocol.config_key import LONG_MAX
 from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
@@ -250,12 +253,13 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners {sorted(bound)}")
     protocols = _security_protocols(read, bound)
     _check_prefixes(read.properties, [*bound, *controllers])
+    quorum = _voters(read).values()
     return tuple(
         ListenerConfig(
             name,
             host,
             port,
-            *_told(advertised.get(name, (host, port))),
+            *_advertised(name, advertised.get(name, (host, port)), quorum),
             name in advertised,
             protocols[name],
             _tls(read, name, protocols[name]),
@@ -279,9 +283,27 @@ def _sasl(read: _Reader, name: str, protocol: SecurityProtocol) -> SaslConfig | 
     return sasl_config(read.properties, name)
 
 
-def _told(address: tuple[str, int]) -> tuple[str, int]:
+def _advertised(
+    listener: str, address: tuple[str, int], quorum: Iterable[tuple[str, int]]
+) -> tuple[str, int]:
+    """Return the address that clients dial; in place of a wildcard, the name of this machine, as Apache Kafka does.
+
+    The name is `localhost` if the quorum is on this machine alone, so that its own names need not resolve.
+    Raises ConfigError if the machine has no name that others could dial.
+    """
     host, port = address
-    return ("localhost" if host in ("", "0.0.0.0", "::") else host), port
+    if host not in WILDCARDS:
+        return address
+    if all(is_loopback(voter) for voter, _ in quorum):
+        return "localhost", port
+    own = socket.gethostname()
+    if not own or is_loopback(own) or own.startswith("localhost."):
+        raise ConfigError(
+            f"advertised.listeners is missing: the listener {listener} takes every address, quorum nodes are on other"
+            f" machines, and this machine is called {own!r}, which leads nobody here. Set it to {listener}://HOST:{port},"
+            " with the host by which clients and other brokers reach this machine"
+        )
+    return own, port
 
 
 def _check_apart(bound: Mapping[str, tuple[str, int]]) -> None:
@@ -354,7 +376,7 @@ def _replica_selector(read: _Reader) -> Selector | None:
         raise ConfigError(f"replica.selector.class: {error}") from None
 
 
-def _quorum(read: _Reader) -> QuorumConfig:
+def _voters(read: _Reader) -> dict[int, tuple[str, int]]:
     voters: dict[int, tuple[str, int]] = {}
     for entry in read.required("controller.quorum.voters").split(","):
         name, at, address = entry.strip().partition("@")
@@ -362,12 +384,16 @@ def _quorum(read: _Reader) -> QuorumConfig:
         if not (at and colon and host and name.isdecimal() and port.isdecimal() and 0 < int(port) < 65536):
             raise ConfigError(f"controller.quorum.voters: {entry.strip()!r} is not of the form id@host:port")
         voters[int(name)] = (host.strip("[]"), int(port))
+    return voters
+
+
+def _quorum(read: _Reader) -> QuorumConfig:
     secrets = read_secrets("cluster.secret.file", read.required("cluster.secret.file"))
     if read.text("quorum.secret.file", "") and "controller" not in read.text("process.roles", "broker"):
         logger.warning("quorum.secret.file is for quorum nodes alone: keep that secret from brokers")
     requires_encryption = read.text("cluster.link.encryption", "preferred") == "required"
     return QuorumConfig(
-        voters=MappingProxyType(voters),
+        voters=MappingProxyType(_voters(read)),
         security=LinkSecurity(secrets, requires_encryption=requires_encryption),
         tls=node_tls_settings(read.properties),
         session_timeout_ms=read.number("broker.session.timeout.ms"),

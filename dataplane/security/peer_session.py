@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from ipaddress import IPv6Address
 from typing import Final
 
 from ...protocol.node_proof import NodeRole, ProvenNode
@@ -12,8 +11,6 @@ from .principal import NODE, Principal
 
 NODE_MECHANISM: Final = "OTTLA-NODE"
 """How nodes authenticate themselves to each other: by the proof in AuthenticateNode."""
-
-_MAPPED_PREFIX = "::ffff:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +61,3 @@ class PeerSession:
             token_id=None,
             node=node,
         )
-
-
-def normalized_host(address: str) -> str:
-    """The text of a peer's address. A listener for both families sees IPv4 peers as `::ffff:10.0.0.1`; here they are
-    `10.0.0.1`, as on a listener for IPv4 alone.
-    """
-    if not address.startswith(_MAPPED_PREFIX):
-        return address
-    mapped = IPv6Address(address).ipv4_mapped
-    return address if mapped is None else str(mapped)

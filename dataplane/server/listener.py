@@ -10,8 +10,7 @@ import socket
 import sys
 from collections.abc import Callable
 
-from ...network.resolving import addresses_of
-from ..security.peer_session import normalized_host
+from ...network.resolving import addresses_of, allow_both_families, listening_host, normalized_host
 
 logger = logging.getLogger(__name__)
 
@@ -117,15 +116,14 @@ def descriptors_of_connections(limit: int) -> int:
 
 def _bind(name: str, host: str, port: int, backlog: int) -> socket.socket:
     try:
-        addresses = addresses_of(host or None, port, socket.AI_PASSIVE)
+        addresses = addresses_of(listening_host(host), port, socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise OSError(f"listener {name}: the host {host!r} cannot be resolved: {error.strerror}") from error
     family, _, _, _, address = addresses[0]
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        allow_both_families(sock)
         sock.bind(address)
         sock.listen(backlog)
         sock.setblocking(False)

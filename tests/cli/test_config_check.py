@@ -241,6 +241,10 @@ def test_a_certificate_of_the_quorums_listener_that_others_refuse(folder: Path) 
         ({"metrics_listener": "0.0.0.0:9100"}, "metrics.listener tells metrics to whoever reaches 0.0.0.0"),
         ({"ssl_client_auth": "required"}, "does not count for the listener CLIENTS"),
         ({"advertised_listeners": "CLIENTS://example.org:1"}, "and not for example.org"),
+        (
+            {"advertised_listeners": "", "listeners": "LOCAL://127.0.0.1:19092,CLIENTS://:19094"},
+            "CLIENTS takes every address, and clients are told localhost:19094",
+        ),
         ({"ssl_engine_factory_class": "x"}, "ssl.engine.factory.class has no effect"),
     ],
 )  # fmt: skip

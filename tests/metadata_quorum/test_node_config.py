@@ -36,7 +36,7 @@ def test_kafkas_names_make_a_configuration(properties: dict[str, str], tmp_path:
     config = QuorumNodeConfig.from_properties(properties | given)
     assert config.node_id == 101
     assert config.voters == {101: ("127.0.0.1", 9193), 102: ("::1", 9194), 103: ("host", 9195)}
-    assert (config.listen_host, config.listen_port) == ("0.0.0.0", 9193)
+    assert (config.listen_host, config.listen_port) == ("", 9193)
     assert config.security.of(Role.BROKER).first == b"0123456789abcdef0123456789abcdef"
     assert config.security.of(Role.RAFT).first == b"fedcba9876543210fedcba9876543210"
     assert not config.security.requires_encryption

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ottla.network.resolving import addresses_of
+from ottla.network.resolving import addresses_of, listening_host, normalized_host
 
 WITHOUT_TABLES = """
 import sys
@@ -41,3 +41,28 @@ def test_names_beyond_ascii_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or [])
     assert addresses_of("bücher.example", 1) == []
     assert asked == ["bücher.example"], "the system encodes it"
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("::ffff:a00:1", "10.0.0.1"),
+        ("::ffff:0:a00:1", "::ffff:0:a00:1"),
+        ("::1", "::1"),
+        ("fe80::1%lo", "fe80::1%lo"),
+    ],
+)
+def test_an_address_has_one_text(address: str, host: str) -> None:
+    assert normalized_host(address) == host
+
+
+def test_a_listener_without_a_host_takes_both_families() -> None:
+    assert listening_host("") == ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")
+    assert [listening_host(host) for host in ("0.0.0.0", "127.0.0.1", "::1", "host")] == [
+        "0.0.0.0",
+        "127.0.0.1",
+        "::1",
+        "host",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,37 @@ def test_listeners_with_and_without_tls(tmp_path: Path) -> None:
     assert clients.tls.rules.protocols == ("TLSv1.2", "TLSv1.3")
     assert config.inter_broker_listener == "PLAINTEXT"
     assert "'secret'" not in repr(config)
+
+
+def _advertised(settings: dict[str, str]) -> list[tuple[str, int]]:
+    config = BrokerConfig.from_properties(settings)
+    return [(each.advertised_host, each.advertised_port) for each in config.listeners]
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+def test_a_listener_on_every_address_is_advertised_by_a_name(
+    tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listeners = {"listeners": f"PLAINTEXT://{host}:9092"}
+    assert _advertised(properties(tmp_path, **listeners)) == [("localhost", 9092)]
+    settings = properties(tmp_path, **listeners) | {"controller.quorum.voters": "101@10.0.0.2:9193"}
+    monkeypatch.setattr(socket, "gethostname", lambda: "kafka7")
+    assert _advertised(settings) == [("kafka7", 9092)]
+    told = settings | {"advertised.listeners": "PLAINTEXT://kafka7.example.com:9092"}
+    assert _advertised(told) == [("kafka7.example.com", 9092)]
+
+
+@pytest.mark.parametrize("name", ["", "localhost", "localhost.localdomain", "127.0.1.1"])
+def test_a_machine_without_a_name_has_to_be_given_one(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: name)
+    settings = properties(tmp_path, listeners="PLAINTEXT://:9092")
+    settings |= {"controller.quorum.voters": "101@127.0.0.1:9193,102@10.0.0.2:9193"}
+    with pytest.raises(
+        ConfigError, match=r"advertised.listeners is missing.* Set it to PLAINTEXT://HOST:9092"
+    ):
+        BrokerConfig.from_properties(settings)
 
 
 def test_only_what_is_advertised_is_told(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from ottla.dataplane.security.peer_session import NODE_MECHANISM, PeerSession, normalized_host
+from ottla.dataplane.security.peer_session import NODE_MECHANISM, PeerSession
 from ottla.dataplane.security.principal import ANONYMOUS, USER, Principal
 from ottla.protocol.node_proof import NO_NODE, NodeRole, ProvenNode
 from ottla.protocol.security_protocol import SecurityProtocol
@@ -31,18 +31,3 @@ def test_a_node_is_metered_no_longer_and_is_that_broker_only() -> None:
     assert [node.is_broker(one) for one in (101, 102, NO_NODE)] == [True, False, False]
     person = SESSION.of_node(ProvenNode(NodeRole.OPERATOR, NO_NODE))
     assert str(person.principal) == "OttlaNode:operator"
-
-
-@pytest.mark.parametrize(
-    ("address", "host"),
-    [
-        ("10.0.0.1", "10.0.0.1"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("::ffff:a00:1", "10.0.0.1"),
-        ("::ffff:0:a00:1", "::ffff:0:a00:1"),
-        ("::1", "::1"),
-        ("fe80::1%lo", "fe80::1%lo"),
-    ],
-)
-def test_an_address_has_one_text(address: str, host: str) -> None:
-    assert normalized_host(address) == host
