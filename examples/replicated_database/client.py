@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
@@ -137,7 +138,12 @@ def main() -> None:
             case _:
                 return (await database.view(options.key, options.sql, *options.args))._asdict()
 
-    print(json.dumps(asyncio.run(ask())))
+    try:
+        print(json.dumps(asyncio.run(ask())))
+    except Rejected as error:
+        sys.exit(f"nothing has changed: {error}")
+    except Doubtful as error:
+        sys.exit(f"in doubt: {error}")
 
 
 def _value(text: str) -> Value:

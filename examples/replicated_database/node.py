@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from ottla import (
+    GROUP_RESOURCE,
     Admin,
     ClientClosed,
     Consumer,
@@ -213,10 +214,32 @@ async def make_topics(bootstrap: str, names: Names, partitions: int, replicas: i
                     raise
 
 
+async def set_session(bootstrap: str, group: str, session_ms: int) -> None:
+    """Let the group give away the partitions of a node that is silent for `session_ms`.
+
+    Without the right to set it, or below the cluster's minimum, the group's session stays as it is.
+    """
+    session = {
+        "consumer.session.timeout.ms": str(session_ms),
+        "consumer.heartbeat.interval.ms": str(session_ms // 3),
+    }
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        try:
+            await admin.alter_configs(GROUP_RESOURCE, group, session)
+        except KafkaError as error:
+            logger.warning(
+                "partitions of a node that dies take no writes until the group's session ends; "
+                "a session of %d ms is refused: %s",
+                session_ms,
+                error,
+            )
+
+
 async def run(options: argparse.Namespace) -> None:
     """Until SIGTERM or Control-C."""
     names = Names(options.name)
     await make_topics(options.bootstrap, names, options.partitions, options.replicas)
+    await set_session(options.bootstrap, names.masters, options.session_ms)
     replica = Replica(options.bootstrap, names, options.folder, options.partitions)
     address = f"{options.host}:{options.port}"
     group = Consumer(
@@ -283,6 +306,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True, help="where clients and other nodes connect")
     parser.add_argument("--host", default="127.0.0.1", help="the address of that port; there is no login")
     parser.add_argument("--replica-only", action="store_true", help="never be a master")
+    parser.add_argument(
+        "--session-ms", type=int, default=3000, help="silence after which a node is no master any more"
+    )
     parser.add_argument("--snapshot-s", type=float, default=60, help="seconds between snapshots")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     asyncio.run(run(parser.parse_args()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +12,13 @@ import pytest
 
 from examples.replicated_database.changes import Names, Statement, partition_of
 from examples.replicated_database.master import Doubtful, Master
-from examples.replicated_database.node import make_topics
+from examples.replicated_database.node import make_topics, set_session
 from examples.replicated_database.replica import Replica
-from ottla import Consumer, TopicPartition
+from ottla import GROUP_RESOURCE, Admin, Consumer, TopicPartition
+from ottla.cli.local_cluster.ports import free_ports
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.examples.bank import PARTITIONS, Bank, log_of, reigning
-from tests.examples.database_nodes import DatabaseNode, node_of, running
+from tests.examples.database_nodes import ROOT, DatabaseNode, node_of, running
 from tests.faults.workload import SESSIONS
 from tests.integration.history import SMALL_CLUSTER
 
@@ -48,6 +51,46 @@ def test_masters_are_killed_and_sleep_and_nothing_is_lost(cluster: RunningCluste
                 slept.resume()
             bank.wait_for_transfers(5)
         bank.check()
+
+
+async def settings_of(admin: Admin, group: str) -> dict[str, str | None]:
+    return {entry.name: entry.value for entry in await admin.describe_configs(GROUP_RESOURCE, group)}
+
+
+async def test_nodes_give_their_group_a_short_session(cluster: RunningCluster, tmp_path: Path) -> None:
+    with running([node_of(0, tmp_path, cluster.bootstrap, "brief", "--session-ms", "3000")]) as (node,):
+        with Bank(cluster.bootstrap, "brief", [node]) as bank:
+            bank.wait_for_transfers(1)
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            configs = await settings_of(admin, Names("brief").masters)
+    session, heartbeat = configs["consumer.session.timeout.ms"], configs["consumer.heartbeat.interval.ms"]
+    assert (session, heartbeat) == ("3000", "1000")
+
+
+async def test_a_session_that_the_cluster_refuses_leaves_the_group_as_it_is(
+    cluster: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await set_session(cluster.bootstrap, "refused", 300)
+    assert "a session of 300 ms is refused" in caplog.text
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        configs = await settings_of(admin, "refused")
+    assert configs["consumer.session.timeout.ms"] == SESSIONS["group.consumer.session.timeout.ms"]
+
+
+def test_the_client_says_in_one_line_that_a_node_is_away() -> None:
+    port = next(free_ports([]))
+    command = [
+        sys.executable,
+        "-m",
+        "examples.replicated_database.client",
+        "view",
+        f"127.0.0.1:{port}",
+        "SELECT 1",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"in doubt: 127.0.0.1:{port}: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def replaced(bank: Bank, node: DatabaseNode, partition: int) -> bool:
