@@ -108,7 +108,8 @@ class Broker:
             timeout_s = self.config.quorum.controlled_shutdown_timeout_ms / 1000
             if not await session.shut_down_controlled(timeout_s):
                 logger.warning(
-                    "leaderships did not all move within %.0f s: clients will fail over", timeout_s
+                    "leaderships did not all move within %.0f s, or no quorum node runs: clients will fail over",
+                    timeout_s,
                 )
         return epoch
 

@@ -50,11 +50,17 @@ class QuorumLink:
         self._connection: _Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_problem = ""
+        self._is_refused = False
 
     @property
     def is_open(self) -> bool:
         """Whether payloads can be sent now."""
         return self._connection is not None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the last dial was refused: no process listens at the address of this node."""
+        return self._is_refused
 
     @property
     def channel(self) -> Channel | None:
@@ -91,7 +97,9 @@ class QuorumLink:
         while True:
             try:
                 await self._one_connection(host, port)
+                self._is_refused = False
             except (OSError, TimeoutError) as error:
+                self._is_refused = isinstance(error, ConnectionRefusedError)
                 # Ours say that it is reached and does not want this broker, or is not what the settings say.
                 level = logging.WARNING if type(error) is ConnectionError else logging.INFO
                 self._note_problem(

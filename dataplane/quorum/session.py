@@ -57,6 +57,8 @@ OnDelta = Callable[[ClusterImage, ImageDelta], None]
 _LOOP_TURN_S_MAX = 0.1
 _RESEND_AFTER_S = 0.02
 _SHUTDOWN_ASK_EVERY_S = 0.05
+_QUORUM_GONE_S = 3.0
+"""A quorum none of whose nodes has listened for so long has been stopped: it moves no leaderships."""
 _RESTORED = (
     'its folders were put back from old copies. Put the newer folders back, or see "Restore the quorum from a '
     'backup" in docs/OPERATIONS.md'
@@ -196,14 +198,19 @@ class QuorumSession:
     async def shut_down_controlled(self, timeout_s: float) -> bool:
         """Has this broker's leaderships moved away; True once that is done and the other brokers know.
 
-        False if it took longer than `timeout_s`, or the quorum is not followed: stopping now costs clients a failover.
+        False if it took longer than `timeout_s`, the quorum is not followed, or none of its nodes runs any more:
+        stopping now costs clients a failover.
         """
         self._wants_shutdown = True
         if self._registration.lost is not None:
             return False
-        deadline = time.monotonic() + timeout_s
+        listened = time.monotonic()
+        deadline = listened + timeout_s
         while not self._shutdown_allowed.is_set():
-            if self._history_lost or time.monotonic() >= deadline:
+            now = time.monotonic()
+            if not all(link.is_refused for link in self._links.values()):
+                listened = now
+            if self._history_lost or now >= deadline or now - listened >= _QUORUM_GONE_S:
                 return False
             self._heartbeat()
             try:

@@ -244,6 +244,19 @@ def test_a_controlled_shutdown_ends_when_the_others_know(tmp_path: Any) -> None:
     run(scenario())
 
 
+def test_a_broker_does_not_wait_for_a_quorum_that_was_stopped(tmp_path: Any) -> None:
+    async def scenario() -> None:
+        async with QuorumAndSessions(tmp_path) as cluster:
+            session = await cluster.broker(1)
+            await session.unfenced()
+            for node_id in cluster.voters:
+                await cluster.stop_node(node_id)
+            async with asyncio.timeout(60):
+                assert not await session.shut_down_controlled(600)
+
+    run(scenario())
+
+
 def test_a_command_without_a_quorum_times_out(tmp_path: Any) -> None:
     async def scenario() -> None:
         cluster = QuorumAndSessions(tmp_path)
