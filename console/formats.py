@@ -41,8 +41,10 @@ def size(count: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """`12,345`; a dash where nobody told."""
-    return UNKNOWN if number is None else f"{number:,.0f}"
+    """Return `12,345`, an integer with all its digits; a dash for an unknown number."""
+    if number is None:
+        return UNKNOWN
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.0f}"
 
 
 def rate(number: float | None) -> str:

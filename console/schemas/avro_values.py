@@ -8,21 +8,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import date, time
-from decimal import Decimal
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from avro.io import BinaryDecoder, DatumReader
 from avro.name import Names
 from avro.schema import Schema, make_avsc_object
 
+from ..documents.exact import Number, decimal_text, shortest_single
 from .framing import Undecodable
 
 VALUES_MAX: Final = 30_000
 """In one value: arrays of nothing have any length in a few bytes."""
 DECIMAL_BYTES_MAX: Final = 64
 """Making digits of a longer number takes time that grows with its square."""
+
+SCALE_MAX: Final = 1_000
+"""Each place after the point is written."""
+_BEYOND_CALENDARS = (OverflowError, ValueError)
+T = TypeVar("T")
 
 
 def avro_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
@@ -51,12 +56,45 @@ def _parsed(text: str, names: Names) -> Schema:
 
 
 class _Decoder(BinaryDecoder):
-    """Refuses numbers that are too long."""
+    """Numbers, dates and times as they are stored, and none that are too long.
 
-    def read_decimal_from_fixed(self, precision: int, scale: int, size: int) -> Decimal:
+    Python's calendar has the years 1 to 9999, and its day has 24 hours. Another date or time is the number that is
+    stored, and the rest of the record is read on.
+    """
+
+    def read_float(self) -> float:
+        return shortest_single(super().read_float())
+
+    def read_decimal_from_fixed(self, precision: int, scale: int, size: int) -> Any:
+        """All digits, also more than `precision`: the library would round."""
         if not 0 < size <= DECIMAL_BYTES_MAX:
             raise Undecodable(f"a decimal has 1 to {DECIMAL_BYTES_MAX} bytes, not {size}")
-        return super().read_decimal_from_fixed(precision, scale, size)
+        if not 0 <= scale <= SCALE_MAX:
+            raise Undecodable(f"a decimal has 0 to {SCALE_MAX:,} places after its point, not {scale}")
+        return Number(decimal_text(int.from_bytes(self.read(size), "big", signed=True), scale), is_text=True)
+
+    def read_date_from_int(self) -> Any:
+        return self._on_calendar(super().read_date_from_int)
+
+    def read_time_millis_from_int(self) -> Any:
+        return self._on_calendar(super().read_time_millis_from_int)
+
+    def read_time_micros_from_long(self) -> Any:
+        return self._on_calendar(super().read_time_micros_from_long)
+
+    def read_timestamp_millis_from_long(self) -> Any:
+        return self._on_calendar(super().read_timestamp_millis_from_long)
+
+    def read_timestamp_micros_from_long(self) -> Any:
+        return self._on_calendar(super().read_timestamp_micros_from_long)
+
+    def _on_calendar(self, read: Callable[[], T]) -> T | int:
+        begin = self.reader.tell()
+        try:
+            return read()
+        except _BEYOND_CALENDARS:
+            self.reader.seek(begin)
+            return self.read_long()
 
 
 class _Reader(DatumReader):
@@ -76,6 +114,6 @@ class _Reader(DatumReader):
                 return found.hex()
             case date() | time():
                 return found.isoformat()
-            case Decimal() | UUID():
+            case UUID():
                 return str(found)
         return found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from ..documents.exact import parsed
 from .framing import Framed, Undecodable, framed
 from .registry import AVRO, JSON, PROTOBUF, NoSchema, RegisteredSchema
 
@@ -39,22 +39,25 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a value means. `label` names its schema; with `trouble` there is no document, and it says why."""
+    """A value by its schema, which `label` names; with `trouble` there is no document, and it says why. `text` is the
+    document where the value is JSON itself."""
 
     label: str
     document: Any = None
     trouble: str = ""
+    text: bytes | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A schema as it was told. `read` is None where none can be had."""
+    """A schema as it was told. `read` is None where none can be had. `is_json`: values are JSON themselves."""
 
     label: str
     read: Reader | None
     trouble: str
     size: int
     until_s: float
+    is_json: bool = False
 
 
 class Decoder:
@@ -79,7 +82,7 @@ class Decoder:
         if known.read is None:
             return Decoded(label, trouble=known.trouble)
         await asyncio.sleep(0)  # others get a turn between two values
-        return _read(known.label, known.read, found)
+        return _read(known, known.read, found)
 
     async def all_decoded(self, values: Sequence[bytes | None], within_s: float) -> list[Decoded | None]:
         """Each of them. What is not decoded in time says so."""
@@ -142,7 +145,7 @@ class Decoder:
         except Exception as error:  # a schema of strangers may fail a library in any way
             return self._failed(f"the registry's schema is not understood: {_reason(error)}")
         label = f"{_KINDS[schema.kind]}, schema {schema_id}"
-        return _Known(label, read, "", schema.size, float("inf"))
+        return _Known(label, read, "", schema.size, float("inf"), schema.kind == JSON)
 
     def _failed(self, why: str) -> _Known:
         return _Known("", None, why, len(why), self._now() + FAILED_S)
@@ -168,17 +171,18 @@ def _reader_of(schema: RegisteredSchema) -> Reader:
         from .protobuf_values import protobuf_reader
 
         return protobuf_reader(schema.text, schema.imports)
-    return lambda body: ("", json.loads(body))
+    return lambda body: ("", parsed(body))
 
 
-def _read(label: str, read: Reader, found: Framed) -> Decoded:
+def _read(known: _Known, read: Reader, found: Framed) -> Decoded:
     try:
         name, document = read(found.body)
     except Undecodable as error:
-        return Decoded(label, trouble=f"it is not as its schema says: {error}")
+        return Decoded(known.label, trouble=f"it is not as its schema says: {error}")
     except Exception as error:  # bytes of strangers may fail a library in any way
-        return Decoded(label, trouble=f"it is not as its schema says: {_reason(error)}")
-    return Decoded(f"{label}: {name}" if name else label, document)
+        return Decoded(known.label, trouble=f"it is not as its schema says: {_reason(error)}")
+    label = f"{known.label}: {name}" if name else known.label
+    return Decoded(label, document, text=found.body if known.is_json else None)
 
 
 def _reason(error: Exception) -> str:

@@ -15,7 +15,6 @@ from google.protobuf import (
     duration_pb2,
     empty_pb2,
     field_mask_pb2,
-    json_format,
     message_factory,
     source_context_pb2,
     struct_pb2,
@@ -25,6 +24,7 @@ from google.protobuf import (
 )
 
 from .framing import Undecodable, message_of
+from .protobuf_documents import MessageDocuments
 
 _WELL_KNOWN = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
@@ -61,13 +61,7 @@ def protobuf_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[
         name = _name_at(file, indexes)
         message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
         message.ParseFromString(content)
-        document = json_format.MessageToDict(
-            message,
-            preserving_proto_field_name=True,
-            always_print_fields_with_no_presence=True,
-            descriptor_pool=pool,
-        )
-        return name, document
+        return name, MessageDocuments(pool).document(message)
 
     return read
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from ....client.records import ConsumerRecord
 from ...area import BadQuestion
+from ...documents.exact import is_same, parsed
 from ...schemas.decoding import Decoded
-from .payloads import parsed
 
 PATTERN_BYTES_MAX: Final = 4096
 SEARCHED_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -58,19 +58,26 @@ def path_of(text: str) -> Path:
 
 
 def found_at(document: Any, path: Path) -> list[Any]:
-    """What is there: one thing, or nothing."""
+    """Return all that is there: one thing or nothing, and several where names stand twice."""
+    found = [document]
     for step in path:
-        if isinstance(step, int):
-            if not isinstance(document, list) or step >= len(document):
-                return []
-        elif not isinstance(document, dict) or step not in document:
-            return []
-        document = document[step]
-    return [document]
+        found = [part for one in found for part in _parts_at(one, step)]
+    return found
+
+
+def _parts_at(document: Any, step: str | int) -> list[Any]:
+    if isinstance(step, int):
+        return [document[step]] if isinstance(document, list) and step < len(document) else []
+    if isinstance(document, dict):
+        return [document[step]] if step in document else []
+    if isinstance(document, tuple):  # an object with equal names
+        return [value for name, value in document if name == step]
+    return []
 
 
 def _path_test(text: str) -> Test:
-    """`$.path` is there, or `$.path = value` is equal: as JSON, or else as text. What was decoded goes before bytes."""
+    """Return the test of `$.path`, which is there, or of `$.path = value`, which is equal: as JSON, or else as text. A
+    decoded document goes before bytes."""
     where, equals, wanted = text.partition("=")
     path, wanted = path_of(where.strip()), wanted.strip()
 
@@ -83,18 +90,18 @@ def _path_test(text: str) -> Test:
             found = found_at(parsed(record.value) if decoded is None else decoded.document, path)
         except (ValueError, RecursionError):
             return False
-        return bool(found) and (not equals or _equals(found[0], wanted))
+        return bool(found) and (not equals or any(_equals(one, wanted) for one in found))
 
     return passes
 
 
 def _equals(found: Any, wanted: str) -> bool:
     try:
-        if found == parsed(wanted.encode()) and isinstance(found, bool) == (wanted in ("true", "false")):
+        if is_same(found, parsed(wanted)):
             return True
     except (ValueError, RecursionError):
         pass
-    return isinstance(found, str) and found == wanted
+    return bool(found == wanted)
 
 
 def _header_test(text: str) -> Test:

@@ -21,6 +21,10 @@ from .reading import MessagesRead, outcomes_of, read
 
 YEAR_9999_MS: Final = 253_402_300_799_000
 """Producers may claim any time; calendars end here."""
+HEADERS_MAX: Final = 100
+"""Of one record: a megabyte has a hundred thousand headers."""
+HEADER_CHARACTERS_MAX: Final = 64 * 1024
+"""Of the headers of one record, as they are shown."""
 DECODING_S: Final = 4.0
 """For all that a page shows."""
 
@@ -46,6 +50,7 @@ class MessageRow:
     mark: str
     whole_key: str
     whole_value: str
+    hidden_headers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ def message_row(
     value: Decoded | None = None,
 ) -> MessageRow:
     """A record as the table shows it; `key` and `value` are what those mean by their schemas."""
+    headers = _header_rows(record, shows_as)
     where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
     return MessageRow(
         record.partition,
@@ -82,11 +88,25 @@ def message_row(
         record.timestamp_ms / 1000 if 0 <= record.timestamp_ms <= YEAR_9999_MS else None,
         payload(record.key, shows_as, key),
         payload(record.value, shows_as, value),
-        [HeaderRow(name, payload(value, shows_as)) for name, value in record.headers],
+        headers,
         mark,
         link("/messages/whole", **where, part="key"),
         link("/messages/whole", **where, part="value"),
+        len(record.headers) - len(headers),
     )
+
+
+def _header_rows(record: ConsumerRecord, shows_as: str) -> list[HeaderRow]:
+    """The first headers, within HEADERS_MAX and HEADER_CHARACTERS_MAX."""
+    rows: list[HeaderRow] = []
+    left = HEADER_CHARACTERS_MAX
+    for name, value in record.headers[:HEADERS_MAX]:
+        row = HeaderRow(name, payload(value, shows_as))
+        left -= len(name) + len(row.value.text or "")
+        if left < 0:
+            break
+        rows.append(row)
+    return rows
 
 
 def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> str:
@@ -148,21 +168,17 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
     outcomes, (keys, values) = await asyncio.gather(
         outcomes_of(visit.connection, records), _decoded(visit, question, records)
     )
+    rows = []
+    for record, key, value in zip(records, keys, values, strict=True):
+        mark = mark_of(record, outcomes.get(TopicPartition(record.topic, record.partition), ()))
+        rows.append(message_row(record, question.shows_as, mark, key=key, value=value))
+        await asyncio.sleep(0)  # others get a turn between two records
     model = MessagesPage(
         topics=topics,
         question=question,
         where=WHERE,
         formats=FORMATS,
-        rows=[
-            message_row(
-                one,
-                question.shows_as,
-                mark_of(one, outcomes.get(TopicPartition(one.topic, one.partition), ())),
-                key=key,
-                value=value,
-            )
-            for one, key, value in zip(records, keys, values, strict=True)
-        ],
+        rows=rows,
         scanned=reading.scanned,
         trouble=reading.trouble,
         undecoded=reading.undecoded,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from ...area import BadQuestion
 from ...bounds import PAYLOAD_BYTES_MAX
+from ...documents.layout import LaidOut, document_laid_out, text_laid_out
 from ...schemas.decoding import Decoded
 
 FORMATS: Final = ("auto", "text", "json", "hex")
@@ -20,8 +20,9 @@ _HEX_LINE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What is shown of some bytes. `text` is None where there were none at all; `hidden` bytes are left out. `schema`
-    names the one that they were read by, or `trouble` says why that one did not help."""
+    """The part of some bytes that a page shows. `text` is None where there were none at all; `hidden` bytes are left
+    out. `note` says that a document is cut or not indented. `schema` names the schema that the bytes were read by, or
+    `trouble` says why that did not help."""
 
     kind: str
     text: str | None
@@ -29,20 +30,24 @@ class Payload:
     hidden: int = 0
     schema: str = ""
     trouble: str = ""
+    note: str = ""
 
 
 def payload(data: bytes | None, wanted: str = "auto", decoded: Decoded | None = None) -> Payload:
-    """JSON and what was decoded is laid out as JSON, unless text or hex is wanted. Text is UTF-8, and all else is hex.
-    Raises BadQuestion for a format that there is not."""
+    """Return bytes for a page. JSON and decoded documents are laid out, unless text or hex is wanted; other text is
+    UTF-8, and all else is hex. Raises BadQuestion for an unknown format."""
     if decoded is None or data is None or wanted not in DECODED_AS:
         return _as_bytes(data, wanted)
-    if not decoded.trouble:
-        try:
-            text = json.dumps(decoded.document, indent=2, ensure_ascii=False)
-        except RecursionError:
-            return replace(_as_bytes(data, wanted), trouble=f"{decoded.label}: it is nested too deep")
-        return replace(_cut("decoded", text, len(data)), schema=decoded.label)
-    return replace(_as_bytes(data, wanted), trouble=f"{decoded.label}: {decoded.trouble}")
+    if decoded.trouble:
+        return replace(_as_bytes(data, wanted), trouble=f"{decoded.label}: {decoded.trouble}")
+    try:
+        if decoded.text is not None:
+            laid_out = text_laid_out(decoded.text, PAYLOAD_BYTES_MAX)
+        else:
+            laid_out = document_laid_out(decoded.document, PAYLOAD_BYTES_MAX)
+    except RecursionError:
+        return replace(_as_bytes(data, wanted), trouble=f"{decoded.label}: it is nested too deep")
+    return Payload("decoded", laid_out.text, len(data), schema=decoded.label, note=laid_out.note)
 
 
 def _as_bytes(data: bytes | None, wanted: str) -> Payload:
@@ -50,10 +55,8 @@ def _as_bytes(data: bytes | None, wanted: str) -> Payload:
         raise BadQuestion(f"'as' is one of {', '.join(FORMATS)}, not {wanted[:40]!r}")
     if data is None:
         return Payload("null", None, 0)
-    if wanted in ("auto", "json"):
-        laid_out = _laid_out(data)
-        if laid_out is not None:
-            return _cut("json", laid_out, len(data))
+    if wanted in ("auto", "json") and (laid_out := _laid_out(data)) is not None:
+        return Payload("json", laid_out.text, len(data), note=laid_out.note)
     if wanted != "hex":
         text = _text(data[:PAYLOAD_BYTES_MAX], is_whole=len(data) <= PAYLOAD_BYTES_MAX)
         if text is not None:
@@ -66,18 +69,13 @@ def _as_bytes(data: bytes | None, wanted: str) -> Payload:
     return Payload("hex", "\n".join(lines), len(data), len(data) - len(head))
 
 
-def _laid_out(data: bytes) -> str | None:
+def _laid_out(data: bytes) -> LaidOut | None:
     if len(data) > PAYLOAD_BYTES_MAX or data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return json.dumps(parsed(data), indent=2, ensure_ascii=False)
+        return text_laid_out(data, PAYLOAD_BYTES_MAX)
     except (ValueError, RecursionError):
         return None
-
-
-def parsed(data: bytes) -> Any:
-    """JSON. Raises ValueError, RecursionError."""
-    return json.loads(data)
 
 
 def _text(data: bytes, *, is_whole: bool) -> str | None:
@@ -89,10 +87,3 @@ def _text(data: bytes, *, is_whole: bool) -> str | None:
             return None
         text = data[: error.start].decode()
     return None if any(ord(one) < 0x20 and one not in "\t\r\n" for one in text) else text
-
-
-def _cut(kind: str, text: str, size: int) -> Payload:
-    """Laid out it may be longer than the bytes were."""
-    if len(text) <= PAYLOAD_BYTES_MAX:
-        return Payload(kind, text, size)
-    return Payload(kind, text[:PAYLOAD_BYTES_MAX], size, len(text) - PAYLOAD_BYTES_MAX)

@@ -58,6 +58,7 @@ class MessagesRead:
             self.undecoded += 1
             self.first_undecoded = self.first_undecoded or f"{decoded.label}: {decoded.trouble}"
         size = len(one.key or b"") + len(one.value or b"")
+        size += sum(len(name) + len(value or b"") for name, value in one.headers)
         self.scanned += 1
         self._scanned_bytes += size
         self.next[TopicPartition(one.topic, one.partition)] = one.offset + 1

@@ -1,0 +1,97 @@
+"""JSON documents whose numbers keep their digits, and whose objects keep names that stand twice. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from typing import Any, Final
+
+_NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+_INTEGER_DIGITS_MAX: Final = 18
+"""Longer integers are `Number`: Python refuses to read 4,301 digits, and reads many slowly."""
+_SINGLE: Final = struct.Struct("<f")
+
+
+class Number:
+    """A number by its digits. Numbers are equal if their values are: 1, 1.0 and 10e-1. `is_text`: JSON has it as a
+    string."""
+
+    __slots__ = ("is_text", "text")
+
+    def __init__(self, text: str, *, is_text: bool = False) -> None:
+        self.text, self.is_text = text, is_text
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Number):
+            return self.text == other.text or _value(self.text) == _value(other.text)
+        if isinstance(other, str):
+            return self.is_text and self.text == other
+        if isinstance(other, int | float) and not isinstance(other, bool):
+            return _value(self.text) == _value(repr(other))
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Number({self.text!r})"
+
+
+def parsed(data: bytes | str) -> Any:
+    """Return a document of Python's types. Numbers with a fraction, an exponent or more than 18 digits are `Number`. An
+    object with equal names is a tuple of its pairs. Raises ValueError, RecursionError."""
+    return json.loads(data, parse_float=Number, parse_int=_integer, object_pairs_hook=_object)
+
+
+def is_same(found: Any, wanted: Any) -> bool:
+    """Return whether two values of documents are equal: numbers by value, and true is no 1. Raises RecursionError."""
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return found is wanted
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(is_same, found, wanted))
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(is_same(found[name], wanted[name]) for name in found)
+    if isinstance(found, tuple) and isinstance(
+        wanted, tuple
+    ):  # objects with equal names: (name, value) in order
+        return len(found) == len(wanted) and all(map(is_same, found, wanted))
+    return bool(found == wanted)
+
+
+def shortest_single(value: float) -> float:
+    """Return the number of fewest digits that a 32-bit float cannot tell from this one, as Java and protoc write it:
+    0.1, where a 64-bit float next to it is 0.10000000149011612."""
+    if value - value != 0:  # infinite, or no number
+        return value
+    stored = _SINGLE.pack(value)
+    return next(
+        (one for digits in range(6, 9) if _SINGLE.pack(one := float(f"{value:.{digits}g}")) == stored),
+        float(f"{value:.9g}"),
+    )
+
+
+def decimal_text(unscaled: int, scale: int) -> str:
+    """Return a decimal of that many digits after its point, none left out: 1250 with scale 2 is 12.50."""
+    digits = f"{abs(unscaled):0{scale + 1}d}"
+    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
+    return ("-" if unscaled < 0 else "") + whole + (f".{fraction}" if scale else "")
+
+
+def _value(text: str) -> tuple[str, str, int]:
+    """Sign, digits without zeros around them, and the exponent of the last digit; one form for each value."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:  # infinite, or no number
+        return ("", text, 0)
+    sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or "0")
+    digits = (whole + fraction).lstrip("0")
+    stripped = digits.rstrip("0")
+    if not stripped:
+        return ("", "", 0)
+    return (sign, stripped, exponent - len(fraction) + len(digits) - len(stripped))
+
+
+def _integer(text: str) -> int | Number:
+    return int(text) if len(text) <= _INTEGER_DIGITS_MAX else Number(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else tuple(pairs)
