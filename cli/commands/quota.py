@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..arguments.options import (
@@ -93,20 +95,23 @@ def numbers_of(pairs: list[str]) -> dict[str, float]:
         try:
             numbers[key] = float(text)
         except ValueError:
-            raise UsageError(f"quota set takes numbers, not {key}={text}") from None
+            numbers[key] = math.nan
+        if not math.isfinite(numbers[key]):
+            raise UsageError(f"quota set takes numbers, not {key}={text}")
     return numbers
 
 
 def list_quotas(arguments: argparse.Namespace) -> None:
     """Print each limit of each entity."""
+    from ...client.admin.quotas import quota_text
     from ..asking import run_client
 
     found = run_client(_describe(arguments))
     if arguments.output == "json":
-        print_json([{"entity": dict(entity), "quotas": quotas} for entity, quotas in found])
+        print_json([{"entity": dict(entity), "quotas": _numbers(quotas)} for entity, quotas in found])
         return
     rows = [
-        (*(_part(entity, part) for part in PARTS), key, f"{value:g}" if value % 1 else int(value))
+        (*(_part(entity, part) for part in PARTS), key, quota_text(value))
         for entity, quotas in found
         for key, value in quotas.items()
     ]
@@ -124,6 +129,7 @@ def unset_quotas(arguments: argparse.Namespace) -> None:
 
 
 def _change(arguments: argparse.Namespace, changes: dict[str, float | None]) -> None:
+    from ...client.admin.quotas import quota_text
     from ..asking import run_client
 
     if not entity_of(arguments):
@@ -133,9 +139,11 @@ def _change(arguments: argparse.Namespace, changes: dict[str, float | None]) -> 
     run_client(_alter(arguments, changes))
     word = "checked" if arguments.dry_run else "changed"
     if arguments.output == "json":
-        print_json([{"quota": key, "value": value, "result": word} for key, value in changes.items()])
+        print_json(
+            [{"quota": key, "value": value, "result": word} for key, value in _numbers(changes).items()]
+        )
     else:
-        rows = [(key, "" if value is None else f"{value:.12g}", word) for key, value in changes.items()]
+        rows = [(key, "" if value is None else quota_text(value), word) for key, value in changes.items()]
         print_table(("QUOTA", "VALUE", "RESULT"), rows)
 
 
@@ -151,6 +159,14 @@ async def _alter(arguments: argparse.Namespace, changes: dict[str, float | None]
 
     async with Admin(**connection_of(arguments)) as admin:
         await admin.alter_quotas(entity_of(arguments), changes, validate_only=arguments.dry_run)
+
+
+def _numbers(quotas: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Quotas for JSON: a number without a fraction has no point and no exponent."""
+    return {
+        key: int(value) if value is not None and math.isfinite(value) and value == int(value) else value
+        for key, value in quotas.items()
+    }
 
 
 def _part(entity: Entity, part: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from decimal import Decimal
 
 from ...protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
@@ -18,6 +20,14 @@ from .theme import AdminTheme
 Entity = Mapping[str, str | None]
 """Entity type (user, client-id, ip) to name; None is the default of that type."""
 _EXACTLY, _DEFAULT = 0, 1
+
+
+def quota_text(value: float, *, grouped: bool = False) -> str:
+    """Return a quota with all its digits and no exponent: 10737418240, 0.5. `grouped`: with commas, 10,737,418,240."""
+    if not math.isfinite(value):
+        return str(value)
+    number = Decimal(int(value)) if value == int(value) else Decimal(repr(float(value)))
+    return f"{number:,f}" if grouped else f"{number:f}"
 
 
 class QuotaAdmin(AdminTheme):

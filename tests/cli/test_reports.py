@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from ottla.cli.commands import quota
 from ottla.cli.commands.bench.measurements import PhaseResult, percentile
 from ottla.cli.commands.cluster.health import assess
 from ottla.cli.commands.cluster.moves import Move, as_plan, parse_plan
@@ -17,6 +19,7 @@ from ottla.cli.commands.group.show import wanted
 from ottla.cli.commands.quota import entity_of, numbers_of
 from ottla.cli.commands.txn import age
 from ottla.cli.failures import CommandFailed, UsageError
+from ottla.cli.main import main
 from ottla.cli.terminal.confirmation import confirm
 from ottla.cli.terminal.output import bytes_text
 from ottla.client.admin import GroupDescription, GroupListing, GroupMember, TransactionDescription
@@ -164,6 +167,36 @@ def test_entities_of_quotas() -> None:
     defaults = {"default_user": True, "default_client_id": False, "default_ip": False}
     assert entity_of(argparse.Namespace(**fields, **defaults)) == {"user": None, "client-id": "c"}
     assert numbers_of(["a=1", "b=0.5"]) == {"a": 1.0, "b": 0.5}
+
+
+LIMITS = {"a": 10737418240.0, "b": 1234567890123.0, "c": 12345678.5, "d": 1e-7, "e": 1e22, "f": -0.5}
+SHOWN = ["10737418240", "1234567890123", "12345678.5", "0.0000001", "10000000000000000000000", "-0.5"]
+
+
+def test_quotas_are_shown_with_all_their_digits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def describe(arguments: argparse.Namespace) -> Any:
+        return [({"user": "u"}, LIMITS)]
+
+    async def alter(arguments: argparse.Namespace, changes: Any) -> None:
+        assert changes == LIMITS
+
+    monkeypatch.setattr(quota, "_describe", describe)
+    monkeypatch.setattr(quota, "_alter", alter)
+    given = [f"{key}={text}" for key, text in zip(LIMITS, SHOWN, strict=True)]
+    for words, place in ((["list"], 4), (["set", "--user", "u", *given], 1)):
+        assert main(["quota", *words]) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+        assert [row[place] for row in rows] == SHOWN
+    assert main(["quota", "list", "-o", "json"]) == 0
+    text = capsys.readouterr().out
+    assert '"a": 10737418240,' in text
+    assert '"e": 10000000000000000000000,' in text
+    assert json.loads(text)[0]["quotas"] == LIMITS
+    for text in ("inf", "nan", "1e400"):
+        with pytest.raises(UsageError, match="quota set takes numbers"):
+            numbers_of([f"a={text}"])
 
 
 def test_scripts_are_not_asked(capsys: pytest.CaptureFixture[str]) -> None:

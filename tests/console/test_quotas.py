@@ -97,10 +97,22 @@ def test_an_entity_that_cannot_be(given: dict[str, str], reason: str) -> None:
         entity_of(given)
 
 
-@pytest.mark.parametrize("text", ["a", "a=", "=1", "a=x", "a=nan", "a=inf", "a=1\na=2"])
+@pytest.mark.parametrize("text", ["a", "a=", "=1", "a=x", "a=nan", "a=inf", "a=1,5", "a=10,00", "a=1\na=2"])
 def test_numbers_that_cannot_be(text: str) -> None:
     with pytest.raises(BadQuestion):
         quotas_of(text)
+
+
+def test_quotas_are_shown_with_all_their_digits(admin: Limiting, browser: Browser) -> None:
+    admin.quotas = [(ANN, {"consumer_byte_rate": 10737418240.0, "request_percentage": 0.0000125})]
+    (row,) = quota_rows(admin.quotas)
+    assert row.quotas == "consumer_byte_rate 10,737,418,240, request_percentage 0.0000125"
+    form = browser.read(OF_ANN)
+    assert "consumer_byte_rate=10737418240\nrequest_percentage=0.0000125" in form
+    preview = seen(browser.send(OF_ANN, step="preview", quotas="consumer_byte_rate=123456789012.5"))
+    for text in ("10,737,418,240", "123,456,789,012.5", "0.0000125", "consumer_byte_rate=123456789012.5"):
+        assert text in preview
+    assert quotas_of("a=12,345,678.5") == {"a": 12345678.5}
 
 
 def test_nothing_to_change_is_said() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ....client.admin.quotas import Entity
+from ....client.admin.quotas import Entity, quota_text
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
 from ...formats import link
 from ...key_values import altered, pairs_of, set_and_unset
@@ -19,6 +20,8 @@ KEYS: Final = (
 )
 FIELD: Final = "quotas"
 _RULE: Final = "a quota is key=number"
+_GROUPED: Final = re.compile(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
+"""Commas in other places are no separators of thousands: 1,5 is not 15."""
 _DEFAULT: Final = "default "
 """In front of a kind: the field, and the part of an address, that means all who have no quota of their own."""
 
@@ -37,7 +40,7 @@ def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[Quot
     rows = [
         QuotaRow(
             entity_text(entity),
-            ", ".join(f"{key} {value:,.10g}" for key, value in sorted(quotas.items())),
+            ", ".join(f"{key} {quota_text(value, grouped=True)}" for key, value in sorted(quotas.items())),
             link("/access/quotas/alter", **_parts(entity)),
         )
         for entity, quotas in found
@@ -76,8 +79,10 @@ def quotas_of(text: str) -> dict[str, float]:
 
 
 def _limit(key: str, value: str) -> float:
+    if _GROUPED.fullmatch(value):
+        value = value.replace(",", "")
     try:
-        number = float(value.replace("_", "").replace(",", ""))
+        number = float(value.replace("_", ""))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
@@ -96,16 +101,12 @@ def quota_changes(before: Mapping[str, float], after: Mapping[str, float]) -> di
 def quota_command(entity: Entity, changes: Mapping[str, float | None]) -> str:
     """The command, or two, that does the same."""
     whose = [word for kind, name in entity.items() for word in _flag(kind, name)]
-    texts = {key: None if value is None else _number(value) for key, value in changes.items()}
+    texts = {key: None if value is None else quota_text(value) for key, value in changes.items()}
     return set_and_unset("quota", whose, texts)
 
 
 def _flag(kind: str, name: str | None) -> list[str]:
     return [f"--default-{kind}"] if name is None else [f"--{kind}", name]
-
-
-def _number(value: float) -> str:
-    return f"{value:.15g}" if value % 1 else str(int(value))
 
 
 # ------------------------------------------------------------ new
@@ -124,7 +125,7 @@ async def new_form(visit: Visit) -> Form:
 
 
 def _quotas_field(quotas: Mapping[str, float]) -> FormField:
-    lines = "\n".join(f"{key}={_number(value)}" for key, value in sorted(quotas.items()))
+    lines = "\n".join(f"{key}={quota_text(value)}" for key, value in sorted(quotas.items()))
     hint = f"one a line: consumer_byte_rate=1048576. There are {KEYS}"
     return FormField(name=FIELD, label="quotas", kind="lines", value=lines, hint=hint)
 
@@ -193,8 +194,8 @@ async def _plan(
         differences=[
             Difference(
                 key,
-                f"{before[key]:,.10g}" if key in before else None,
-                None if value is None else f"{value:,.10g}",
+                quota_text(before[key], grouped=True) if key in before else None,
+                None if value is None else quota_text(value, grouped=True),
             )
             for key, value in changes.items()
         ],
