@@ -56,5 +56,5 @@ class SQLite:
         if isinstance(value, datetime.date | datetime.time):
             return value.isoformat()
         if isinstance(value, decimal.Decimal):
-            return str(value)
+            return f"{value:f}"  # `str` has an exponent for small ones: 0E-18
         return value

@@ -74,5 +74,15 @@ def attempt_id() -> int:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Sequence[Any]]:
-    """As tuples of Python's values; times with a time zone have one."""
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    """Return the rows as tuples of Python's values; times with a time zone have one. Raises BatchRefused for a date or
+    a time outside the years 1 to 9999, which Spark has and Python has not."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            columns.append(column.to_pylist())
+        except (OverflowError, ValueError) as error:
+            raise BatchRefused(
+                f"the column {name!r}, which is {column.type}, has a value that drivers cannot take: {error}. "
+                "Dates and times are of the years 1 to 9999: filter others out, or cast the column to a string"
+            ) from error
+    return zip(*columns, strict=True)

@@ -117,6 +117,22 @@ def test_what_does_not_fit_is_told_and_changes_nothing(spark: SparkSession, tmp_
         sql_sink(connect, "maps", create_table=True)(maps, 0)
 
 
+def test_decimals_have_all_their_digits_and_times_beyond_the_calendar_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    database = tmp_path / "orders.db"
+    connect = functools.partial(sqlite3.connect, database)
+    sink = sql_sink(connect, "amounts", create_table=True)
+    with as_query(spark, "q", "run"):
+        amounts = ("0.000000000000000000", "0.000000000000000001", "-12345678901234567890.000000000000000000")
+        values = ", ".join(f"({place}, CAST('{one}' AS decimal(38,18)))" for place, one in enumerate(amounts))
+        sink(spark.sql(f"SELECT * FROM VALUES {values} AS t(id, amount)"), 0)
+        beyond = spark.sql("SELECT 9L AS id, timestamp_micros(253402300800000000) AS amount")
+        with pytest.raises(BatchRefused, match=r"'amount', which is timestamp.*years 1 to 9999"):
+            sink(beyond, 1)
+    assert rows_in(database, "amounts") == list(enumerate(amounts))
+
+
 def test_a_function_of_ones_own_writes_in_the_transaction_of_the_number(
     spark: SparkSession, tmp_path: Path, checkpoint: Path
 ) -> None:
