@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from .records import Committable, OffsetAndMetadata, TopicPartition
+
+ValueT = TypeVar("ValueT")
 
 
 def topic_name(given: object) -> str:
@@ -42,15 +45,21 @@ def topic_partitions(call: str, given: Iterable[TopicPartition]) -> list[TopicPa
     return [topic_partition(one) for one in given]
 
 
-def offsets_by_partition(given: Mapping[TopicPartition, Committable]) -> dict[TopicPartition, Committable]:
-    """What is to be committed."""
+def by_partition(
+    what: str, example: str, given: Mapping[TopicPartition, ValueT]
+) -> dict[TopicPartition, ValueT]:
+    """Return what is given for each partition; `what` and `example` are for the text of the TypeError."""
     if not isinstance(given, Mapping):
         raise TypeError(
-            f"offsets are given by partition, as in {{TopicPartition('orders', 0): 5}}, not {given!r}"
+            f"{what} are given by partition, as in {{TopicPartition('orders', 0): {example}}}, not {given!r}"
         )
+    return {topic_partition(key): value for key, value in given.items()}
+
+
+def offsets_by_partition(given: Mapping[TopicPartition, Committable]) -> dict[TopicPartition, Committable]:
+    """What is to be committed."""
     checked: dict[TopicPartition, Committable] = {}
-    for key, place in given.items():
-        one = topic_partition(key)
+    for one, place in by_partition("offsets", "5", given).items():
         what = f"the offset to commit for {one.topic}-{one.partition}"
         if isinstance(place, OffsetAndMetadata):
             checked[one] = place._replace(offset=whole_number(what, place.offset))

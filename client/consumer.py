@@ -38,6 +38,7 @@ from .consuming.positions import Positions
 from .consuming.questions import ConsumerQuestions
 from .consuming.reading import Reading
 from .failures import ClientClosed, UnreadableRecords
+from .kinds import fitted
 from .large_messages.assembly import LargeMessageStats
 from .large_messages.places import given_before
 from .lifecycle import Lifecycle
@@ -253,7 +254,7 @@ class Consumer(Positions, ConsumerQuestions):
         where partitions are assigned by hand, or after `unsubscribe` that has not been awaited.
         """
         self._life.check_loop()
-        if not isinstance(topics, Iterable):
+        if not isinstance(topics, Iterable) or isinstance(topics, bytes | bytearray):
             raise TypeError(f"subscribe takes topics, as in subscribe(['orders']), not {topics!r}")
         names = tuple(dict.fromkeys(map(topic_name, (topics,) if isinstance(topics, str) else topics)))
         if bool(names) == (pattern is not None):
@@ -373,14 +374,13 @@ class Consumer(Positions, ConsumerQuestions):
             raise ValueError(
                 "the group may take partitions away; leave the group_id out, or assign them yourself"
             )
+        damaged = fitted("transactions: passing_over", passing_over, Iterable[UnreadableRecords])
         reading = {one: state.paused for one, state in self._fetcher.assigned.items()}
         reader = TransactionReader(
             self._cluster,
             self._fetch_options,
             reading,
-            ReaderOptions(
-                after, buffer_bytes_max, {(one.partition, one.offset) for one in passing_over}, cuts
-            ),
+            ReaderOptions(after, buffer_bytes_max, {(one.partition, one.offset) for one in damaged}, cuts),
             self._assemblies.new,
         )
         self._readers.append(reader)

@@ -10,23 +10,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_type_hints
 
 from ..protocol.nearest import nearest
 from .foreign_names import JAVA, LIBRDKAFKA, is_secret
+from .kinds import alternatives, misfit
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 GroupT = TypeVar("GroupT")
 
-_KINDS: Mapping[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    str: "a str",
-    bool: "True or False",
-    NoneType: "None",
-}
-"""What is checked, and how it is called; options of other kinds are checked where they are used."""
 _MAY_BE_ZERO = frozenset(
     {
         "linger_ms",
@@ -104,7 +97,7 @@ def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
             for name, value in options.items():
                 if name not in known:
                     raise TypeError(_unknown(cls.__name__, name, known))
-                if kinds := _misfit(value, known[name]):
+                if kinds := misfit(value, known[name]):
                     shown = f"a {type(value).__name__}" if is_secret(name) else repr(value)
                     raise TypeError(f"{name} is {kinds}, not {shown}")
                 if value is not None and _is_number(known[name]) and (bounds := _beyond(name, value)):
@@ -126,7 +119,7 @@ def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
 
 
 def _is_number(hint: object) -> bool:
-    return {*_alternatives(hint)} - {NoneType} in ({int}, {float})
+    return {*alternatives(hint)} - {NoneType} in ({int}, {float})
 
 
 def _beyond(name: str, value: Any) -> str | None:
@@ -135,24 +128,3 @@ def _beyond(name: str, value: Any) -> str | None:
     if name.endswith("_ms"):
         return None if least <= value <= _MS_MAX else f"{least} to {_MS_MAX}"
     return None if least <= value else f"{least} or more"
-
-
-def _misfit(value: object, hint: object) -> str | None:
-    """What it should be, if it is not; None also where the hint is of no kind that is checked."""
-    kinds = []
-    for alternative in _alternatives(hint):
-        if alternative not in _KINDS or _is(value, alternative):
-            return None
-        kinds.append(_KINDS[alternative])
-    return " or ".join(kinds)
-
-
-def _alternatives(hint: object) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def _is(value: object, kind: object) -> bool:
-    if kind is int or kind is float:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole or (kind is float and isinstance(value, float))
-    return isinstance(value, kind)  # type: ignore[arg-type]

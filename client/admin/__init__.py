@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ..kinds import checks_arguments
 from ..options import checks_options
 from ..security.options import SecurityOptions
 from .acls import AclAdmin
@@ -90,6 +91,7 @@ __all__ = [
 ]
 
 
+@checks_arguments
 @checks_options(SecurityOptions)
 class Admin(
     TopicAdmin,

@@ -383,7 +383,7 @@ def _start(start: Start) -> int:
     if start in ("earliest", "latest"):
         return _EARLIEST if start == "earliest" else _LATEST
     milliseconds = int(start.timestamp() * 1000) if isinstance(start, datetime) else start
-    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int) or milliseconds < 0:
+    if not isinstance(milliseconds, int) or milliseconds < 0:
         raise ValueError(
             f"start is 'earliest', 'latest', a datetime or milliseconds since 1970, not {start!r}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..arguments import topic_name, topic_partition, topic_partitions, whole_number
+from ..arguments import by_partition, topic_name, topic_partitions, whole_number
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
 from ..records import TopicPartition
@@ -35,7 +35,8 @@ class ConsumerQuestions:
     ) -> dict[TopicPartition, int | None]:
         """The offset of the first record not older than each timestamp (ms); None where there is none."""
         self._life.check_here(or_stopping=True)
-        wanted = {topic_partition(one): whole_number("a timestamp", at) for one, at in timestamps.items()}
+        given = by_partition("timestamps", "1700000000000", timestamps)
+        wanted = {one: whole_number("a timestamp", at) for one, at in given.items()}
         found = await self._fetcher.list_offsets(wanted)
         return {one: None if offset < 0 else offset for one, (offset, _) in found.items()}
 
@@ -59,9 +60,10 @@ class ConsumerQuestions:
         KafkaError: OFFSET_OUT_OF_RANGE for what is not there any more, among others.
         """
         self._life.check_here()
+        given = by_partition("stretches", "(0, 100)", stretches)
         wanted = {
-            topic_partition(one): (whole_number("an offset", begin), whole_number("an offset", end))
-            for one, (begin, end) in stretches.items()
+            one: (whole_number("an offset", begin), whole_number("an offset", end))
+            for one, (begin, end) in given.items()
         }
         return await read_outcomes(
             self._cluster, self._fetch_options, wanted, whole_number("bytes_max", bytes_max)

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 
 from ...protocol.errors import KafkaError
 from ..failures import OutOfTurn, TransactionFailed
+from ..kinds import fitted
 from ..producing.transaction_state import ProducerPhase
 from .transactions import CommitResult, Shared, Transactions
 
@@ -95,7 +96,8 @@ class Transaction:
         TransactionFailed where only an abort is left, as for a writer who never joined.
         """
         self._check()
-        chosen = [*self._writers, *map(receipt_of, writers)]
+        given = fitted("commit: writers", writers, Iterable[Receipt])
+        chosen = [*self._writers, *map(receipt_of, given)]
         self.result = await self._transactions.commit(chosen)
         return self.result
 

@@ -210,6 +210,28 @@ async def test_what_is_subscribed_to() -> None:
     assert consumer.subscription() == {"orders"}
 
 
+async def test_one_value_where_several_are_taken() -> None:
+    with pytest.raises(
+        TypeError, match=exactly("subscribe takes topics, as in subscribe(['orders']), not b'ab'")
+    ):
+        Consumer().subscribe(b"ab")  # type: ignore[arg-type]
+    async with fake_cluster() as cluster, Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
+        with pytest.raises(
+            TypeError, match=r"^timestamps are given by partition, as in \{.*: 1700000000000\}, not 'ab'$"
+        ):
+            await consumer.offsets_for_times("ab")  # type: ignore[arg-type]
+        with pytest.raises(
+            TypeError, match=r"^stretches are given by partition, as in \{.*: \(0, 100\)\}, not \["
+        ):
+            await consumer.transaction_outcomes([PLACE])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^transactions: passing_over is a list, as in \["):
+            await anext(consumer.transactions(passing_over="ab"))  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=exactly("partition_assignment_strategy is a list, as in [b'range'], not b'range'")
+    ):
+        Consumer("t", group_id="g", partition_assignment_strategy=b"range")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("partition", [True, "0", 0.0])
 async def test_the_partition_of_a_record(partition: Any) -> None:
     async with (

@@ -88,7 +88,7 @@ def _consumer(
 def _check_assignors(assignors: Sequence[str] | None) -> None:
     if assignors is None:
         return
-    if isinstance(assignors, str):
+    if isinstance(assignors, str | bytes):
         raise TypeError(f"partition_assignment_strategy is a list, as in [{assignors!r}], not {assignors!r}")
     if unknown := [name for name in assignors if name not in ASSIGNORS]:
         raise ValueError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")

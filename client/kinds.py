@@ -1,0 +1,220 @@
+"""Arguments, compared with the annotations of their parameters before anything is done with them.
+
+`Admin` checks all its methods so (`checks_arguments`), and clients check their options (`misfit`). An annotation is
+read when it is first used, since modules that it names may be loaded later.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from .arguments import topic_partition
+from .foreign_names import is_secret
+from .records import TopicPartition
+
+ClassT = TypeVar("ClassT", bound=type[Any])
+
+PLAIN_KINDS: Mapping[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a str",
+    bool: "True or False",
+    bytes: "bytes",
+    NoneType: "None",
+}
+_EXAMPLES: Mapping[Any, str] = {
+    int: "1",
+    str: "'orders'",
+    TopicPartition: "TopicPartition('orders', 0)",
+}
+
+
+def alternatives(hint: object) -> tuple[Any, ...]:
+    """Return the members of a union, or the hint alone."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def is_plain(value: object, kind: object) -> bool:
+    """Return whether a value is of one of the plain kinds. True and False are no numbers."""
+    if kind is int or kind is float:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole or (kind is float and isinstance(value, float))
+    if kind is bytes:
+        return isinstance(value, bytes | bytearray)
+    return isinstance(value, kind)  # type: ignore[arg-type]
+
+
+def misfit(value: object, hint: object) -> str | None:
+    """Return the plain kinds that a value should have; None if it has one, or may be of a kind that is not plain."""
+    kinds = []
+    for alternative in alternatives(hint):
+        if alternative not in PLAIN_KINDS or is_plain(value, alternative):
+            return None
+        kinds.append(PLAIN_KINDS[alternative])
+    return " or ".join(kinds)
+
+
+def checks_arguments(cls: ClassT) -> ClassT:
+    """Let the public methods of a class raise TypeError for arguments that do not fit their annotations.
+
+    The text names the method, the argument, and the place in it. Methods that are inherited are checked too, so a new
+    method of a base class cannot be forgotten. Subclasses are left alone. An iterator is read once, so that a method
+    may go over it twice.
+    """
+    for name, method in inspect.getmembers(cls, inspect.isfunction):
+        if not name.startswith("_"):
+            setattr(cls, name, _checked(method))
+    return cls
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+    if len(signature.parameters) == 1:
+        return method
+
+    def fitting(arguments: tuple[Any, ...], options: dict[str, Any]) -> inspect.BoundArguments:
+        bound = signature.bind(*arguments, **options)
+        hints = _hints(method)
+        for name in list(bound.arguments)[1:]:
+            given = bound.arguments[name]
+            bound.arguments[name] = fitted(f"{method.__name__}: {name}", given, hints[name])
+        return bound
+
+    if not inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            bound = fitting(arguments, options)
+            return method(*bound.args, **bound.kwargs)
+
+        return checked
+
+    @wraps(method)
+    async def awaited(*arguments: Any, **options: Any) -> Any:
+        bound = fitting(arguments, options)
+        return await method(*bound.args, **bound.kwargs)
+
+    return awaited
+
+
+def fitted(where: str, given: Any, hint: Any) -> Any:
+    """Return the value if it fits the hint, containers as lists, tuples and dicts.
+
+    Raises TypeError that names the place, `where`, and the kinds that are allowed there. Raises ValueError for a
+    partition whose number is negative, or whose topic has no name.
+    """
+    choices = alternatives(hint)
+    for choice in choices:
+        if _has_shape(given, choice):
+            return _with_parts(where, given, choice)
+    wanted = " or ".join(dict.fromkeys(map(_words, choices)))
+    lists = [one for one in choices if _is_list(one)]
+    example = f", as in {_bracketed(where, given, lists[0])}," if lists else ""
+    shown = f"a {type(given).__name__}" if _is_hidden(where, given) else repr(given)
+    raise TypeError(f"{where} is {wanted}{example or ','} not {shown}")
+
+
+def _has_shape(given: Any, hint: Any) -> bool:
+    """Return whether the outermost kind fits. A hint that says nothing is fitted by everything."""
+    origin = get_origin(hint) or hint
+    if origin in PLAIN_KINDS:
+        return is_plain(given, origin)
+    if origin is Literal:
+        return type(given) in map(type, get_args(hint))  # the method knows which of them there are
+    if origin is Callable or origin is get_origin(Callable[[], None]):
+        return callable(given)
+    if origin is tuple or origin is TopicPartition:
+        return isinstance(given, tuple)
+    if _is_list(hint):
+        several = isinstance(given, Iterable) and not isinstance(given, str | bytes | bytearray | memoryview)
+        return several and not hasattr(given, "_fields")  # a named tuple is one value
+    return not isinstance(origin, type) or isinstance(given, origin)
+
+
+def _with_parts(where: str, given: Any, hint: Any) -> Any:
+    """Return the value, whose shape fits, after its parts have been checked."""
+    origin, inner = get_origin(hint) or hint, get_args(hint)
+    if origin is TopicPartition:
+        try:
+            return topic_partition(given)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{where}: {error}") from None
+    if origin is tuple and inner and inner[-1] is not Ellipsis:
+        if len(given) != len(inner):
+            raise TypeError(f"{where} has {len(inner)} parts, not {len(given)}")
+        return tuple(
+            fitted(f"{where}[{index}]", *pair) for index, pair in enumerate(zip(given, inner, strict=True))
+        )
+    if _is_mapping(hint):
+        key_hint, value_hint = inner
+        return {
+            fitted(f"a key of {where}", key, key_hint): fitted(f"{where}[{key!r}]", value, value_hint)
+            for key, value in given.items()
+        }
+    if _is_list(hint):
+        return [fitted(f"{where}[{index}]", one, inner[0]) for index, one in enumerate(given)]
+    if isinstance(origin, type) and is_dataclass(origin):
+        hints = _hints(origin)
+        for field in fields(origin):
+            fitted(f"{where}.{field.name}", getattr(given, field.name), hints[field.name])
+    return given
+
+
+def _is_mapping(hint: Any) -> bool:
+    origin = get_origin(hint)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _is_list(hint: Any) -> bool:
+    """Return whether a hint is for several values of a kind."""
+    origin = get_origin(hint)
+    if not isinstance(origin, type) or origin is tuple or _is_mapping(hint):
+        return False
+    return origin in (Iterable, Iterator) or issubclass(origin, Sequence | set | frozenset)
+
+
+def _words(hint: Any) -> str:
+    origin, inner = get_origin(hint) or hint, get_args(hint)
+    if origin in PLAIN_KINDS:
+        return PLAIN_KINDS[origin]
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if _is_list(hint):
+        return "a list"
+    if _is_mapping(hint):
+        return f"a mapping of {_name(inner[0])} to {_name(inner[1])}"
+    return "a function" if origin is get_origin(Callable[[], None]) else f"a {_name(hint)}"
+
+
+def _name(hint: Any) -> str:
+    names = (
+        "None" if one is NoneType else getattr(get_origin(one) or one, "__name__", str(one))
+        for one in alternatives(hint)
+    )
+    return " or ".join(names)
+
+
+def _bracketed(where: str, given: Any, hint: Any) -> str:
+    """Return the list that was meant, perhaps: the value in brackets if it is one that the list may hold."""
+    (kind,) = get_args(hint)
+    try:
+        fitted("", given, kind)
+    except (TypeError, ValueError):
+        choice = alternatives(kind)[0]
+        return f"[{_EXAMPLES.get(choice, f'{_name(choice)}(...)')}]"
+    return "[...]" if _is_hidden(where, given) else f"[{given!r}]"
+
+
+def _is_hidden(where: str, given: object) -> bool:
+    """Return whether a value may be a secret, so that errors do not show it."""
+    return is_secret(where.rpartition(": ")[2]) or "hmac" in where
+
+
+@cache
+def _hints(owner: Any) -> dict[str, Any]:
+    return get_type_hints(owner)
