@@ -1,5 +1,7 @@
-"""What the client itself can fail with. Every one is a KafkaError with Kafka's own code, so one except covers
-all.
+"""What the client itself can fail with. Every one is a KafkaError, so one except covers all.
+
+Its code is Kafka's where Kafka's clients report one, and else a code of clients (`ErrorCode.is_of_client`). None has
+UNKNOWN_SERVER_ERROR, which says that a server failed.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class ClientError(KafkaError):
-    """A failure found on the client's side; `code` is what Kafka's clients would report."""
+    """A failure that the client found; `code` is the one that Kafka's clients report, or below -1."""
 
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    error_code = ErrorCode.CLIENT_ERROR
 
     def __init__(self, message: str) -> None:
         super().__init__(self.error_code, message)
@@ -56,7 +58,7 @@ class AuthenticationFailed(ClientError):
 class TlsFailed(AuthenticationFailed):
     """Client and broker do not agree on TLS, or one does not believe the other's certificate."""
 
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    error_code = ErrorCode.TLS_FAILED
 
 
 class AuthorizationFailed(KafkaError):
@@ -75,7 +77,7 @@ class AuthorizationFailed(KafkaError):
 class ClientClosed(ClientError):
     """The producer, consumer or admin was closed."""
 
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    error_code = ErrorCode.CLIENT_CLOSED
 
 
 class SerializationFailed(ClientError):
@@ -136,7 +138,7 @@ class UnreadableRecords(ClientError):
 class MadeBeforeFork(ClientError):
     """A synchronous client was made, then the process was forked: its connections stay with the parent."""
 
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    error_code = ErrorCode.MADE_BEFORE_FORK
 
 
 class TransactionFailed(ClientError):
@@ -172,7 +174,7 @@ class SpoolUnusable(ClientError):
     disk failed. Its records are where they were.
     """
 
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    error_code = ErrorCode.SPOOL_UNUSABLE
 
 
 class SpoolFull(ClientError):
@@ -188,7 +190,7 @@ class LeftInSpool(ClientClosed):
 class SpoolPositionLost(ClientError):
     """The cluster has forgotten how far a spool was delivered while some of it was under way; see docs/CLIENT.md."""
 
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    error_code = ErrorCode.SPOOL_POSITION_LOST
 
 
 _DENIED: Final = {

@@ -1,4 +1,7 @@
-"""Kafka's error codes: code, name, text, and whether asking again may help. Codes as of Kafka 4.4."""
+"""Kafka's error codes: code, name, text, and whether asking again may help. Codes as of Kafka 4.4.
+
+Codes below -1 are for failures that a client finds itself.
+"""
 
 from __future__ import annotations
 
@@ -185,13 +188,26 @@ class ErrorCode(IntEnum):
     )
     CONTROLLER_ID_NOT_REGISTERED = 136, "No controller is registered under this id."
 
+    # No server sends these: they name what a client finds itself, as librdkafka's codes below -1 do.
+    CLIENT_ERROR = -100, "The client found a fault that no other code describes."
+    CLIENT_CLOSED = -101, "The client is closed."
+    TLS_FAILED = -102, "Client and broker do not agree on TLS."
+    MADE_BEFORE_FORK = -103, "The client was made before the process was forked."
+    SPOOL_UNUSABLE = -104, "The folder of the spool cannot be used."
+    SPOOL_POSITION_LOST = -105, "The cluster has forgotten how far the spool was delivered."
+
+    @property
+    def is_of_client(self) -> bool:
+        """Whether clients give it to failures that no server reported. Such a code is never on the wire."""
+        return self < ErrorCode.UNKNOWN_SERVER_ERROR
+
     @classmethod
     def of(cls, code: int) -> ErrorCode:
         """The member for a code from the wire; one that we do not know is UNKNOWN_SERVER_ERROR."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
 
-_BY_CODE: Final[dict[int, ErrorCode]] = {int(error): error for error in ErrorCode}
+_BY_CODE: Final[dict[int, ErrorCode]] = {int(error): error for error in ErrorCode if not error.is_of_client}
 
 
 class ErrorInfo(NamedTuple):
@@ -203,7 +219,7 @@ class ErrorInfo(NamedTuple):
     message: str
 
 
-ERRORS: Final = {int(e): ErrorInfo(int(e), e.name, e.retriable, e.message) for e in ErrorCode}
+ERRORS: Final = {code: ErrorInfo(code, e.name, e.retriable, e.message) for code, e in _BY_CODE.items()}
 
 
 class KafkaError(Exception):

@@ -9,10 +9,10 @@ import ssl
 from collections.abc import Callable
 
 from ...network.dialing import connected_socket
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...version import __version__
-from ..failures import ClientError, ConnectionLost, RequestTimedOut, TlsFailed
+from ..failures import ConnectionLost, RequestTimedOut, TlsFailed
 from ..security.security import Security
 from ..security.tls_failure import broken_handshake, refused_certificate
 from .authenticated import AuthenticatedConnection
@@ -122,7 +122,10 @@ async def _negotiate(connection: Connection, timeout_ms: float) -> None:
         version = min([version - 1, *offered])
         response = await connection.request(request, version=max(version, 0), timeout_ms=timeout_ms)
     if response.error_code != ErrorCode.NONE:
-        raise ClientError(f"{connection.address} refused to tell its versions (error {response.error_code})")
+        code = ErrorCode.of(response.error_code)
+        raise KafkaError(
+            code, f"{connection.address} refused to tell its versions (error {response.error_code})"
+        )
     connection.versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     if response.finalized_features_epoch >= 0:
         connection.features = {one.name: one.max_version_level for one in response.finalized_features}

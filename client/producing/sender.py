@@ -7,7 +7,7 @@ Nothing here waits for one partition on behalf of another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from math import inf
 
@@ -24,6 +24,7 @@ from ..failures import (
     ClientClosed,
     ClientError,
     ConnectionLost,
+    ProducerFenced,
     RequestTimedOut,
     TransactionAborted,
 )
@@ -187,7 +188,11 @@ class Sender:
         """A record that it should have failed: without that it is of no use, and nobody need wait for the others."""
         if self._transaction is not None:
             self._transaction.record_failed(error)
-            self.abandon(TransactionAborted(f"another record of the transaction failed: {error}"))
+            self.abandon(
+                error
+                if isinstance(error, ProducerFenced)
+                else TransactionAborted(f"another record of the transaction failed: {error}")
+            )
 
     def check_open(self) -> None:
         """KafkaError: what it was closed with."""
@@ -363,7 +368,16 @@ class Sender:
         told_less = queue.sent_to is not None and 0 <= leader.leader_epoch < queue.sent_to[1]
         is_behind = told_less and batch.attempts <= BEHIND_ATTEMPTS
         failure = self._cluster.failure(code, where, text, operation="WRITE", name=queue.topic)
+        if code is ErrorCode.INVALID_PRODUCER_EPOCH and self._transaction and self._transaction.judge_epoch:
+            self._spawn(self._failed_as_judged(queue, batch, self._transaction.judge_epoch(failure)))
+            return
         self._failed(queue, batch, failure, may_have_moved=not is_behind)
+
+    async def _failed_as_judged(self, queue: _Queue, batch: _Batch, judgement: Awaitable[KafkaError]) -> None:
+        """Fail the batch once the coordinator, which alone knows, has said whether the producer is fenced (KIP-588)."""
+        error = await judgement
+        if not self._closed:
+            self._failed(queue, batch, error)
 
     def _acknowledge(self, queue: _Queue, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
         queue.acknowledged(batch)

@@ -18,7 +18,7 @@ Whoever gets no answer stays COMMITTING or ABORTING: the same end may be asked f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Final
 
@@ -63,6 +63,8 @@ HINTS: Final = {
 }
 """What helps against being in a phase."""
 
+FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+"""Answers of a transaction's coordinator to a producer that was replaced."""
 FATAL: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -98,6 +100,9 @@ class TransactionState:
         """Called when `wanted` has grown."""
         self.on_not_open: Callable[[], None] = _nothing
         """Called when no more records are taken."""
+        self.judge_epoch: Callable[[KafkaError], Awaitable[KafkaError]] | None = None
+        """Asks the coordinator about an epoch that a leader has refused: ProducerFenced, or the leader's error. None
+        for a writer that has joined, whose owner decides."""
         self.reached_cluster = False
         """Whether the cluster may know of this transaction."""
         self.in_doubt = False
@@ -230,12 +235,18 @@ class TransactionState:
         if phase not in (ProducerPhase.FAILED, ProducerPhase.DEAD):
             self.error = None
 
+    def fenced(self, error: KafkaError) -> ProducerFenced:
+        """Return the error of a producer that has been fenced; `error` is the answer that said so."""
+        return ProducerFenced(
+            f"the producer {self.transactional_id!r} was replaced by another one, or its transaction was open for "
+            f"longer than its timeout ({error.message})"
+        )
+
     def _explained(self, error: KafkaError) -> KafkaError:
-        if error.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
-            return ProducerFenced(
-                f"the producer {self.transactional_id!r} was replaced by another one, or its transaction was open for "
-                f"longer than its timeout ({error.message})"
-            )
+        if isinstance(error, ProducerFenced):
+            return error
+        if error.code in FENCED:
+            return self.fenced(error)
         if error.code is ErrorCode.INVALID_TXN_STATE:  # what Kafka answers after a timeout
             return KafkaError(
                 error.code, f"{error.message} Perhaps the transaction was open for longer than its timeout."

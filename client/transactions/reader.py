@@ -16,7 +16,7 @@ from ...protocol.record_batch import BatchHeader
 from ..connections.cluster import Backoff, Cluster
 from ..consuming.assigned import EARLIEST, LATEST, FetchOptions
 from ..consuming.fetcher import Fetcher
-from ..failures import ClientClosed, ConnectionLost, RequestTimedOut
+from ..failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut
 from ..producing.leaders import LEADER_MOVED
 from ..records import TopicPartition
 from .cuts import cut_offsets, cut_topics
@@ -217,7 +217,5 @@ class TransactionReader:
             offsets[one] = said.offset
         if missing := [one for one in partitions if one not in offsets]:
             where = f"{missing[0].topic}-{missing[0].partition}"
-            raise KafkaError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} left {where} out of its answer"
-            )
+            raise ClientError(f"broker {leader} left {where} out of its answer")
         return offsets

@@ -20,10 +20,12 @@ from ...protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     CommittedWriter,
     CommitTransactionRequest,
+    CommitTransactionResponse,
 )
 from ...protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,
+    EndTxnResponse,
 )
 from ...protocol.schema import Message, Request
 from ..connections.cluster import Cluster
@@ -32,6 +34,7 @@ from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import (
     ClientClosed,
     OutOfTurn,
+    ProducerFenced,
     RequestTimedOut,
     TransactionAborted,
     TransactionFailed,
@@ -39,7 +42,7 @@ from ..failures import (
 from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
-from ..producing.transaction_state import ProducerPhase, TransactionState
+from ..producing.transaction_state import FENCED, ProducerPhase, TransactionState
 from ..records import OffsetAndMetadata, TopicPartition
 from .additions import FATAL, addition, addition_failure, offset_commit, offsets_failure
 from .questions import Failure, ProducerQuestions, failure_of
@@ -119,7 +122,10 @@ class Transactions:
         self._asking = 0  # how many questions are under way that the transaction depends on
         self._ending = False
         self._end_answered = False
+        self._judging: tuple[int, asyncio.Task[KafkaError | None]] | None = None
+        """For which transaction the coordinator is asked whether the producer is fenced."""
         state.on_wanted = self._begin_adding
+        state.judge_epoch = self._judge_epoch
 
     @property
     def phase(self) -> ProducerPhase:
@@ -290,20 +296,8 @@ class Transactions:
 
     async def _end_plain(self, committed: bool) -> None:
         bumps = self._state.adds_by_writing
-        request = EndTxnRequest(
-            transactional_id=self._state.transactional_id,
-            producer_id=self._identity.id,
-            producer_epoch=self._identity.epoch,
-            committed=committed,
-        )
         try:
-            answer = await self._questions.insist(
-                self._coordinator,
-                request,
-                lambda one: failure_of(one.error_code),
-                "commit" if committed else "abort",
-                at_most=_FIRST_THAT_BUMPS if bumps else _FIRST_THAT_BUMPS - 1,
-            )
+            answer = await self._ask_for_end(committed)
         except KafkaError as error:
             # Perhaps no partition was added before that failed. The next epoch settles it in any case.
             if error.code != ErrorCode.INVALID_TXN_STATE or committed or bumps:
@@ -313,9 +307,31 @@ class Transactions:
         if bumps and answer.producer_id >= 0:
             self._took_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
 
-    async def _end_shared(
-        self, shared: Shared, committed: bool, writers: list[tuple[int, int]]
-    ) -> CommitResult:
+    async def _ask_for_end(
+        self, committed: bool, useful: Callable[[], bool] = lambda: True
+    ) -> EndTxnResponse:
+        request = EndTxnRequest(
+            transactional_id=self._state.transactional_id,
+            producer_id=self._identity.id,
+            producer_epoch=self._identity.epoch,
+            committed=committed,
+        )
+        return await self._questions.insist(
+            self._coordinator,
+            request,
+            lambda one: failure_of(one.error_code),
+            "commit" if committed else "abort",
+            at_most=_FIRST_THAT_BUMPS if self._state.adds_by_writing else _FIRST_THAT_BUMPS - 1,
+            useful=useful,
+        )
+
+    async def _ask_for_shared_end(
+        self,
+        shared: Shared,
+        committed: bool,
+        writers: list[tuple[int, int]],
+        useful: Callable[[], bool] = lambda: True,
+    ) -> CommitTransactionResponse:
         request = CommitTransactionRequest(
             transactional_id=self._state.transactional_id,
             producer_id=self._identity.id,
@@ -325,16 +341,51 @@ class Transactions:
             writers=[CommittedWriter(producer_id=number, producer_epoch=epoch) for number, epoch in writers],
             app_version=-1 if shared.app_version is None else shared.app_version,
         )
-        answer = await self._questions.insist(
+        return await self._questions.insist(
             self._coordinator,
             request,
             lambda one: failure_of(one.error_code, one.error_message),
             "commit" if committed else "abort",
+            useful=useful,
         )
+
+    async def _end_shared(
+        self, shared: Shared, committed: bool, writers: list[tuple[int, int]]
+    ) -> CommitResult:
+        answer = await self._ask_for_shared_end(shared, committed, writers)
         self._took_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         if committed and shared.app_version is not None and not answer.was_committed:
             self.last_app_version = shared.app_version
         return CommitResult(answer.was_committed, answer.commit_index)
+
+    # ------------------------------------------------------------ a refused epoch
+
+    async def _judge_epoch(self, error: KafkaError) -> KafkaError:
+        """Return ProducerFenced if the coordinator says so, and else `error`, a refusal of the producer's epoch.
+
+        A transaction that met such a refusal can only be aborted, so the abort is asked for at once. The one that the
+        caller asks for later is answered as this one was.
+        """
+        if self._judging is None or self._judging[0] != self._state.begun:
+            self._judging = self._state.begun, self._questions.spawn(self._fence())
+        try:
+            return await asyncio.shield(self._judging[1]) or error
+        except asyncio.CancelledError:
+            if self._judging[1].cancelled():
+                return error
+            raise
+
+    async def _fence(self) -> KafkaError | None:
+        """Return ProducerFenced if another producer has the transactional id; None if not, or without an answer."""
+        useful = self._state.while_it_lasts()  # the next transaction must not meet this abort
+        try:
+            if self.shared is not None:
+                await self._ask_for_shared_end(self.shared, False, [], useful)
+            else:
+                await self._ask_for_end(False, useful)
+        except KafkaError as refused:
+            return self._state.fenced(refused) if refused.code in FENCED else None
+        return None
 
     # ------------------------------------------------------------ identity
 
@@ -412,6 +463,8 @@ class Transactions:
         except KafkaError as error:
             if not useful():
                 raise TransactionAborted(f"the transaction is over ({error})") from error
+            if error.code is ErrorCode.INVALID_PRODUCER_EPOCH and not self._ends_it(error):
+                error = await self._judge_epoch(error)
             raise self._failed(error, fatal=self._ends_it(error)) from error
         except asyncio.CancelledError:
             # Whoever commits all the same would not know what is part of it.
@@ -436,5 +489,7 @@ class Transactions:
             self._state.die(error)
         else:
             self._state.fail(error)
-        self._sender.abandon(TransactionAborted(f"the transaction failed: {error}"))
-        return self._state.in_the_way()
+        told = self._state.in_the_way()
+        is_fenced = isinstance(told, ProducerFenced)
+        self._sender.abandon(told if is_fenced else TransactionAborted(f"the transaction failed: {error}"))
+        return told

@@ -122,6 +122,12 @@ class TransactionalCluster(FakeCluster):
     def hanging(self) -> list[bytes]:
         return [one.value for fates in self.fates for one in fates if one.committed is None]
 
+    def time_out(self, name: str) -> None:
+        """Abort the open transaction as a coordinator does after its timeout (KIP-890)."""
+        owned = self.ids[name]
+        owned.epoch, owned.last_epoch = owned.epoch + 1, owned.epoch
+        self._settle(owned, set())
+
     async def before_answer(self, api_key: int) -> None:
         if api_key in self.held:
             self.waiting += 1

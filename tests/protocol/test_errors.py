@@ -23,3 +23,14 @@ def test_an_unknown_code_is_an_unknown_server_error() -> None:
 def test_an_error_explains_itself() -> None:
     assert KafkaError(ErrorCode.NOT_COORDINATOR).message == ErrorCode.NOT_COORDINATOR.message
     assert str(KafkaError(ErrorCode.INVALID_CONFIG, "x=1")) == "INVALID_CONFIG: x=1"
+
+
+def test_codes_of_clients_are_never_on_the_wire() -> None:
+    of_clients = [one for one in ErrorCode if one.is_of_client]
+    assert ErrorCode.CLIENT_CLOSED in of_clients
+    for one in of_clients:
+        assert one < -1
+        assert not one.retriable
+        assert one not in ERRORS
+        assert ErrorCode.of(one) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not ErrorCode.UNKNOWN_SERVER_ERROR.is_of_client

@@ -187,7 +187,7 @@ async def test_who_has_signed_is_told_when_nobody_trusts_it(authority: Authority
             TlsFailed, match=r"not signed by anyone .*ssl_cafile .*another.*issuer: "
         ) as failed:
             await opened(address, tls(another))
-    assert failed.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert failed.value.code is ErrorCode.TLS_FAILED
     assert not failed.value.code.retriable
 
 
