@@ -31,6 +31,12 @@ class Peer:
         """Ask, and leave the answer for `receive`."""
         self._socket.sendall(encode_request(message, version, 7, self._client_id))
 
+    def send_together(self, *requests: tuple[Message, int]) -> None:
+        """Ask in one piece: once the first is answered the broker has handled all that answer at once, or wait."""
+        self._socket.sendall(
+            b"".join(encode_request(message, version, 7, self._client_id) for message, version in requests)
+        )
+
     def receive(self, message: Message, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """The answer to a request that was sent. Raises as `ask`."""
         self._socket.settimeout(timeout_s)

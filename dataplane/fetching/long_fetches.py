@@ -42,11 +42,17 @@ class LongFetch:
         self._fetch, self._reader = fetch, reader
         self._answer, self._forget = answer, forget
         self._news = asyncio.Event()
+        self._is_over = False
         fetch.session.parked = self
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
         """A partition may have news."""
+        self._news.set()
+
+    def expired(self) -> None:
+        """Answer with what there is."""
+        self._is_over = True
         self._news.set()
 
     def superseded(self, error: ErrorCode) -> None:
@@ -87,7 +93,7 @@ class LongFetch:
         fetch, loop = self._fetch, asyncio.get_running_loop()
         deadline_s = fetch.request.received_at + fetch.message.max_wait_ms / 1000
         while True:
-            last = loop.time() >= deadline_s
+            last = self._is_over or loop.time() >= deadline_s
             self._news.clear()
             found = await self._reader.read_in_time_slices(fetch, to_read(fetch))
             if last or found.urgent or found.size >= fetch.message.min_bytes:

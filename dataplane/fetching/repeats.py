@@ -206,7 +206,7 @@ class TailFetch:
         self._offset = offset
         self._due = False
         repeat.replica.readers.add(self)
-        self._parked: Parked | None = answers.park(until_s, self._by_handler)
+        self._parked: Parked | None = answers.park(until_s, self.expired)
         answers.remember(self, request.connection)
 
     def wake(self) -> None:
@@ -221,7 +221,7 @@ class TailFetch:
             return
         found = None if self._answers.metered else self._repeat.read(self._offset)
         if found is None:
-            self._by_handler()
+            self.expired()
         elif found.records.size < self._repeat.min_bytes:
             found.records.release()
             self._repeat.replica.readers.add(self)
@@ -229,7 +229,7 @@ class TailFetch:
             self._finish()
             self._repeat.reply(self._request, found)
 
-    def _by_handler(self) -> None:
+    def expired(self) -> None:
         """Have the handler give the answer now, whatever it is."""
         self._finish()
         self._answers.answer_now(self._request, self._frame)

@@ -121,6 +121,7 @@ class FetchHandlers:
         on_error=_failed,
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("consumers: READ Topic; followers: a node of the cluster"),
+        waits_for_others=True,
     )
     def fetch(self, request: ClientRequest, message: FetchRequest) -> FetchResponse | None:
         """Answer with what there is, or park the request."""
@@ -197,7 +198,13 @@ class FetchHandlers:
         if waiting is None:
             waiting = self._waiting[connection] = {}
             connection.call_on_close(lambda: self._closed(connection))
+            connection.on_expiry = lambda: self._session_expired(connection)
         return waiting
+
+    def _session_expired(self, connection: ClientConnection) -> None:
+        """Answer the waiting fetches of a connection with the records that were there while its session held."""
+        for fetch in list(self._waiting.get(connection, ())):
+            fetch.expired()
 
     def _closed(self, connection: ClientConnection) -> None:
         for fetch in list(self._waiting.pop(connection, {})):

@@ -57,7 +57,7 @@ class GroupHandlers:
 
     # ------------------------------------------------------------ membership
 
-    @handles(JoinGroupRequest, 0, 9, needs=group(AclOperation.READ))
+    @handles(JoinGroupRequest, 0, 9, needs=group(AclOperation.READ), waits_for_others=True)
     def join_group(self, request: ClientRequest, message: JoinGroupRequest) -> None:
         """Answered when the whole group has joined."""
 
@@ -98,7 +98,7 @@ class GroupHandlers:
         )
         shard.join(message.group_id, joining, reply)
 
-    @handles(SyncGroupRequest, 0, 5, needs=group(AclOperation.READ))
+    @handles(SyncGroupRequest, 0, 5, needs=group(AclOperation.READ), waits_for_others=True)
     def sync_group(self, request: ClientRequest, message: SyncGroupRequest) -> None:
         """Answered once the leader's assignment is stored."""
 

@@ -368,8 +368,10 @@ class ConnectionAuthentication:
             self._deadline = self._loop.call_at(expires_at, self._expire)
 
     def _expire(self) -> None:
-        """From now on only a handshake is served: what else comes closes the connection."""
+        """From now on only a handshake is served: what else comes closes the connection. Fetches wait no longer."""
         self._connection.serve(self._after_expiry, self._client_limits)
+        if self._connection.on_expiry is not None:
+            self._connection.on_expiry()
 
     def _after_expiry(self, connection: ClientConnection, frame: memoryview) -> None:
         session = connection.session

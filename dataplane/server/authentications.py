@@ -36,8 +36,10 @@ class Authentications:
         tell_versions: TellVersions,
         strangers: Strangers[Newcomer],
         delayed_closes: DelayedCloses,
+        waits_for_others: Callable[[int], bool],
     ) -> None:
-        """`now_ms`: the wall clock. Whoever logs in is no longer among the `strangers`."""
+        """`now_ms`: the wall clock. Whoever logs in is no longer among the `strangers`. `waits_for_others`: whether
+        the requests of an API key wait for others to do something."""
         self._loop = loop
         self._now_ms = now_ms
         self._client_limits = client_limits
@@ -45,6 +47,7 @@ class Authentications:
         self._tell_versions = tell_versions
         self._strangers = strangers
         self._delayed_closes = delayed_closes
+        self._waits_for_others = waits_for_others
         self._all: dict[ClientConnection, ConnectionAuthentication] = {}
         self._logging_in: dict[Newcomer, ClientConnection] = {}
         self._failures: Counter[str] = Counter()
@@ -76,10 +79,10 @@ class Authentications:
         return self._all.get(connection)
 
     def end(self, concerns: Callable[[PeerSession], bool], why: str) -> None:
-        """Close the connections with such sessions, once their requests are answered."""
+        """End such sessions: their connections close once what they have changed is acknowledged."""
         for connection in [each for each in self._all if concerns(each.session)]:
             logger.info("closing the connection of %s: %s", connection, why)
-            connection.close_when_answered()
+            connection.end_session(self._waits_for_others)
 
     def cut_off(self, newcomer: Newcomer) -> bool:
         """Close the connection of a peer that has not logged in; False if there is none."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from ...network.tls.handshake import HANDSHAKE_FAILURE
 from ...protocol.node_proof import ServerProof
@@ -32,6 +32,8 @@ _FRAMES = 32
 # it.
 _CORKED_BYTES = 32 * 1024
 _TLS_BEGINS = b"\x16\x03"
+LAST_ANSWERS_S: Final = 10.0
+"""So long a connection whose session was ended may take for the answers that it still gets."""
 _CLOSE: tuple[Part, ...] = (b"close",)
 
 
@@ -97,8 +99,10 @@ class ClientConnection:
         "last_activity",
         "node_proof",
         "number",
+        "on_expiry",
         "peer_port",
         "session",
+        "session_ended",
         "shortcut",
     )
 
@@ -145,6 +149,10 @@ class ClientConnection:
         self.closed = False
         # The peer has sent its last byte; replies are still owed.
         self.half_closed = False
+        # The session was taken away: nothing more is read, or begun.
+        self.session_ended = False
+        # Left by a handler: called when the session has expired, whose peer may still log in anew.
+        self.on_expiry: Callable[[], None] | None = None
         # What the peer has said to prove that it is a node of the cluster.
         self.node_proof: ServerProof | None = None
         self._false_claim_logged = False
@@ -420,6 +428,9 @@ class ClientConnection:
             release(parts)
             return
         if request.parts is not None:
+            if request.parts is _CLOSE and self.session_ended:
+                release(parts)
+                return
             raise RuntimeError(f"API {request.api_key} request {request.correlation_id} was answered twice")
         request.parts = parts
         self._times.answered(request.timed_as, request.began_s)
@@ -488,13 +499,23 @@ class ClientConnection:
         else:
             self._close_callbacks.append(callback)
 
-    def close_when_answered(self) -> None:
-        """Read no more, and close once all requests that were read are answered."""
-        self.half_closed = True
-        if not self.closed:
-            if self._held is None:
-                self._received.give_back()
-            self._settle()
+    def end_session(self, waits_for_others: Callable[[int], bool]) -> None:
+        """Read no more, and close once the requests that were read are answered, `LAST_ANSWERS_S` later at the latest.
+
+        So a change is acknowledged that was made before. `waits_for_others` tells by an API key whether such requests
+        wait for others to do something, like a parked fetch: the connection closes instead of answering one.
+        """
+        if self.closed or self.session_ended:
+            return
+        self.session_ended = self.half_closed = True
+        self._loop.call_later(LAST_ANSWERS_S, self.close)
+        if self._held is None:
+            self._received.give_back()
+        for request in self._requests:
+            if request.parts is None and waits_for_others(request.api_key):
+                self.close_after_replies(request)
+                break
+        self._settle()
 
     def close(self) -> None:
         """Close now: what was received and not handled, and what was not sent, is dropped."""

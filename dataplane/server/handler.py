@@ -69,6 +69,7 @@ class _Registration:
     elements_max: int
     needs: Needs | None
     takes_frames: str | None
+    waits_for_others: bool
 
 
 def handles(
@@ -82,6 +83,7 @@ def handles(
     elements_max: int = ELEMENTS_PER_TURN,
     needs: Needs | None = None,
     takes_frames: str | None = None,
+    waits_for_others: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
@@ -99,6 +101,8 @@ def handles(
     authorizer.
     `takes_frames`: the name of a `FrameTaker` beside the method. It is asked first, but where rights or processor time
     have to be looked at.
+    `waits_for_others`: its answer waits for others to do something, and tells of it. So nobody gets it whose session
+    was ended meanwhile.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(
@@ -111,6 +115,7 @@ def handles(
         elements_max,
         needs,
         takes_frames,
+        waits_for_others,
     )
 
     def register(function: _Function) -> _Function:
@@ -136,6 +141,7 @@ class Handler:
     elements_max: int
     needs: Needs | None
     take_frame: FrameTaker | None
+    waits_for_others: bool
 
     def authorize(self, access: Access, message: Any) -> None:
         """Raises KafkaError if the sender of a message may not call this."""
@@ -186,11 +192,17 @@ class HandlerTable:
                 take_frame=None
                 if registration.takes_frames is None
                 else getattr(handler_object, registration.takes_frames),
+                waits_for_others=registration.waits_for_others,
             )
 
     def get(self, api_key: int) -> Handler | None:
         """The handler of an API, None if it is not supported."""
         return self._handlers.get(api_key)
+
+    def waits_for_others(self, api_key: int) -> bool:
+        """Return whether requests of an API wait for others to do something."""
+        handler = self._handlers.get(api_key)
+        return handler is not None and handler.waits_for_others
 
     def __iter__(self) -> Iterator[Handler]:
         """All handlers in the order of their API keys."""

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from ...protocol.codec import MalformedMessage, decode, decode_at_most, decode_stepwise
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.schema import Message
 from ..quotas import ClientQuotas, RequestMeter, Stepwise
@@ -138,6 +138,7 @@ class Router:
 
     async def _run(self, handler: Handler, request: ClientRequest, message: Message) -> None:
         try:
+            _check_session(request)
             if self._authorization is not None:
                 handler.authorize(request.access, message)
             await request.reply_when_encoded(await handler.function(request, message))
@@ -168,6 +169,7 @@ class Router:
         connection = request.connection
         request.is_long = True
         try:
+            _check_session(request)
             check_elements(handler, elements)
             if self._authorization is not None:
                 handler.authorize(request.access, message)
@@ -240,6 +242,12 @@ def _read(handler: Handler, frame: memoryview, version: int, offset: int) -> Mes
     body = bytes(frame) if handler.is_coroutine else frame
     message: Message = decode(handler.request_class, body, version, offset)
     return message
+
+
+def _check_session(request: ClientRequest) -> None:
+    """Raise SASL_AUTHENTICATION_FAILED if the session of a request was ended before the request was begun."""
+    if request.connection.session_ended:
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the session has ended")
 
 
 def _close_unreadable(

@@ -96,6 +96,7 @@ class Server:
             self._tell_versions,
             self._strangers,
             self._delayed_closes,
+            table.waits_for_others,
         )
         self.listeners: list[ListeningSocket] = []
         self.handshakes = Handshakes(

@@ -84,9 +84,10 @@ class BearerLogin:
     async def _bearer(self, text: str) -> Bearer:
         token = read_token(text)
         self.claimed = token.claimed_user(self._rules)
-        bearer = check_claims(token, self._rules, self._now_ms())
+        check_claims(token, self._rules, self._now_ms())
         await self._check_signature(token)
-        return bearer
+        # Keys may have been fetched for seconds: the token has to hold at the end, too.
+        return check_claims(token, self._rules, self._now_ms())
 
 
 def _told(refusal: TokenRefused) -> str:

@@ -103,6 +103,13 @@ class ScramLogins:
             found = await self._tokens.credential(self._mechanism, user.name)
         return found or stand_in
 
+    def of_user(self, user: str, proved: ScramCredential) -> LoggedIn:
+        """Return the outcome for a user whose proof fitted `proved`. Raises LoginRefused if the user has another
+        credential by now, or none: a login counts by what holds at its end."""
+        if self._credentials.find(self._mechanism, user) != proved:
+            raise LoginRefused("the credential of the user was changed or deleted during the login")
+        return LoggedIn(user)
+
     def of_token(self, token_id: str) -> LoggedIn:
         """Who logs in by a token whose secret was proved. Raises LoginRefused if it has ended."""
         token = self._tokens.valid(token_id) if self._tokens is not None else None
@@ -118,6 +125,7 @@ class ScramLogin:
         self._logins = logins
         self._server = server
         self._is_token = False
+        self._credential: ScramCredential | None = None
         self.outcome: LoggedIn | None = None
 
     @property
@@ -131,11 +139,16 @@ class ScramLogin:
             if self._server.user is None:
                 user = self._server.claim(message)
                 self._is_token = _is_token(user)
-                return self._server.challenge(await self._logins.credential(user, is_token=self._is_token))
+                self._credential = await self._logins.credential(user, is_token=self._is_token)
+                return self._server.challenge(self._credential)
             answer = self._server.finish(message)
         except ScramRefused as error:
             raise LoginRefused(str(error)) from None
-        self.outcome = self._logins.of_token(self.claimed) if self._is_token else LoggedIn(self.claimed)
+        assert self._credential is not None, "a proof without a challenge"
+        if self._is_token:
+            self.outcome = self._logins.of_token(self.claimed)
+        else:
+            self.outcome = self._logins.of_user(self.claimed, self._credential)
         return answer
 
 

@@ -40,16 +40,21 @@ class ScramPasswords:
         self._turn = asyncio.Lock()
 
     async def check(self, user: str, password: str) -> bool:
-        """Whether a user has this password; found in the same time for who does not exist. Raises LoginRefused if too
-        many wait to be checked."""
-        chosen = self._stand_ins.for_password(user)
-        is_known = False
+        """Return whether a user has this password; found in the same time for who does not exist. Raises LoginRefused
+        if too many wait to be checked."""
+        stand_in, known = self._stand_ins.for_password(user), self._known(user)
+        if not await self._matches(*known or stand_in, user, password):
+            return False
+        # The password may have been changed, or the user deleted, while it was hashed.
+        return known is not None and self._known(user) == known
+
+    def _known(self, user: str) -> tuple[ScramMechanism, ScramCredential] | None:
+        """Return the credential that a password is checked against: of the first mechanism that the user has."""
         for mechanism in SCRAM_MECHANISMS.values():
             credential = self._credentials.find(mechanism, user)
             if credential is not None:
-                chosen, is_known = (mechanism, credential), True
-                break
-        return await self._matches(*chosen, user, password) and is_known
+                return mechanism, credential
+        return None
 
     async def _matches(
         self, mechanism: ScramMechanism, credential: ScramCredential, user: str, password: str

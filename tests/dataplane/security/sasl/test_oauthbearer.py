@@ -104,6 +104,18 @@ def test_a_bad_token_is_told_and_whatever_follows_ends_the_login(
     assert attempt.outcome is None
 
 
+def test_a_token_that_expires_while_keys_are_fetched_logs_nobody_in() -> None:
+    now_ms = NOW_MS
+
+    async def fetched_for_a_minute(_token: Token) -> None:
+        nonlocal now_ms
+        now_ms += 60_000
+
+    attempt = BearerLogin(RULES, fetched_for_a_minute, lambda: now_ms)
+    assert asyncio.run(attempt.receive(GOOD)) == b'{"status":"invalid_token"}'
+    assert attempt.outcome is None
+
+
 def test_a_token_lets_nobody_act_as_another() -> None:
     attempt = login()
     with pytest.raises(LoginRefused, match="act as another user") as refused:

@@ -51,6 +51,34 @@ async def test_so_does_a_password_in_the_clear() -> None:
         await passwords.check("ann", "pw")
 
 
+@pytest.mark.parametrize("password", ["new", "pw", None])
+async def test_a_credential_that_is_changed_or_deleted_during_a_login_refuses_it(
+    password: str | None,
+) -> None:
+    """Also where the same password is set again: the proof is about the credential that was shown."""
+    sealer, users = Sealer([b"old secret"]), {ANN: SEALED}
+    logins = ScramLogins(SCRAM_SHA_256, ScramCredentials(sealer, lambda: users), STAND_INS)
+    login, client = logins.begin(), ScramClient(SCRAM_SHA_256, "ann", "pw", "nonce")
+    challenge = await login.receive(client.first())
+    del users[ANN]
+    if password is not None:
+        changed = ScramCredential.of_password(SCRAM_SHA_256, password, b"other salt")
+        users[ANN] = sealed_credential(sealer, ANN, changed)
+    with pytest.raises(LoginRefused, match="changed or deleted during the login"):
+        await login.receive(client.final(challenge))
+    assert login.outcome is None
+
+
+async def test_a_credential_that_is_sealed_under_a_new_secret_during_a_login_does_not_refuse_it() -> None:
+    sealer, users = Sealer([b"new secret", b"old secret"]), {ANN: SEALED}
+    logins = ScramLogins(SCRAM_SHA_256, ScramCredentials(sealer, lambda: users), STAND_INS)
+    login, client = logins.begin(), ScramClient(SCRAM_SHA_256, "ann", "pw", "nonce")
+    challenge = await login.receive(client.first())
+    users[ANN] = sealed_credential(sealer, ANN, ScramCredential.of_password(SCRAM_SHA_256, "pw", b"salt"))
+    client.check(await login.receive(client.final(challenge)))
+    assert login.outcome == LoggedIn("ann")
+
+
 KEY = b"the key of tokens"
 TOKENS = {"id": TokenState("id", "User:a:b", "User:bob", (), 0, 1_000, 2_000, token_key_id(KEY))}
 PASSWORD = token_password(token_hmac(KEY, "id"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from ottla.protocol.scram import (
 )
 
 SEALER = Sealer([b"cluster secret"])
+ANN = ("ann", SCRAM_SHA_256.code)
 
 
 class Users:
@@ -69,6 +72,32 @@ async def test_a_password_that_was_right_is_wrong_as_soon_as_it_is_changed_or_de
     assert await users.passwords.check("ann", "other")
     users.sealed.clear()
     assert not await users.passwords.check("ann", "other")
+
+
+@pytest.mark.parametrize("password", ["other", "secret", None])
+async def test_a_password_that_is_changed_or_deleted_while_it_is_hashed_is_wrong(
+    users: Users, password: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users.set("ann", "secret")
+    of_password = ScramCredential.of_password
+    hashing, changed = threading.Event(), threading.Event()
+
+    def slowly(*args: Any) -> ScramCredential:
+        hashing.set()
+        assert changed.wait(60)
+        return of_password(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ScramCredential, "of_password", slowly)
+        checking = asyncio.create_task(users.passwords.check("ann", "secret"))
+        assert await asyncio.to_thread(hashing.wait, 60)
+        users.sealed.clear()
+        if password is not None:
+            made = of_password(SCRAM_SHA_256, password, b"other salt", ITERATIONS_MIN)
+            users.sealed[ANN] = sealed_credential(SEALER, ANN, made)
+        changed.set()
+        assert not await checking
+    assert await users.passwords.check("ann", "secret") is (password == "secret")
 
 
 async def test_what_is_remembered_is_hashed_anew_after_a_while(
