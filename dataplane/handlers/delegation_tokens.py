@@ -27,6 +27,7 @@ from ...protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
 from ...protocol.security_protocol import SecurityProtocol
 from ..quorum.access import Quorum
 from ..security.authorization.access import Access
@@ -34,6 +35,7 @@ from ..security.authorization.needs import NOTHING, handler_asks
 from ..security.delegation_tokens import DelegationTokens
 from ..security.peer_session import PeerSession
 from ..security.principal import ANONYMOUS, USER, Principal
+from ..security.sasl.plain import PLAIN
 from ..server.handler import ClientRequest, handles
 
 logger = logging.getLogger("ottla.authorizer")
@@ -109,12 +111,23 @@ class DelegationTokenHandlers:
             expires_at_ms=expires_at_ms,
             ends_at_ms=ends_at_ms,
             key_id=tokens.key_id,
+            user=self._scram_user(request.session),
         )
         await self._quorum.submit(command, author=request.session)
         _tell(request, "created", token_id, f" of {owner}")
         response.token_id, response.hmac = token_id, tokens.new_secret(token_id)
         response.issue_timestamp_ms = now_ms
         response.expiry_timestamp_ms, response.max_timestamp_ms = expires_at_ms, ends_at_ms
+
+    def _scram_user(self, session: PeerSession) -> str:
+        """Return the user by whose SCRAM credential a peer has logged in; empty if it was by something else."""
+        name = session.principal.name
+        if session.mechanism in SCRAM_MECHANISMS:
+            return name
+        keys = ((name, mechanism) for mechanism in SCRAM_MECHANISMS_BY_CODE)
+        # Passwords in the clear may be those of SCRAM (sasl.plain.verify).
+        is_known = any(key in self._quorum.image.scram_credentials for key in keys)
+        return name if session.mechanism == PLAIN and is_known else ""
 
     @handles(RenewDelegationTokenRequest, 1, 2, needs=NOTHING)
     async def renew(

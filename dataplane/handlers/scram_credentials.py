@@ -112,7 +112,8 @@ class ScramCredentialHandlers:
         """The changes that failed, with the names of their users."""
         failed: list[tuple[str, KafkaError]] = []
         for some in pieces(list(changes), _CHANGES_PER_COMMAND):
-            outcome = await self._quorum.submit(AlterScramCredentials(changes=list(some)), author=author)
+            command = AlterScramCredentials(changes=list(some), removes_tokens=True)
+            outcome = await self._quorum.submit(command, author=author)
             for change, result in zip(some, outcome.changes, strict=True):
                 error = refusal(result)
                 if error is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from ...protocol.acls import TEXT_BYTES_MAX, check_principal
-from ...protocol.cluster_image import delegation_token_record
+from ...protocol.cluster_image import ClusterImage, delegation_token_record
 from ...protocol.delegation_tokens import (
     RENEWERS_MAX,
     TOKENS_MAX,
@@ -25,6 +25,7 @@ from ...protocol.messages.token_commands import (
     RenewDelegationToken,
     TokenExpiryResult,
 )
+from ...protocol.scram import SCRAM_MECHANISMS_BY_CODE
 from .features import check_security
 from .refusal import check_allowed
 from .workspace import Workspace
@@ -42,6 +43,9 @@ def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
     if not 0 <= command.issued_at_ms <= command.expires_at_ms <= command.ends_at_ms:
         raise _invalid("a token has to expire after it was issued, and not after its end")
     _check_number(work, command.requester)
+    if command.user and not has_credential(work.image, command.user):
+        # The user was deleted meanwhile, and its tokens with it.
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     work.emit(
         delegation_token_record(
             TokenState(
@@ -87,6 +91,25 @@ def remove_expired(work: Workspace, command: RemoveExpiredTokens) -> PlainResult
         if token is not None and token.is_over(command.now_ms):
             work.emit(DelegationTokenRemovedRecord(token_id=token_id))
     return PlainResult()
+
+
+def remove_of_deleted(work: Workspace, users: Collection[str]) -> None:
+    """Remove the tokens that act as one of the users, and the tokens that one of them has asked for: whoever was told
+    the secret of a token can log in with it. Users with a credential left keep theirs."""
+    deleted = {f"User:{user}" for user in users if not has_credential(work.image, user)}
+    if not deleted:
+        return
+    tokens = work.image.delegation_tokens.values()
+    # In the same order on all nodes: after a snapshot the image has another one.
+    for token_id in sorted(
+        token.token_id for token in tokens if token.owner in deleted or token.requester in deleted
+    ):
+        work.emit(DelegationTokenRemovedRecord(token_id=token_id))
+
+
+def has_credential(image: ClusterImage, user: str) -> bool:
+    """Return whether a user has a SCRAM credential of any mechanism."""
+    return any((user, mechanism) in image.scram_credentials for mechanism in SCRAM_MECHANISMS_BY_CODE)
 
 
 def _found(work: Workspace, token_id: str) -> TokenState:

@@ -11,13 +11,14 @@ from ...protocol.messages.user_commands import (
     ScramCredentialChange,
 )
 from ...protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_MECHANISMS_BY_CODE
+from . import delegation_tokens
 from .features import check_security
 from .refusal import check_allowed, message_of
 from .workspace import Workspace
 
 
 def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> AlterScramCredentialsResult:
-    """Each credential on its own. Raises KafkaError while some broker may not know of users."""
+    """Change each credential on its own. Raises KafkaError while some broker may not know of users."""
     check_allowed(command)
     check_security(work, "users of SCRAM need")
     results: list[AlteredCredential] = []
@@ -28,6 +29,15 @@ def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> 
         except KafkaError as error:
             result.error_code, result.error_message = error.code, message_of(error)
         results.append(result)
+    if command.removes_tokens:
+        delegation_tokens.remove_of_deleted(
+            work,
+            {
+                change.name
+                for change, result in zip(command.changes, results, strict=True)
+                if not change.sealed_keys and result.error_code == ErrorCode.NONE
+            },
+        )
     return AlterScramCredentialsResult(changes=results)
 
 

@@ -26,6 +26,11 @@ class CreateDelegationToken(Command[PlainResult]):
         tag=0,
         about="The leader has found that whoever asked may not do it, and left out its id.",
     )
+    user: str = string(
+        "0+",
+        tag=1,
+        about="Who asks logged in by a SCRAM credential of this user, which must be there; empty: by something else.",
+    )
 
 
 @data()

@@ -51,3 +51,8 @@ class AlterScramCredentials(Command[AlterScramCredentialsResult]):
         tag=0,
         about="The leader has found that whoever asked may not do it, and left out what it would change.",
     )
+    removes_tokens: bool = boolean(
+        "0+",
+        tag=1,
+        about="With the last credential of a user its delegation tokens are removed. Brokers from before leave them.",
+    )

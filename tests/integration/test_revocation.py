@@ -193,7 +193,9 @@ def test_a_parked_fetch_ends_with_the_time_of_its_session(user: User) -> None:
         token = own.create_delegation_token()
         with closing(user.peer()) as peer:
             assert peer.ask(SaslHandshakeRequest(mechanism=MECHANISM), 1).error_code == ErrorCode.NONE
-            client = ScramClient(SCRAM_SHA_256, token.token_id, token.password, "nonce", {"tokenauth": "true"})
+            client = ScramClient(
+                SCRAM_SHA_256, token.token_id, token.password, "nonce", {"tokenauth": "true"}
+            )
             challenge = peer.ask(SaslAuthenticateRequest(auth_bytes=client.first()), 2)
             proof = client.final(bytes(challenge.auth_bytes))
             client.check(bytes(peer.ask(SaslAuthenticateRequest(auth_bytes=proof), 2).auth_bytes))
@@ -211,3 +213,28 @@ def test_a_user_who_deletes_itself_is_answered(admin: sync.Admin, user: User) ->
     admin.create_acls([may_alter])
     with sync.Admin(**user.options()) as own:
         own.alter_scram_credentials(deletions=[(user.name, MECHANISM)])
+
+
+def test_tokens_go_with_the_user_who_owns_them_or_has_asked_for_them(admin: sync.Admin, user: User) -> None:
+    options = user.options()
+    with sync.Admin(**options) as own:
+        token = own.create_delegation_token()
+    by_token = options | {
+        "sasl_plain_username": token.token_id,
+        "sasl_plain_password": token.password,
+        "sasl_token_auth": True,
+    }
+    with sync.Consumer(**by_token) as consumer:
+        consumer.assign([TopicPartition(user.topic, 0)])
+        consumer.seek(TopicPartition(user.topic, 0), 0)
+        user.produce()
+        records: list[Any] = []
+        wait_until(lambda: records.extend(consumer.getmany(timeout_ms=500).values()) or records, "a record")
+        user.set_password("second")
+        assert [one.token_id for one in admin.describe_delegation_tokens([f"User:{user.name}"])], (
+            "it outlives that"
+        )
+        user.delete()
+        assert admin.describe_delegation_tokens([f"User:{user.name}"]) == []
+    with pytest.raises(Exception, match="credentials"), sync.Consumer(**by_token) as consumer:
+        consumer.partitions_for_topic(user.topic)

@@ -31,6 +31,7 @@ from ottla.protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
 )
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
+from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
 from ottla.protocol.node_secrets import Secrets
 from ottla.protocol.security_protocol import SecurityProtocol
 
@@ -63,10 +64,18 @@ class Broker:
         self.tokens = DelegationTokens(
             Secrets((KEY,)), lambda: self.controller.image.delegation_tokens, lambda: self.now_ms
         )
-        quorum = cast(Any, SimpleNamespace(submit=self.submit))
+        quorum = cast(Any, SimpleNamespace(submit=self.submit, image=self.controller.image))
         self.handlers = DelegationTokenHandlers(
             quorum, self.tokens if enabled else None, TokenLifetimes(3 * HOUR, HOUR)
         )
+
+    def alter_user(self, keys: bytes) -> None:
+        """Give ann a password, or delete her: without keys."""
+        change = ScramCredentialChange(
+            name="ann", mechanism=1, iterations=4096, salt=b"salt", sealed_keys=keys
+        )
+        command = AlterScramCredentials(changes=[change], removes_tokens=True)
+        self.controller.apply(1, 1, encode_command(None, command))
 
     async def submit(self, command: Any, *, author: PeerSession) -> Any:
         assert author is not None, "the quorum's log names who asked"
@@ -268,3 +277,24 @@ async def test_who_sees_which_tokens() -> None:
     assert await seen("zoe", None, (AclOperation.DESCRIBE, of_joe)) == {of_joe}
     assert await seen("zoe", None, (AclOperation.DESCRIBE_TOKENS, "User:bob")) == {of_bob}
     assert await seen("zoe", ["joe"], (AclOperation.DESCRIBE_TOKENS, "User:bob")) == set()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+async def test_a_user_who_is_deleted_meanwhile_gets_no_token(mechanism: str) -> None:
+    """The broker has let the user in, and its image lags behind the quorum's."""
+    broker, session = Broker(), replace(BY_PASSWORD, mechanism=mechanism)
+    broker.alter_user(b"keys")
+    lagging = cast(Any, SimpleNamespace(submit=broker.submit, image=broker.controller.image.frozen()))
+    assert (await broker.ask(CreateDelegationTokenRequest(), session)).error_code == ErrorCode.NONE
+    broker.handlers = DelegationTokenHandlers(lagging, broker.tokens, TokenLifetimes(3 * HOUR, HOUR))
+    broker.alter_user(b"")
+    refused = await broker.ask(CreateDelegationTokenRequest(), session)
+    assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    assert broker.controller.image.delegation_tokens == {}
+
+
+async def test_a_user_of_no_scram_credential_gets_tokens() -> None:
+    broker = Broker()
+    for mechanism in ("PLAIN", "OAUTHBEARER", "GSSAPI", None):
+        session = replace(BY_PASSWORD, mechanism=mechanism)
+        assert (await broker.ask(CreateDelegationTokenRequest(), session)).error_code == ErrorCode.NONE

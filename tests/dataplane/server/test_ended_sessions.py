@@ -43,9 +43,7 @@ async def server(waiting: Waiting) -> AsyncIterator[Server]:
     table = HandlerTable(Handlers(), waiting)
     broker = Server(table)
     table.add(SaslHandlers(broker.authentications))
-    broker.authentication = {
-        LISTENER: AuthenticationSettings({"EXPIRING": Expiring()}, failure_delay_ms=20)
-    }
+    broker.authentication = {LISTENER: AuthenticationSettings({"EXPIRING": Expiring()}, failure_delay_ms=20)}
     broker.listen(LISTENER, "127.0.0.1", 0)
     broker.start()
     try:

@@ -10,11 +10,13 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
+from ottla.protocol.messages.token_commands import CreateDelegationToken
 from ottla.protocol.messages.user_commands import (
     AlterScramCredentials,
     AlterScramCredentialsResult,
     ScramCredentialChange,
 )
+from ottla.protocol.partition_change import record_of
 
 SHA_256, SHA_512 = 1, 2
 DELETED = b""
@@ -37,7 +39,7 @@ def formed(level: int = 1) -> Controller:
 
 def alter(controller: Controller, *changes: ScramCredentialChange) -> list[int]:
     """The error code of each change."""
-    command = AlterScramCredentials(changes=list(changes))
+    command = AlterScramCredentials(changes=list(changes), removes_tokens=True)
     result = decode_result(command, controller.apply(1, 1, encode_command(None, command)).result)
     assert isinstance(result, AlterScramCredentialsResult)
     assert result.error_code == ErrorCode.NONE
@@ -66,6 +68,66 @@ def test_mechanisms_of_one_user_are_apart() -> None:
     assert alter(controller, change("ann"), change("ann", SHA_512, 8192)) == [0, 0]
     assert alter(controller, change("ann", keys=DELETED)) == [0]
     assert controller.image.scram_credentials == {("ann", SHA_512): SealedCredential(b"salt", b"keys", 8192)}
+
+
+def give_token(controller: Controller, token_id: str, owner: str, requester: str = "User:bob") -> None:
+    command = CreateDelegationToken(
+        token_id=token_id, owner=owner, requester=requester, renewers=["User:ann"], expires_at_ms=1,
+        ends_at_ms=1, key_id=b"key",
+    )  # fmt: skip
+    applied = controller.apply(1, 1, encode_command(None, command))
+    assert decode_result(command, applied.result).error_code == ErrorCode.NONE
+
+
+def with_tokens(*owners: str) -> Controller:
+    controller = formed(level=2)
+    alter(controller, change("ann"), change("ann", SHA_512), change("bob"))
+    for owner in owners:
+        give_token(controller, f"of {owner}", owner)
+    give_token(controller, "asked for by ann", "User:bob", "User:ann")
+    return controller
+
+
+def test_the_delegation_tokens_of_a_user_go_with_its_last_credential() -> None:
+    controller = with_tokens("User:ann", "User:bob", "Group:ann")
+    alter(controller, change("ann", keys=DELETED))
+    assert len(controller.image.delegation_tokens) == 4, "one credential is left"
+    command = AlterScramCredentials(
+        changes=[change("ann", SHA_512, keys=DELETED), change("bob", SHA_512, keys=DELETED)],
+        removes_tokens=True,
+    )
+    applied = controller.apply(1, 1, encode_command(None, command))
+    assert sorted(controller.image.delegation_tokens) == ["of Group:ann", "of User:bob"]
+    records = [type(record_of(one)).__name__ for _, one in applied.changes]
+    assert records == ["ScramCredentialRecord", *2 * ["DelegationTokenRemovedRecord"]], "in one entry"
+
+
+def test_a_password_that_is_changed_leaves_the_tokens() -> None:
+    controller = with_tokens("User:ann")
+    alter(controller, change("ann", keys=DELETED), change("ann", SHA_512, keys=DELETED), change("ann"))
+    assert len(controller.image.delegation_tokens) == 2
+
+
+def test_tokens_are_removed_in_the_same_order_by_a_node_that_began_with_a_snapshot() -> None:
+    controller, restored = formed(level=2), Controller()
+    alter(controller, change("ann"))
+    for token_id in ("c", "a", "b"):
+        give_token(controller, token_id, "User:ann")
+    restored.restore(controller.snapshot())
+    command = AlterScramCredentials(changes=[change("ann", keys=DELETED)], removes_tokens=True)
+    applied = [one.apply(1, 1, encode_command(None, command)) for one in (controller, restored)]
+    assert applied[0].changes == applied[1].changes
+    assert len(applied[0].changes) == 4
+
+
+def test_a_command_of_a_broker_of_before_leaves_the_tokens() -> None:
+    """Journals have such commands: what they did is what they do."""
+    controller = with_tokens("User:ann")
+    command = AlterScramCredentials(
+        changes=[change("ann", keys=DELETED), change("ann", SHA_512, keys=DELETED)]
+    )
+    controller.apply(1, 1, encode_command(None, command))
+    assert len(controller.image.delegation_tokens) == 2
 
 
 def test_users_survive_a_snapshot_and_are_nowhere_in_a_text() -> None:
