@@ -15,7 +15,9 @@ LIBRDKAFKA: Final[Mapping[str, str]] = {
     "ssl.ca.location": "ssl_cafile",
     "ssl.ca.pem": "ssl_cadata",
     "ssl.certificate.location": "ssl_certfile",
+    "ssl.certificate.pem": "ssl_certdata",
     "ssl.key.location": "ssl_keyfile",
+    "ssl.key.pem": "ssl_keydata",
     "ssl.key.password": "ssl_password",
     "ssl.crl.location": "ssl_crlfile",
     "ssl.cipher.suites": "ssl_ciphers",
@@ -43,6 +45,8 @@ JAVA: Final[Mapping[str, str]] = {
     "ssl.truststore.location": "ssl_cafile",
     "ssl.truststore.certificates": "ssl_cadata",
     "ssl.keystore.location": "ssl_certfile",
+    "ssl.keystore.certificate.chain": "ssl_certdata",
+    "ssl.keystore.key": "ssl_keydata",
     "ssl.key.password": "ssl_password",
     "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
     "sasl.mechanism": "sasl_mechanism",
@@ -52,7 +56,16 @@ JAVA: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.scope": "sasl_oauthbearer_scope",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
-_SECRET_WORDS: Final = ("password", "secret", "token", "jaas", "key.pem", "keystore.key", "keystore_key")
+_SECRET_WORDS: Final = (
+    "password",
+    "secret",
+    "token",
+    "jaas",
+    "key.pem",
+    "keystore.key",
+    "keystore_key",
+    "keydata",
+)
 
 
 def is_secret(name: str) -> bool:

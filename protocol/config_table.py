@@ -3,7 +3,7 @@
 Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
 quorum hears of dead brokers faster; `broker.fence.on.refusal`, `broker.fenced.linger.ms`, `cluster.id`,
 `cluster.secret.file`, `quorum.secret.file`, `cluster.link.encryption`, `metrics.listener`,
-`metrics.bearer.token.file` and `log.verify.bytes.per.second` are our own.
+`metrics.bearer.token.file`, `mirror.allowed.paths` and `log.verify.bytes.per.second` are our own.
 """
 
 from __future__ import annotations
@@ -158,6 +158,8 @@ _NODE_TABLE = (
           "host:port, or unix:/path, of the HTTP endpoint: /metrics, /healthz, /readyz; none without it."),
     _node("metrics.bearer.token.file", _NODE, _S, None,
           "File with tokens, one in a line, of which whoever reads /metrics has to show one."),
+    ConfigKey("mirror.allowed.paths", _LIST, "",
+              "Folders of a broker whose files the options of a mirror's source may name; none without it.", _BROKER),
     _node("log.dirs", _NODE, _LIST, None, "Data folders."),
     _node("log.dir", _NODE, _LIST, None, "One data folder, if log.dirs is not given."),
     _node("cordoned.log.dirs", _DYNAMIC, _LIST, "",

@@ -1,10 +1,21 @@
-"""The clusters that brokers copy, reached by the client. It is loaded with the first mirror, and not before."""
+"""The clusters that brokers copy, reached by the client. It is loaded with the first mirror, and not before.
+
+Whoever may create mirrors says how a source is reached, and the broker does it. So the broker lends nothing of its own
+that its operator has not set apart: files come from `mirror.allowed.paths` alone, no ticket of its user is taken, and
+the answer tells nothing of the broker's files or of its network.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ...dataplane.mirroring.source import UNREACHABLE
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ...protocol.nearest import nearest
@@ -12,7 +23,9 @@ from ...protocol.schema import Message, Request
 
 if TYPE_CHECKING:
     from ...client.connections.cluster import Cluster
-    from ...client.security.security import Security
+    from ...client.security.options import SecurityOptions
+
+logger = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -20,19 +33,26 @@ _CLIENT_ID: Final = "ottla-mirror"
 _SWITCHES: Final = ("ssl_check_hostname", "sasl_token_auth")
 FOR_PROGRAMS: Final = ("ssl_context", "sasl_oauth_token_provider", "sasl_oauthbearer_extensions")
 """Options that are no texts."""
+FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "sasl_kerberos_keytab")
+"""Options that name files."""
 
 
 class ClientSource:
     """One source."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, asks_for_tokens: bool) -> None:
+        """`asks_for_tokens`: of an authorization server, whose answers belong to the broker's network, too."""
         self._cluster = cluster
+        self._asks_for_tokens = asks_for_tokens
+        # The last failure that the log has, for each broker of the source; None: of any.
+        self._logged: dict[int | None, str] = {}
 
     async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         """As `SourceCluster.metadata`."""
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
-        answer = await self._cluster.ask_any(request)
+        with self._discreet(None):
+            answer = await self._cluster.ask_any(request)
         self._cluster.metadata.update(answer)
         return answer
 
@@ -46,36 +66,99 @@ class ClientSource:
         at_most: int | None = None,
     ) -> ResponseT:
         """As `SourceCluster.ask`."""
-        connection = await self._cluster.connection(broker_id, lane)
-        version = connection.version_for(type(message), at_most)
-        return await connection.request(message, version=version, timeout_ms=timeout_ms)
+        with self._discreet(broker_id):
+            connection = await self._cluster.connection(broker_id, lane)
+            version = connection.version_for(type(message), at_most)
+            return await connection.request(message, version=version, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
         """As `SourceCluster.close`."""
         await self._cluster.close()
 
+    @contextmanager
+    def _discreet(self, broker_id: int | None) -> Iterator[None]:
+        """Tell to the log alone why there is no connection: a source may name any host and port as its brokers'."""
+        from ...client.failures import (
+            AuthenticationFailed,
+            ClientError,
+            ConnectionLost,
+            NoBrokerReachable,
+            RequestTimedOut,
+            TlsFailed,
+        )
+
+        try:
+            yield
+        except ClientError as error:
+            hidden = (ConnectionLost, NoBrokerReachable, RequestTimedOut, TlsFailed)
+            if not isinstance(error, hidden) and not (
+                self._asks_for_tokens and isinstance(error, AuthenticationFailed)
+            ):
+                raise
+            if self._logged.get(broker_id) != error.message:
+                self._logged[broker_id] = error.message
+                of_whom = "a source" if broker_id is None else f"broker {broker_id} of a source"
+                logger.warning("%s cannot be reached: %r", of_whom, error.message)
+            raise type(error)(UNREACHABLE) from None
+        self._logged.pop(broker_id, None)
+
 
 class ClientSources:
     """Opens them."""
 
-    secrets = frozenset({"ssl_password", "sasl_plain_password", "sasl_oauthbearer_client_secret"})
+    secrets = frozenset(
+        {"ssl_password", "ssl_keydata", "sasl_plain_password", "sasl_oauthbearer_client_secret"}
+    )
+
+    def __init__(self, allowed_paths: Sequence[Path] = ()) -> None:
+        """`allowed_paths`: folders whose files options may name (`mirror.allowed.paths`)."""
+        self._allowed_paths = allowed_paths
 
     def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> ClientSource:
         """As `Sources.open`."""
         from ...client.connections.cluster import Cluster
+        from ...client.security.security import security_of
 
         try:
-            return ClientSource(Cluster(bootstrap_servers, client_id=_CLIENT_ID, security=_security(options)))
+            read = _options(options)
+            self._check_files(options)
         except ValueError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        try:
+            security = security_of(read)
+        except ValueError as error:
+            logger.warning("the options of a source cannot be used: %r", str(error))
+            raise KafkaError(ErrorCode.INVALID_REQUEST, UNREACHABLE) from None
+        try:
+            cluster = Cluster(bootstrap_servers, client_id=_CLIENT_ID, security=security)
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        return ClientSource(cluster, asks_for_tokens=read.sasl_mechanism == "OAUTHBEARER")
+
+    def _check_files(self, options: Mapping[str, str]) -> None:
+        """Raise ValueError for a file outside of the allowed folders. It tells nothing of what there is."""
+        for name in FILES:
+            if name in options and not self._is_allowed(options[name]):
+                raise ValueError(
+                    f"{name}: brokers read files of a source below mirror.allowed.paths alone. Contents may be sent "
+                    "instead: ssl_cadata, ssl_certdata, ssl_keydata"
+                )
+
+    def _is_allowed(self, name: str) -> bool:
+        path = Path(os.path.normpath(name))
+        for folder in self._allowed_paths:
+            # By its name first: nothing is looked at outside of the folders.
+            if "\0" not in name and path.is_relative_to(folder):
+                try:
+                    return path.resolve().is_relative_to(folder.resolve())
+                except (OSError, RuntimeError):
+                    return False  # links in a circle
+        return False
 
 
-def _security(options: Mapping[str, str]) -> Security | None:
-    """Raises ValueError for options that are unknown, or not together."""
-    from dataclasses import fields
-
-    from ...client.security.options import SecurityOptions
-    from ...client.security.security import security_of
+def _options(options: Mapping[str, str]) -> SecurityOptions:
+    """Return the options of connections. Raises ValueError for options that are unknown, or not together."""
+    from ...client.security.options import GSSAPI, SecurityOptions
 
     known = [one.name for one in fields(SecurityOptions) if one.name not in FOR_PROGRAMS]
     given: dict[str, Any] = {}
@@ -88,4 +171,9 @@ def _security(options: Mapping[str, str]) -> Security | None:
         if name in _SWITCHES and value.lower() not in ("true", "false"):
             raise ValueError(f"{name} is true or false, not {value!r}")
         given[name] = value.lower() == "true" if name in _SWITCHES else value
-    return security_of(SecurityOptions(**given))
+    read = SecurityOptions(**given)
+    if read.sasl_mechanism == GSSAPI and read.sasl_kerberos_keytab is None:
+        raise ValueError(
+            "a source with GSSAPI needs sasl_kerberos_keytab: tickets of the broker's user are not for mirrors"
+        )
+    return read

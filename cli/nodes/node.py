@@ -259,7 +259,8 @@ def build(
         broker = BrokerConfig.from_properties(values)
         from .mirror_sources import ClientSources
 
-        return Broker(replace(broker, references=settings.references, restored=restored), ClientSources())
+        sources = ClientSources(broker.mirror_allowed_paths)
+        return Broker(replace(broker, references=settings.references, restored=restored), sources)
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
 

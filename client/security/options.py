@@ -50,7 +50,9 @@ class SecurityKeywords(TypedDict, total=False):
     ssl_cafile: str | os.PathLike[str] | None
     ssl_cadata: str | None
     ssl_certfile: str | os.PathLike[str] | None
+    ssl_certdata: str | None
     ssl_keyfile: str | os.PathLike[str] | None
+    ssl_keydata: str | None
     ssl_password: str | None
     ssl_crlfile: str | os.PathLike[str] | None
     ssl_ciphers: str | None
@@ -80,7 +82,9 @@ class SecurityOptions:
     ssl_cafile: str | os.PathLike[str] | None = None
     ssl_cadata: str | None = None
     ssl_certfile: str | os.PathLike[str] | None = None
+    ssl_certdata: str | None = None
     ssl_keyfile: str | os.PathLike[str] | None = None
+    ssl_keydata: str | None = field(default=None, repr=False)
     ssl_password: str | None = field(default=None, repr=False)
     ssl_crlfile: str | os.PathLike[str] | None = None
     ssl_ciphers: str | None = None
@@ -136,9 +140,21 @@ class SecurityOptions:
             other = next((one for one in given if one.startswith("ssl_") and one != "ssl_context"), None)
             if other is not None:
                 raise ValueError(f"ssl_context brings its own rules and certificates: it excludes {other}")
-        for one in ("ssl_keyfile", "ssl_password"):
-            if one in given and self.ssl_certfile is None:
-                raise ValueError(f"{one} belongs to a certificate: it needs ssl_certfile")
+        for one in ("ssl_keyfile", "ssl_keydata", "ssl_password"):
+            if one in given and self.ssl_certfile is None and self.ssl_certdata is None:
+                raise ValueError(f"{one} belongs to a certificate: it needs ssl_certfile or ssl_certdata")
+        for file, data in (("ssl_certfile", "ssl_certdata"), ("ssl_keyfile", "ssl_keydata")):
+            if file in given and data in given:
+                raise ValueError(f"{file} and {data} are both given: one of them suffices")
+        if self.ssl_certdata is not None:
+            if "PRIVATE KEY" in self.ssl_certdata:
+                raise ValueError(
+                    "ssl_certdata holds a private key, which is a secret: it goes into ssl_keydata"
+                )
+            if self.ssl_keyfile is None and self.ssl_keydata is None:
+                raise ValueError(
+                    "ssl_certdata needs the certificate's private key: ssl_keydata or ssl_keyfile"
+                )
 
     def _check_sasl(self, given: list[str]) -> None:
         mechanism = self.sasl_mechanism

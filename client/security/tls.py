@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+
+from ...network.tls.memory_file import in_memory
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +22,9 @@ class TlsFiles:
     cafile: str | None = None
     cadata: str | None = None
     certfile: str | None = None
+    certdata: str | None = None
     keyfile: str | None = None
+    keydata: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     crlfile: str | None = None
     ciphers: str | None = None
@@ -114,19 +119,35 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
-    if files.certfile is None:
+    if files.certfile is None and files.certdata is None:
         return
     try:
-        # Without a password OpenSSL would ask for one at the terminal.
-        context.load_cert_chain(files.certfile, files.keyfile, files.password or "")
+        with (
+            _readable(files.certfile, files.certdata) as certificate,
+            _readable(files.keyfile, files.keydata) as key,
+        ):
+            assert certificate is not None
+            # Without a password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(certificate, key, files.password or "")
     except OSError as error:
-        option = "ssl_certfile" if files.keyfile is None else "ssl_certfile and ssl_keyfile"
-        paths = files.certfile if files.keyfile is None else f"{files.certfile} and {files.keyfile}"
+        given = {
+            "ssl_certfile": files.certfile,
+            "ssl_certdata": files.certdata and "(text)",
+            "ssl_keyfile": files.keyfile,
+            "ssl_keydata": files.keydata and "(text)",
+        }
+        given = {name: shown for name, shown in given.items() if shown is not None}
+        option, paths = " and ".join(given), " and ".join(map(str, given.values()))
         hint = "" if files.password is not None else "; ssl_password is not given"
         needs_password = isinstance(error, ssl.SSLError)
         raise ValueError(
             f"{option}: {paths} cannot be used: {_reason(error)}{hint if needs_password else ''}"
         ) from None
+
+
+def _readable(path: str | None, data: str | None) -> AbstractContextManager[str | None]:
+    """Return a path that OpenSSL reads: of the file, or of `data` in memory, so that no key touches a disk."""
+    return nullcontext(path) if data is None else in_memory(data.encode())
 
 
 def _reason(error: Exception) -> str:

@@ -113,6 +113,8 @@ class BrokerConfig:
     credential_changes_close: bool = True
     # What secrets of delegation tokens follow from; None: there are no tokens.
     token_keys: Secrets | None = None
+    # Folders with files that options of mirrors may name.
+    mirror_allowed_paths: tuple[Path, ...] = ()
     token_lifetimes: TokenLifetimes = field(default_factory=TokenLifetimes)
     #: None: everybody may do everything
     authorizer: AuthorizerSettings | None = None
@@ -184,6 +186,7 @@ class BrokerConfig:
             credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),
             recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
             token_keys=_token_keys(read),
+            mirror_allowed_paths=_mirror_allowed_paths(read),
             token_lifetimes=TokenLifetimes(
                 read.number("delegation.token.max.lifetime.ms"),
                 read.number("delegation.token.expiry.time.ms"),
@@ -359,6 +362,17 @@ def _inter_broker_listener(read: _Reader, listeners: tuple[ListenerConfig, ...])
     if chosen not in names:
         raise ConfigError(f"{key} is {chosen!r}: the advertised listeners are {names}")
     return chosen
+
+
+def _mirror_allowed_paths(read: _Reader) -> tuple[Path, ...]:
+    key = "mirror.allowed.paths"
+    paths = tuple(Path(part.strip()) for part in read.text(key, "").split(",") if part.strip())
+    for path in paths:
+        if not path.is_absolute():
+            raise ConfigError(
+                f"{key} names {path}: allowed are absolute paths of folders, with commas between"
+            )
+    return paths
 
 
 def _log_dirs(read: _Reader) -> tuple[Path, ...]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.schema import Message, Request
+
+UNREACHABLE: Final = "the source cannot be reached as it is described: the log of this broker tells why"
+"""One text for all that a broker finds in its files and on the network, so that nobody learns by it which files and
+ports there are."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -43,6 +47,7 @@ class Sources(Protocol):
     """Names of the options that are secrets."""
 
     def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> SourceCluster:
-        """A source that is reached with its first question. Raises KafkaError, INVALID_REQUEST, for options that are
-        unknown, or not together."""
+        """Return a source that is reached with its first question. Raises KafkaError, INVALID_REQUEST, for options that
+        are unknown, not together, or name files that they may not. For files that cannot be used its text is
+        `UNREACHABLE`."""
         ...

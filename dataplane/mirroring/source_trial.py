@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.messages.mirror_records import MirrorOption
 from .options import MirrorOptions
-from .source import SourceCluster, Sources
+from .source import UNREACHABLE, SourceCluster, Sources
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class SourceTrial:
     async def reached(
         self, mirror: str, bootstrap_servers: str, options: Iterable[MirrorOption]
     ) -> AsyncIterator[ReachedSource]:
-        """The source of a mirror, until the end of the context. Raises KafkaError."""
+        """Reach the source of a mirror, until the end of the context. Raises KafkaError: INVALID_REQUEST with the text
+        `UNREACHABLE` for all that goes wrong before the source has answered."""
         if self._sources is None:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, "this process was started without a client for sources"
@@ -44,7 +48,7 @@ class SourceTrial:
         given = {option.name: option.value for option in options}
         source = self._sources.open(bootstrap_servers, given)
         try:
-            metadata = await source.metadata([])
+            metadata = await self._first_answer(mirror, source)
             if metadata.cluster_id is None:
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION, f"{bootstrap_servers} tells no cluster id: it is too old"
@@ -54,3 +58,11 @@ class SourceTrial:
             yield ReachedSource(source, metadata.cluster_id, metadata, kept)
         finally:
             await source.close()
+
+    @staticmethod
+    async def _first_answer(mirror: str, source: SourceCluster) -> MetadataResponse:
+        try:
+            return await source.metadata([])
+        except KafkaError as error:
+            logger.warning("the source of the new mirror %r cannot be reached: %r", mirror, error.message)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, UNREACHABLE) from None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from .cipher_suites import openssl_ciphers
 from .failures import TlsUnusable
+from .memory_file import in_memory
 from .settings import PROTOCOLS, ClientAuth, TlsRules
 from .stores import KeyStore, TrustStore
 
@@ -115,24 +114,12 @@ def _revoke(context: ssl.SSLContext, rules: TlsRules) -> None:
 def _load_keys(context: ssl.SSLContext, keys: KeyStore) -> None:
     plain = keys.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        with _in_memory(plain + _pem(keys.chain).encode()) as path:
+        with in_memory(plain + _pem(keys.chain).encode()) as path:
             context.load_cert_chain(path)
     except ssl.SSLError as error:
         raise TlsUnusable(
             f"{keys.source}: OpenSSL refuses the key or its chain: {error.reason or error}"
         ) from None
-
-
-@contextmanager
-def _in_memory(content: bytes) -> Iterator[str]:
-    """The path of a file that is on no disk: OpenSSL is given paths only, and keys here are decrypted."""
-    descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def _pem(certificates: Sequence[x509.Certificate]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ def rule(kind: AclResourceType, name: str, principal: str = "User:ann") -> Acl:
 
 def options_of(cluster: LocalCluster) -> tuple[str, dict[str, Any]]:
     options = {name: str(value) for name, value in cluster.client_options.items()}
+    options["ssl_cadata"] = Path(options.pop("ssl_cafile")).read_text()
     return options.pop("bootstrap_servers"), options
 
 

@@ -7,6 +7,7 @@ import itertools
 import random
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer as StockConsumer
@@ -345,6 +346,10 @@ async def test_a_limit_of_bandwidth_holds_until_it_is_lifted(
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "limited"), "the rest")
 
 
+def contents_of(path: str) -> str:
+    return Path(path).read_text()
+
+
 async def test_a_source_is_reached_by_tls_and_a_password_that_nobody_can_read(target: RunningCluster) -> None:
     async with (
         LocalCluster(brokers=1, quorum_nodes=1, security="sasl_ssl") as secured,
@@ -354,10 +359,14 @@ async def test_a_source_is_reached_by_tls_and_a_password_that_nobody_can_read(ta
         await (await producer.send("secured", b"kept"))
         options = {name: str(value) for name, value in secured.client_options.items()}
         bootstrap = options.pop("bootstrap_servers")
+        with pytest.raises(KafkaError, match=r"below mirror\.allowed\.paths alone"):
+            await operator.create_mirror("secured", source=bootstrap, topics="secured", options=options)
+        options["ssl_cadata"] = contents_of(options.pop("ssl_cafile"))
         password = options["sasl_plain_password"]
         wrong = options | {"sasl_plain_password": "not this one"}
         with pytest.raises(KafkaError) as refusal:
             await operator.create_mirror("secured", source=bootstrap, topics="secured", options=wrong)
+        assert "the log of this broker tells why" in str(refusal.value)
         assert "not this one" not in str(refusal.value)
         await operator.create_mirror("secured", source=bootstrap, topics="secured", options=options)
 

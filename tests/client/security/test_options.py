@@ -163,6 +163,9 @@ def test_what_counts_as_secret() -> None:
     }
     assert secret == {
         "ssl_password",
+        "ssl_keydata",
+        "ssl.key.pem",
+        "ssl.keystore.key",
         "sasl_plain_password",
         "sasl_oauth_token_provider",
         "sasl_oauthbearer_client_secret",
@@ -193,6 +196,19 @@ def test_files_that_cannot_be_used_are_named_when_the_client_is_made(tmp_path: P
     ):
         with pytest.raises(ValueError, match=message):
             Producer(security_protocol="SSL", **options)  # type: ignore[arg-type]
+    for options, message in (
+        (
+            {"ssl_certdata": "text", "ssl_keydata": "hunter2"},
+            r"ssl_certdata and ssl_keydata: \(text\) and \(text\)",
+        ),
+        (
+            {"ssl_certdata": issued.certificate.read_text(), "ssl_keydata": other.key.read_text()},
+            "key values mismatch",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message) as refused:
+            Producer(security_protocol="SSL", **options)  # type: ignore[arg-type]
+        assert "hunter2" not in str(refused.value)
     Producer(
         security_protocol="SSL",
         ssl_cafile=authority.file,
