@@ -1,9 +1,11 @@
-"""Which ACLs a mirror copies: the source's ACLs of topics and groups whose names match, as they are written."""
+"""The ACLs that a mirror copies: the source's ACLs of topics and groups, as far as they reach over copies alone."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Final
 
 from ...protocol.acls import (
     Acl,
@@ -15,23 +17,30 @@ from ...protocol.acls import (
 )
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.acl_commands import AclEntry
-from ...protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
+from ...protocol.messages.acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 from ...protocol.messages.mirror_commands import FollowAcls
-from ..patterns import Pattern
 from ..quorum.access import Quorum
+from .acl_reach import Reach, within
 from .source import SourceCluster
+
+logger = logging.getLogger(__name__)
+
+_NAMED_MAX: Final = 20
 
 
 class AclList:
     """Of one mirror."""
 
     def __init__(
-        self, mirror: str, source: SourceCluster, quorum: Quorum, topics: Pattern, groups: Pattern | None
+        self, mirror: str, source: SourceCluster, quorum: Quorum, topics: Reach, groups: Reach | None
     ) -> None:
         self._mirror = mirror
         self._source = source
         self._quorum = quorum
-        self._patterns = {AclResourceType.TOPIC: topics, AclResourceType.GROUP: groups}
+        self._reaches: dict[int, Reach] = {AclResourceType.TOPIC: topics}
+        if groups is not None:
+            self._reaches[AclResourceType.GROUP] = groups
+        self._beyond: set[Acl] = set()
 
     async def bring_up_to_date(self, broker_id: int) -> None:
         """Have those that the source has now, as this broker of it tells. Raises KafkaError."""
@@ -48,18 +57,17 @@ class AclList:
         if answer.error_code:
             code = ErrorCode.of(answer.error_code)
             raise KafkaError(code, f"ACLs are not copied: {answer.error_message or code.name}")
-        wanted = set(self._matching(answer))
+        wanted, beyond = within(self._readable(answer), self._reaches)
+        self._tell(beyond)
         image = self._quorum.image
         own = image.mirrors.acls.get(self._mirror, frozenset())
         if wanted - image.acls or own - wanted:
             entries = [AclEntry(**acl._asdict()) for acl in sorted(wanted)]
             await self._quorum.submit(FollowAcls(mirror=self._mirror, acls=entries))
 
-    def _matching(self, answer: DescribeAclsResponse) -> Iterator[Acl]:
+    def _readable(self, answer: DescribeAclsResponse) -> Iterator[Acl]:
         for resource in answer.resources:
-            kind = resource.resource_type
-            pattern = self._patterns[AclResourceType(kind)] if kind in self._patterns else None
-            if pattern is None or pattern.fullmatch(resource.resource_name) is None:
+            if resource.resource_type not in self._reaches or self._is_of_this_cluster(resource):
                 continue
             for one in resource.acls:
                 acl = Acl(
@@ -73,3 +81,25 @@ class AclList:
                 )
                 with suppress(KafkaError):  # of a later version, perhaps: this cluster cannot have it
                     yield checked_acl(acl)
+
+    def _is_of_this_cluster(self, resource: DescribeAclsResource) -> bool:
+        """Return whether a resource is a topic here that is no copy of this mirror."""
+        if resource.resource_type != AclResourceType.TOPIC or resource.pattern_type != PatternType.LITERAL:
+            return False
+        image = self._quorum.image
+        topic = image.topics.get(resource.resource_name)
+        if topic is None:
+            return False
+        copied = image.mirrors.topics.get(topic.id)
+        return copied is None or copied.mirror != self._mirror
+
+    def _tell(self, beyond: set[Acl]) -> None:
+        """Name to the log the ACLs that reach beyond the copies, once."""
+        new = sorted(beyond - self._beyond)
+        self._beyond = beyond
+        if new:
+            more = f" and {len(new) - _NAMED_MAX} more" if len(new) > _NAMED_MAX else ""
+            logger.warning(
+                "mirror %s: ACLs of the source reach beyond its copies, and are not copied as they are: %s%s",
+                self._mirror, "; ".join(map(str, new[:_NAMED_MAX])), more,
+            )  # fmt: skip

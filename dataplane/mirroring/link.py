@@ -23,6 +23,7 @@ from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.throttle import UNLIMITED, Throttle
 from .acl_list import AclList
+from .acl_reach import Reach
 from .copies import NEVER, NOBODY, Copy, source_name
 from .fetching import SourceFetcher
 from .group_offsets import GroupOffsets, OffsetCommits
@@ -76,7 +77,10 @@ class MirrorLink:
             if groups is None
             else GroupOffsets(mirror.name, source, groups, commits, lambda: quorum.image)
         )
-        self._acls = AclList(mirror.name, source, quorum, topics, groups) if mirror.copies_acls else None
+        self._acls = None
+        if mirror.copies_acls:
+            of_groups = None if groups is None else Reach(mirror.groups, groups)
+            self._acls = AclList(mirror.name, source, quorum, Reach(mirror.topics, topics), of_groups)
         self.rounds = CutRounds(broker_id, mirror, source, quorum, self.topic_list)
         self._source_brokers: Sequence[int] = ()
         loop, name = asyncio.get_running_loop(), f"mirror {mirror.name}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
 import pytest
 
 from ottla.dataplane.mirroring.acl_list import AclList
+from ottla.dataplane.mirroring.acl_reach import Reach, within
+from ottla.dataplane.patterns import compile_pattern
 from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from ottla.protocol.messages.command import PlainResult
-from ottla.protocol.messages.metadata_records import AclRecord
+from ottla.protocol.messages.metadata_records import AclRecord, TopicRecord
 from ottla.protocol.messages.mirror_commands import FollowAcls
 from ottla.protocol.messages.mirror_records import MirrorAclRecord
 
@@ -60,8 +63,12 @@ class Quorum:
 
 
 def acl_list(source: Source, quorum: Quorum, groups: str = "") -> AclList:
-    topics, compiled = re.compile(r"orders\..*"), re.compile(groups) if groups else None
-    return AclList("m", source, quorum, topics, compiled)  # type: ignore[arg-type]
+    topics, of_groups = reach(r"orders\..*"), reach(groups) if groups else None
+    return AclList("m", source, quorum, topics, of_groups)  # type: ignore[arg-type]
+
+
+def reach(regex: str) -> Reach:
+    return Reach(regex, compile_pattern(regex, "topics"))
 
 
 def known(quorum: Quorum, name: str, *, is_copied: bool) -> None:
@@ -114,3 +121,92 @@ async def test_what_this_cluster_cannot_have_is_not_asked_for_again_and_again() 
     source.principal = "no principal"
     await acl_list(source, quorum).bring_up_to_date(1)
     assert not quorum.asked
+
+
+def rule(name: str, pattern: int = LITERAL, permission: int = AclPermission.ALLOW) -> Acl:
+    return Acl(TOPIC, name, pattern, "User:eve", "*", AclOperation.READ, permission)
+
+
+@pytest.mark.parametrize(
+    ("regex", "prefixes", "beyond"),
+    [
+        (".*", ["o", "orders."], []),
+        ("orders.*", ["orders", "orders.a"], ["order", "o"]),
+        (r"orders\..*", ["orders.", "orders.a"], ["orders", "orders_a"]),
+        ("a.c.*|b.*", ["abc", "axcd", "b"], ["ab", "c"]),
+        (r"orders\.[a-z]+", [], ["orders.", "orders.a"]),
+        (r"orders\.*", [], ["orders", "orders."]),
+        ("(a|b).*", [], ["a", "b"]),
+        (r"a\|b.*", [], ["a", "b"]),
+        (r"\d.*", [], ["d", "1"]),
+        ("(?i)a.*", [], ["a"]),
+        ("a?.*", [], ["a", "b"]),
+        ("orders", [], ["orders"]),
+    ],
+)
+def test_a_prefix_is_taken_over_if_all_that_begins_with_it_is_copied(
+    regex: str, prefixes: list[str], beyond: list[str]
+) -> None:
+    names = prefixes + beyond
+    kept, left = within([rule(name, PREFIXED) for name in names], {TOPIC: reach(regex)})
+    assert sorted(acl.resource_name for acl in kept) == sorted(prefixes)
+    assert sorted(acl.resource_name for acl in left) == sorted(beyond)
+
+
+@pytest.mark.parametrize("regex", [".*", r".*|\*", r"\*", "orders.*"])
+def test_a_right_to_all_names_is_never_taken_over(regex: str) -> None:
+    assert within([rule("*")], {TOPIC: reach(regex)})[0] == set()
+
+
+def test_a_denial_that_reaches_further_is_cut_down_to_what_is_allowed() -> None:
+    """Else the copies would be open to whoever is denied them at the source."""
+    deny = AclPermission.DENY
+    acls = [
+        rule("orders.a"),
+        rule("orders.b.", PREFIXED),
+        rule("*", LITERAL, deny),
+        rule("ord", PREFIXED, deny),
+        rule("orders.b.secret", LITERAL, deny),
+        rule("other", LITERAL, deny),
+        rule("oth", PREFIXED, deny),
+    ]
+    kept, _ = within(acls, {TOPIC: reach(r"orders\..*")})
+    assert kept == {
+        rule("orders.a"),
+        rule("orders.b.", PREFIXED),
+        rule("orders.a", LITERAL, deny),
+        rule("orders.b.", PREFIXED, deny),
+        rule("orders.b.secret", LITERAL, deny),
+    }
+
+
+def test_no_prefix_is_taken_over_that_reaches_a_name_without_a_copy() -> None:
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(3000):
+        regex = "".join(
+            chance.choice(["a", "b", ".", ".*", r"\.", "|", "a*", "b?", "[ab]"]) for _ in range(5)
+        )
+        try:
+            inside = reach(regex)
+        except KafkaError:
+            continue
+        prefix = "".join(chance.choice("ab.") for _ in range(chance.randint(1, 3)))
+        if inside.contains(rule(prefix, PREFIXED)):
+            taken += 1
+            for _ in range(20):
+                name = prefix + "".join(chance.choice("ab.xy") for _ in range(chance.randint(0, 4)))
+                assert re.fullmatch(regex, name), f"seed {seed}: {regex!r} does not match {name!r}"
+    assert taken > 50
+
+
+async def test_a_topic_of_this_cluster_is_not_opened_by_an_acl_of_the_source() -> None:
+    quorum = Quorum()
+    quorum.image.apply(TopicRecord(topic_id=bytes(15) + b"1", name="orders.own"))
+    await acl_list(Source((TOPIC, "orders.own", LITERAL)), quorum).bring_up_to_date(1)
+    assert not quorum.asked
+    await acl_list(
+        Source((TOPIC, "orders.own", LITERAL), (TOPIC, "orders.a", LITERAL)), quorum
+    ).bring_up_to_date(1)
+    assert quorum.asked == [{(TOPIC, "orders.a", LITERAL)}]
