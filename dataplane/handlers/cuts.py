@@ -82,6 +82,8 @@ class CutHandlers:
         self._replicas = replicas
         self._finder = finder
         self._quorum = quorum
+        self._catching_up = asyncio.Lock()
+        self._next_catch_up: asyncio.Task[None] | None = None
         self._searching = asyncio.Semaphore(SEARCHES_MAX)
         self._found: OrderedDict[_Searched, FirstMarker] = OrderedDict()
 
@@ -91,7 +93,7 @@ class CutHandlers:
         access = request.access
         for topic in message.topics:
             self._check_topic(access, topic.topic_id)
-        if not message.topics and not access.allows_for_some(AclOperation.DESCRIBE, AclResourceType.TOPIC):
+        if not message.topics and not access.may_describe_some(AclResourceType.TOPIC):
             raise denial(AclResourceType.TOPIC)
         places = {(topic.topic_id, index) for topic in message.topics for index in topic.partitions}
         cut = await self._finder.cut(places, FIND_TIMEOUT_S)
@@ -114,7 +116,8 @@ class CutHandlers:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"cut {message.cut}: it must be a commit index, or -1"
             )
-        if not 0 <= message.metadata_offset <= self._quorum.image.offset:
+        is_behind = not 0 <= message.metadata_offset <= self._quorum.image.offset
+        if is_behind and self._may_see_some(request.access, message):
             await self._catch_up()
         answers = [CutOffsetsTopic(topic_id=topic.topic_id) for topic in message.topics]
         parts = (
@@ -126,8 +129,34 @@ class CutHandlers:
             answer.partitions.append(await self._offset(request.access, answer.topic_id, index, message.cut))
         return ListCutOffsetsResponse(topics=answers)
 
+    def _may_see_some(self, access: Access, message: ListCutOffsetsRequest) -> bool:
+        """Return whether some answer will not be a refusal: else the quorum is not asked anything."""
+        topics = (self._quorum.image.topics_by_id.get(topic.topic_id) for topic in message.topics)
+        names = {None if topic is None else topic.name for topic in topics}
+        # The image may not know a topic yet.
+        is_new = None in names and access.may_describe_some(AclResourceType.TOPIC)
+        return is_new or any(
+            access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
+            for name in names
+            if name is not None
+        )
+
     async def _catch_up(self) -> None:
-        """This broker's image has what the quorum had when the request came."""
+        """Return once this broker's image has what the quorum had when the request came. Requests that come while
+        another one is asked about share the next question."""
+        if self._next_catch_up is None:
+            self._next_catch_up = asyncio.get_running_loop().create_task(self._catch_up_next())
+            # If all who wait for it are gone, its failure is nobody's.
+            self._next_catch_up.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self._next_catch_up)
+
+    async def _catch_up_next(self) -> None:
+        async with self._catching_up:
+            # Who comes from now on may ask for what this question does not cover.
+            self._next_catch_up = None
+            await self._verify()
+
+    async def _verify(self) -> None:
         verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._quorum.broker_epoch)
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT_S):

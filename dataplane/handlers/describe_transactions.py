@@ -142,6 +142,8 @@ class DescribeTransactionsHandlers:
         phases = [_PHASES[name] for name in states if name in _PHASES]
         if states and not phases:
             return response
+        if not request.access.may_describe_some(AclResourceType.TRANSACTIONAL_ID):
+            return response
         duration_ms = message.duration_filter
         found = await self._questions.ids(
             ANSWER_TIMEOUT_S,

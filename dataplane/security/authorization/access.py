@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final
 
-from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ....protocol.acls import CLUSTER_NAME, IMPLYING, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from .audit_log import Asking, AuditLog
 from .authorizer import Authorizer
@@ -72,6 +72,12 @@ class Access:
     def allows_for_some(self, operation: int, resource_type: int) -> bool:
         """Whether there may be a resource of this type with which the operation is allowed (KIP-679)."""
         return self.grants is None or self.grants.allows_for_some(operation, resource_type)
+
+    def may_describe_some(self, resource_type: int) -> bool:
+        """Return whether there may be a resource of this type that the sender may describe, also by an operation that
+        implies it."""
+        operations = (AclOperation.DESCRIBE, *IMPLYING[AclOperation.DESCRIBE])
+        return any(self.allows_for_some(operation, resource_type) for operation in operations)
 
     def check(self, operation: int, resource_type: int, name: str) -> None:
         """Raises KafkaError if the operation is not allowed with the resource."""

@@ -20,10 +20,12 @@ from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.cuts import CutHandlers
 from ottla.dataplane.log.producers import recent_markers
 from ottla.dataplane.quorum.transaction_questions import TransactionCut
-from ottla.dataplane.security.authorization.access import EVERYTHING
+from ottla.dataplane.security.authorization.access import EVERYTHING, Access
+from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.metadata_quorum.transaction_questions import largest_cut
+from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.cuts import (
     CutTopic,
@@ -388,3 +390,67 @@ async def test_requests_and_their_errors(tmp_path: Path) -> None:
             client.close()
         finally:
             server.close()
+
+
+class Rights:
+    """Of somebody who may describe some topics."""
+
+    def __init__(self, *topics: str) -> None:
+        index = Authorizer()
+        acls = [
+            Acl(AclResourceType.TOPIC, name, PatternType.LITERAL, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW)
+            for name in topics
+        ]  # fmt: skip
+        index.change((acl, True) for acl in acls)
+        self.request: Any = SimpleNamespace(access=Access(index.grants("User:ann", "10.0.0.1"), None, None))
+
+
+@pytest.mark.parametrize("topic_id", [None, bytes(16)])
+async def test_whoever_may_see_nothing_has_the_quorum_asked_nothing(
+    tmp_path: Path, topic_id: bytes | None
+) -> None:
+    async with cutting(tmp_path) as one:
+        (solo,) = one.one.solo(0)
+        asked = ListCutOffsetsRequest(
+            cut=-1, metadata_offset=-1, topics=topics([(topic_id or solo[0], solo[1])])
+        )
+        one.one.submit = refused_to_ask  # type: ignore[method-assign]
+        rights = Rights("others") if topic_id is None else Rights()
+        answer = await one.handlers.list_offsets(rights.request, asked)
+        code = answer.topics[0].partitions[0].error_code
+        assert code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+async def refused_to_ask(*_: Any) -> Any:
+    raise AssertionError("the quorum is asked")
+
+
+async def test_whoever_may_read_a_topic_is_told_of_it(tmp_path: Path) -> None:
+    """READ implies DESCRIBE, also where no topic is named."""
+    async with cutting(tmp_path) as one:
+        (place,) = one.one.solo(0)
+        request = Rights("solo").request
+        asked = ListCutOffsetsRequest(cut=-1, metadata_offset=-1, topics=topics([place]))
+        answer = await one.handlers.list_offsets(request, asked)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert (await one.handlers.find(request, FindCutRequest())).error_code == ErrorCode.NONE
+
+
+async def test_requests_that_come_together_ask_the_quorum_once_or_twice(tmp_path: Path) -> None:
+    """Once more than the question that was under way, as that may not cover what they ask for."""
+    async with cutting(tmp_path) as one:
+        questions = 0
+        submit = one.one.submit
+
+        async def counted(command: Any, timeout_ms: int | None = None) -> Any:
+            nonlocal questions
+            questions += 1
+            return await submit(command, timeout_ms)
+
+        one.one.submit = counted  # type: ignore[method-assign]
+        (place,) = one.one.solo(0)
+        found = await asyncio.gather(*(one.offsets(-1, [place], metadata_offset=-1) for _ in range(50)))
+        assert all(isinstance(offsets[place], int) for offsets in found)
+        assert 1 <= questions <= 2
+        await one.offsets(-1, [place], metadata_offset=-1)
+        assert 2 <= questions <= 3, "a later one asks anew"

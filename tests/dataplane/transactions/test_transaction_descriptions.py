@@ -14,10 +14,12 @@ from ottla.dataplane.handlers.abort_transaction import AbortTransactionHandlers
 from ottla.dataplane.handlers.delete_transactional_id import DeleteTransactionalIdHandlers
 from ottla.dataplane.handlers.describe_transactions import DescribeTransactionsHandlers
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
-from ottla.dataplane.security.authorization.access import EVERYTHING
+from ottla.dataplane.security.authorization.access import EVERYTHING, Access
+from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.transactions.coordinator import coordinator_of
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
+from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
@@ -283,3 +285,33 @@ def test_an_id_is_deleted_once_nothing_of_it_is_open() -> None:
     assert asked.everywhere() == {}
     for name in ("x", "y", ""):
         assert refused(name).code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("operation", [AclOperation.DESCRIBE, AclOperation.WRITE, None])
+async def test_the_quorum_is_asked_only_for_whoever_may_be_told_something(
+    operation: AclOperation | None,
+) -> None:
+    quorum = Transactions()
+    asked = 0
+
+    async def ask(question: TransactionQuestion, timeout_s: float) -> TransactionAnswer | None:
+        nonlocal asked
+        asked += 1
+        return None
+
+    authorizer = Authorizer()
+    if operation is not None:
+        acl = Acl(
+            AclResourceType.TRANSACTIONAL_ID, "id", PatternType.LITERAL, "User:ann", "*", operation, AclPermission.ALLOW
+        )  # fmt: skip
+        authorizer.change([(acl, True)])
+    request: Any = SimpleNamespace(access=Access(authorizer.grants("User:ann", "10.0.0.1"), None, None))
+    one: Any = SimpleNamespace(image=quorum.machine.image)
+    handlers = DescribeTransactionsHandlers(1, one, TransactionQuestions(ask), lambda: NOW_MS)
+    if operation is None:
+        answer = await handlers.list_ids(request, ListTransactionsRequest())
+        assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])
+    else:
+        with pytest.raises(KafkaError):
+            await handlers.list_ids(request, ListTransactionsRequest())
+    assert asked == (operation is not None)
