@@ -12,16 +12,21 @@ Pure: time and randomness come in as arguments. Four rules:
   the others come first next time.
 
 A fetch without a session is a session for one request that is never kept.
+
+All sessions share a budget of bytes, `FETCH_SESSION_BYTES_MAX`. A session that does not fit is declined with id 0, and
+one that outgrows the budget ends: its client then names all of its partitions again.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.retained_bytes import RetainedBytes, RetainedClaim
 from ..security.principal import Principal
 
 if TYPE_CHECKING:
@@ -38,6 +43,11 @@ MAX_SESSION_ID = 0x7FFFFFFF
 EVICTABLE_AFTER_MS = 120_000
 """A session this old may give way to a larger one; one that was not used for so long gives way to any."""
 
+FETCH_SESSION_BYTES_MAX = 128 * 1024 * 1024
+"""Of all sessions: some 200,000 partitions. A principal, or an address, may have half of it."""
+PARTITION_BYTES = 600
+"""A partition of a session takes about as much memory, beside the name of its topic."""
+
 _NEVER_SENT = -2
 _AFTER_ERROR = -1
 
@@ -48,6 +58,11 @@ Key = tuple[str | bytes, int]
 def next_epoch(epoch: int) -> int:
     """The epoch that the request after this one has."""
     return 1 if epoch >= MAX_SESSION_ID else epoch + 1
+
+
+def _bytes_of(topic: str | bytes) -> int:
+    """Return about how much memory a partition of a topic takes in a session. A character takes up to four bytes."""
+    return PARTITION_BYTES + (len(topic) if isinstance(topic, bytes) else 4 * len(topic))
 
 
 class WaitingFetch(Protocol):
@@ -124,12 +139,17 @@ class FetchSession:
     """The partitions that a client fetches. Invariant: a partition that is not active is watched."""
 
     __slots__ = (
-        "acl_version", "active", "by_id", "cached_size", "created_ms", "epoch", "grants", "id", "isolation_level",
-        "last_used_ms", "owner", "parked", "partitions",
+        "acl_version", "active", "by_id", "cached_size", "claim", "created_ms", "epoch", "grants", "host", "id",
+        "isolation_level", "last_used_ms", "owner", "parked", "partitions", "retained_bytes",
     )  # fmt: skip
 
-    def __init__(self, owner: Principal, *, by_id: bool) -> None:
+    def __init__(self, owner: Principal, *, by_id: bool, host: str = "") -> None:
         self.owner = owner
+        # The address of the client.
+        self.host = host
+        # About how much memory the partitions take, and the claim to it: None until the session is to be kept.
+        self.retained_bytes = 0
+        self.claim: RetainedClaim | None = None
         self.id = NO_SESSION_ID
         # Of the next request.
         self.epoch = next_epoch(FIRST_EPOCH)
@@ -159,6 +179,7 @@ class FetchSession:
                 known = partitions.get(key)
                 if known is None:
                     known = partitions[key] = SessionPartition(self, key, topic, part)
+                    self.retained_bytes += _bytes_of(name)
                 else:
                     known.part = part
                 active[known] = None
@@ -167,6 +188,7 @@ class FetchSession:
             for index in gone.partitions:
                 dropped = partitions.pop((name, index), None)
                 if dropped is not None:
+                    self.retained_bytes -= _bytes_of(name)
                     active.pop(dropped, None)
                     dropped.unwatch()
 
@@ -205,6 +227,7 @@ class FetchSession:
         for partition in self.partitions.values():
             partition.unwatch()
         self.active.clear()
+        self.claim = None
         parked, self.parked = self.parked, None
         if parked is not None:
             parked.superseded(error)
@@ -214,11 +237,15 @@ class FetchSessionCache:
     """At most `slots` sessions (max.incremental.fetch.session.cache.slots).
 
     When all are taken, a new session takes the place of one that was not used for two minutes, or of the
-    smallest of those older than two minutes if it is larger itself; else the client gets none.
+    smallest of those older than two minutes if it is larger itself; else the client gets none. Where the budget of
+    bytes is used up, sessions that were not used for two minutes end.
     """
 
-    def __init__(self, slots: int, randomness: random.Random) -> None:
+    def __init__(
+        self, slots: int, randomness: random.Random, bytes_max: int = FETCH_SESSION_BYTES_MAX
+    ) -> None:
         self._slots = slots
+        self.budget = RetainedBytes(bytes_max)
         self._randomness = randomness
         # The least recently used first.
         self._sessions: dict[int, FetchSession] = {}
@@ -260,7 +287,16 @@ class FetchSessionCache:
         return session
 
     def proceed(self, session: FetchSession, now_ms: int) -> None:
-        """An incremental request was taken in."""
+        """Take in an incremental request, which may have added partitions.
+
+        Raises KafkaError FETCH_SESSION_ID_NOT_FOUND if the session has outgrown the budget, and so has ended.
+        """
+        if not self.claim(session, now_ms):
+            self.close(session.id)
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch session {session.id} has ended: its {len(session)} partitions do not fit into memory",
+            )
         if session.parked is not None:
             parked, session.parked = session.parked, None
             parked.superseded(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -269,12 +305,42 @@ class FetchSessionCache:
 
     def admit(self, session: FetchSession, now_ms: int) -> bool:
         """Keep a new session, whose id is known from now on, if there is room for one of its size."""
+        if not self.claim(session, now_ms):
+            return False
         if len(self._sessions) >= self._slots and not self._evict(len(session), now_ms):
+            session.claim = None
             return False
         session.id = self._new_id()
         session.created_ms = now_ms
         self._touch(session, now_ms)
         return True
+
+    def claim(self, session: FetchSession, now_ms: int) -> bool:
+        """Claim the memory of a session as large as it is now. Returns False if the budget does not allow it."""
+        if session.claim is None:
+            session.claim = RetainedClaim(self.budget, (str(session.owner), session.host))
+        if session.claim.resize(session.retained_bytes):
+            return True
+        for idle in self._idle(session, now_ms):
+            self.evictions += 1
+            self.close(idle.id)
+            if session.claim.resize(session.retained_bytes):
+                return True
+        return False
+
+    def _idle(self, larger: FetchSession, now_ms: int) -> list[FetchSession]:
+        """Return sessions that may end to make room for one, the least recently used first: all that were not used for
+        two minutes, or those of the same principal or address if that has used up its own share."""
+        idle = itertools.takewhile(
+            lambda session: now_ms - session.last_used_ms > EVICTABLE_AFTER_MS, self._sessions.values()
+        )
+        is_full = self.budget.total + larger.retained_bytes > self.budget.bytes_max
+        return [
+            session
+            for session in idle
+            if session is not larger
+            and (is_full or session.owner == larger.owner or session.host == larger.host)
+        ]
 
     def give_up(self, session_id: int, owner: Principal) -> None:
         """End a session, if `owner` has one of this id."""

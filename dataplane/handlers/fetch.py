@@ -30,7 +30,14 @@ from ..fetching.long_fetches import LongFetch, is_long
 from ..fetching.reading import ClientFetch, FetchReader, Round
 from ..fetching.repeats import FetchRepeats, TailFetch
 from ..fetching.replica_selection import Selector
-from ..fetching.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION_ID, FetchSession, FetchSessionCache
+from ..fetching.sessions import (
+    FETCH_SESSION_BYTES_MAX,
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    NO_SESSION_ID,
+    FetchSession,
+    FetchSessionCache,
+)
 from ..quotas import ClientQuotas
 from ..replication.fetch_codec import fetch_of
 from ..replication.replicas.replicas import Replicas
@@ -42,6 +49,8 @@ from ..server.purgatory import Parked, Purgatory
 _UNKNOWN = -1
 _CONSUMER = -1
 """Smaller numbers are consumers, too: Kafka's tools that debug send -2."""
+_WAITING_UNCLAIMED_MAX = 100
+"""A fetch of no more partitions may wait without a claim to memory: the number of connections is bounded."""
 _FIRST_WITH_TOPIC_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
@@ -50,11 +59,13 @@ _FIRST_WITH_ENDPOINTS = 16
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
     """fetch.max.bytes: the most one answer holds, whatever the consumer asks for;
-    max.incremental.fetch.session.cache.slots; what replica.selector.class selects by."""
+    max.incremental.fetch.session.cache.slots; what replica.selector.class selects by; how many bytes all sessions
+    take."""
 
     max_bytes: int = 57_671_680
     session_slots: int = 1000
     selector: Selector | None = None
+    session_bytes: int = FETCH_SESSION_BYTES_MAX
 
 
 def _failed(message: FetchRequest, error: KafkaError) -> FetchResponse:
@@ -99,7 +110,9 @@ class FetchHandlers:
         self._purgatory = purgatory
         self._quotas = quotas or ClientQuotas()
         self._reader = FetchReader(replicas, settings.selector, settings.max_bytes)
-        self.sessions = FetchSessionCache(settings.session_slots, random.Random(os.urandom(16)))
+        self.sessions = FetchSessionCache(
+            settings.session_slots, random.Random(os.urandom(16)), settings.session_bytes
+        )
         self.cold_reads = ColdReads(asyncio.get_running_loop())
         self._followers = FollowerFetches(replicas.sessions, self.cold_reads)
         self._repeats = FetchRepeats(
@@ -134,6 +147,8 @@ class FetchHandlers:
             self._follower(request, message, replica_id, state.replica_epoch)
             return None
         fetch = self._in_session(request, message)
+        if len(fetch.session.partitions) > _WAITING_UNCLAIMED_MAX and not fetch.incremental:
+            self._claim_wait(fetch)
         if self._quotas.consumer is not None and request.session.is_metered:
             self._keep_to_window(request, message)
         if request.access.grants is not None:
@@ -179,7 +194,7 @@ class FetchHandlers:
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             if session_id != NO_SESSION_ID:
                 self.sessions.give_up(session_id, owner)
-            session = FetchSession(owner, by_id=by_id)
+            session = FetchSession(owner, by_id=by_id, host=request.client_host)
             session.update(message.topics)
             session.isolate(message.isolation_level)
             return ClientFetch(request, message, session, wants_session=epoch == FIRST_EPOCH)
@@ -189,8 +204,14 @@ class FetchHandlers:
         self.sessions.proceed(session, _now_ms(request))
         if not session.partitions:
             self.sessions.close(session_id)
-            return ClientFetch(request, message, FetchSession(owner, by_id=by_id))
+            return ClientFetch(request, message, FetchSession(owner, by_id=by_id, host=request.client_host))
         return ClientFetch(request, message, session, incremental=True)
+
+    def _claim_wait(self, fetch: ClientFetch) -> None:
+        """Have a large fetch answered at once where what it names does not fit into memory: it may not wait then."""
+        if not self.sessions.claim(fetch.session, _now_ms(fetch.request)):
+            fetch.session.claim = None
+            fetch.message.max_wait_ms = 0
 
     def _waiting_of(self, connection: ClientConnection) -> dict[_ParkedFetch | LongFetch | TailFetch, None]:
         """The fetches of a connection that are not answered yet, which go when it does."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.fetching.sessions import (
     EVICTABLE_AFTER_MS,
     MAX_SESSION_ID,
+    PARTITION_BYTES,
     FetchSession,
     FetchSessionCache,
     next_epoch,
@@ -369,6 +370,75 @@ def test_a_cache_without_slots_declines() -> None:
         assert not shelf.replica("t").readers._waiting
 
     run(body, session_slots=0)
+
+
+# Memory
+
+
+def unknown(number: int, partitions: int) -> FetchTopic:
+    """Partitions of a topic that nobody has."""
+    return wanted(number.to_bytes(16, "big"), *((index, 0) for index in range(partitions)))
+
+
+def test_sessions_of_unknown_partitions_take_no_more_than_the_share_of_their_client() -> None:
+    """Each request of a megabyte kept twelve: sessions were counted, and their partitions were not."""
+
+    async def body(shelf: Shelf) -> None:
+        attacker, other = Consumer(shelf), Consumer(shelf)
+        for wire, name, host in ((attacker.wire, "mallory", "192.0.2.1"), (other.wire, "ann", "192.0.2.2")):
+            wire.session = replace(wire.session, principal=Principal(USER, name), host=host)
+        granted = [attacker.fetch([unknown(number, 50)], session_epoch=0).session_id for number in range(100)]
+        sessions = shelf.handlers.sessions
+        assert granted[0]
+        assert not any(granted[10:])
+        assert sessions.partitions <= 500
+        assert sessions.budget.total <= sessions.budget.share_max
+        assert other.fetch([unknown(0, 50)], session_epoch=0).session_id, "others have their own share"
+
+    run(body, session_bytes=1000 * PARTITION_BYTES)
+
+
+def test_a_session_that_outgrows_the_memory_ends() -> None:
+    async def body(shelf: Shelf) -> None:
+        consumer = Consumer(shelf)
+        session_id = consumer.fetch([unknown(0, 50)], session_epoch=0).session_id
+        answers = [
+            consumer.fetch([unknown(epoch, 50)], session_id=session_id, session_epoch=epoch).error_code
+            for epoch in range(1, 10)
+        ]
+        assert answers == [0] + 8 * [ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
+        assert (len(shelf.handlers.sessions), shelf.handlers.sessions.budget.total) == (0, 0)
+
+    run(body, session_bytes=250 * PARTITION_BYTES)
+
+
+def test_a_large_fetch_that_does_not_fit_into_memory_does_not_wait() -> None:
+    async def body(shelf: Shelf) -> None:
+        many = b"m" * 16
+        shelf.create("many", many, 110)
+        async with asyncio.timeout(60):
+            while any(shelf.replicas.find("many", index) is None for index in range(110)):
+                await asyncio.sleep(0)
+        topics = [wanted(many, *((index, 0) for index in range(110)))]
+        waits, first, second = {"max_wait_ms": 60_000}, Consumer(shelf), Consumer(shelf)
+        first.send(topics, **waits)
+        assert not first.wire.answers
+        assert len(parts_of(second.fetch(topics, **waits))) == 110
+        first.wire.close()
+        assert shelf.handlers.sessions.budget.total == 0
+
+    run(body, session_bytes=250 * PARTITION_BYTES)
+
+
+def test_an_idle_session_gives_its_memory_up_for_another() -> None:
+    cache = FetchSessionCache(10, random.Random(1), 10 * PARTITION_BYTES)
+    first, second, third = session_of(4), session_of(4), session_of(4)
+    assert cache.admit(first, 0)
+    assert not cache.admit(second, EVICTABLE_AFTER_MS)
+    assert cache.admit(third, EVICTABLE_AFTER_MS + 1)
+    assert [session.id for session in cache] == [third.id]
+    assert cache.budget.total == third.retained_bytes
+    cache.budget.check()
 
 
 def test_errors_of_the_cache_say_what_is_wrong() -> None:
