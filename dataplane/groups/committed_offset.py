@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...protocol.schema import ZERO_UUID
+from ..runtime.retained_bytes import RetainedClaim
 
 TopicPartition = tuple[str, int]
 
@@ -23,6 +24,11 @@ class CommittedOffset:
     commit_time_ms: int
     topic_id: bytes = ZERO_UUID
     mirror: str = ""
+    claim: RetainedClaim | None = field(default=None, compare=False, repr=False)
+
+    def hold(self, claim: RetainedClaim) -> None:
+        """Claim the memory that the offset takes, as long as it lives."""
+        object.__setattr__(self, "claim", claim)
 
     def is_of(self, topic_id: bytes) -> bool:
         """Whether it was committed for the topic with this id, as far as is known."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.retained_bytes import RetainedClaim
 from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, SyncReply
 from .classic.states import GroupState
@@ -18,6 +19,7 @@ from .consumer.group import Change, ConsumerGroup, RecordKind
 from .consumer.member import JOIN_EPOCH, HeartbeatReply, MemberHeartbeat
 from .consumer.migration import downgrade, must_downgrade, upgrade
 from .consumer.records import consumer_record
+from .consumer.subscriptions import PatternOf
 from .dependencies import GroupDependencies
 from .group_table import GroupTable
 from .limits import GroupLimits
@@ -55,15 +57,34 @@ class ConsumerGroups:
         present = self._table.groups.get(group_id)
         try:
             group = present if isinstance(present, ConsumerGroup) else self._made_for(group_id, present, beat)
+            claim = self._claimed(group, beat)
             answer = group.heartbeat(beat, now)
         except KafkaError as error:
             reply(error)
             return
+        if claim is not None and (member := group.members.get(beat.member_id)) is not None:
+            member.claim = claim
         if group is not present:
             self._take_place(group, present)
         self._settle(
             group, lambda code: reply(answer if code is ErrorCode.NONE else KafkaError(code)), beat.member_id
         )
+
+    def _claimed(self, group: ConsumerGroup, beat: MemberHeartbeat) -> RetainedClaim | None:
+        """Return a claim for what the heartbeat says of its member, and claim the partitions that it wants.
+
+        Raises KafkaError GROUP_MAX_SIZE_REACHED.
+        """
+        if beat.epoch < JOIN_EPOCH:
+            return None
+        memory, topics = self._dependencies.memory, self._dependencies.topics
+        claim = memory.heard(beat, beat.holders, group.members.get(beat.member_id))
+        if claim is not None:
+            pattern = PatternOf(beat.regex or "", beat.principal, beat.client_host.removeprefix("/"))
+            wanted = topics.resolve(beat.topics or (), pattern)
+            partitions = sum(topics.sizes(wanted).values())
+            group.claim = memory.assigned(group.group_id, partitions, beat.holders, group.claim)
+        return claim
 
     def _made_for(self, group_id: str, present: ClassicGroup | None, beat: MemberHeartbeat) -> ConsumerGroup:
         if beat.epoch != JOIN_EPOCH:
@@ -191,6 +212,7 @@ class ConsumerGroups:
     def _downgraded(self, group: ConsumerGroup, changes: Sequence[Change]) -> list[KeyValue]:
         """The members go on as a classic group; the records that make it so, after these changes."""
         classic = downgrade(group, self._limits, self._new_member_id, self._now_ms())
+        classic.claim = group.claim
         group.bury()
         self._table.put(classic)
         self._table.schedule(classic)

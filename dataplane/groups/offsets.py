@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from .committed_offset import CommittedOffset, TopicPartition
 from .pending_offsets import AFTER_ALL, PendingOffsets
 
 __all__ = ["CommittedOffset", "OffsetStore", "TopicPartition"]
+
+
+_NONE: Mapping[TopicPartition, CommittedOffset] = MappingProxyType({})
 
 
 class OffsetStore:
@@ -63,6 +67,10 @@ class OffsetStore:
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """Everything a group has committed."""
         return dict(self._groups.get(group_id, {}))
+
+    def view(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """The same, as it is and will be: not to be kept."""
+        return self._groups.get(group_id, _NONE)
 
     def known_partitions(self, group_id: str) -> list[TopicPartition]:
         """The partitions a group has committed offsets of, or may have once open transactions end."""

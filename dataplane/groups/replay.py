@@ -9,15 +9,19 @@ from .consumer.records import ConsumerGroupRecord, StoredConsumerGroup
 from .dependencies import GroupDependencies
 from .group_table import AnyGroup
 from .limits import GroupLimits
-from .offsets import OffsetStore
+from .offsets import CommittedOffset, OffsetStore
 from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, restore_group
 
 
 class Replay:
     """Takes batches in the order of the log. If a classic and a consumer group have one name, the later one stays."""
 
-    def __init__(self, offsets: OffsetStore) -> None:
+    def __init__(
+        self, offsets: OffsetStore, count: Callable[[CommittedOffset], None] = lambda _offset: None
+    ) -> None:
+        """`count` is called with each offset, whose memory it counts."""
         self._offsets = offsets
+        self._count = count
         self._classic: dict[str, GroupRecord] = {}
         self._consumer: dict[str, StoredConsumerGroup] = {}
 
@@ -43,7 +47,9 @@ class Replay:
         group_id, partition, position = record.group_id, record.partition, record.position
         if record.committed is None:
             self._offsets.remove(group_id, partition, position)
-        elif record.producer_id == NO_PRODUCER_ID:
+            return
+        self._count(record.committed)
+        if record.producer_id == NO_PRODUCER_ID:
             self._offsets.put(group_id, partition, record.committed, position)
         else:
             self._offsets.pending.add(record.producer_id, group_id, partition, record.committed, position)

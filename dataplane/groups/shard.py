@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.retained_bytes import RetainedClaim
 from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
+from .classic.states import GroupState
 from .commit_checks import Committer, check_commit, check_transactional_commit
 from .consumer.group import ConsumerGroup
 from .consumer.offset_checks import check_fetch
@@ -58,7 +61,9 @@ class Shard:
         dependencies: GroupDependencies | None = None,
     ) -> None:
         self._log, self._limits, self._now_ms = log, limits, now_ms
-        self._dependencies = dependencies or GroupDependencies()
+        dependencies = dependencies or GroupDependencies()
+        self._memory = dependencies.memory.of_shard()
+        self._dependencies = replace(dependencies, memory=self._memory)
         self._writes = ShardWrites(log, self._dependencies.wall_ms or now_ms, limits.commit_timeout_ms / 1000)
         self._table = GroupTable(now_ms, self._due)
         # Markers that came below the high watermark while the log was being read.
@@ -89,7 +94,7 @@ class Shard:
         self.offsets = OffsetStore()
         # They are in the log.
         self._ended.clear()
-        replay = Replay(self.offsets)
+        replay = Replay(self.offsets, self._memory.count)
         async for data in self._log.read_all():
             if self.closed:
                 return
@@ -97,6 +102,7 @@ class Shard:
         if self.closed:
             return
         for group in replay.groups(self._limits, self._dependencies, new_member_id, self._now_ms()):
+            self._memory.count_restored(group)
             self._table.put(group)
             self._table.schedule(group)
         for group_id in [*self.offsets.groups(), *self.offsets.pending.groups()]:
@@ -106,10 +112,10 @@ class Shard:
         for end in ended:
             self.transaction_ended(end.producer_id, end.end_offset, committed=end.committed)
 
-    def _make_sure_of(self, group_id: str) -> None:
+    def _make_sure_of(self, group_id: str, claim: RetainedClaim | None = None) -> None:
         """Whoever has offsets is a group, if only an empty one."""
         if group_id not in self.groups:
-            self._table.put(ClassicGroup(group_id, self._limits, new_member_id))
+            self._table.put(ClassicGroup(group_id, self._limits, new_member_id, claim=claim))
 
     def close(self) -> None:
         """Another broker leads this shard now: everyone waiting is sent there."""
@@ -120,6 +126,7 @@ class Shard:
                 for effect in group.kill(self._now_ms()):
                     _answer(effect)
         self._table.groups.clear()
+        self._memory.end()
 
     def check(self) -> None:
         """AssertionError if the shard contradicts itself. Looks at every group, member and offset."""
@@ -137,6 +144,13 @@ class Shard:
     def join(self, group_id: str, request: JoinRequest, reply: JoinTicket) -> None:
         """JoinGroup; a new group is made only for a member without an id."""
         group = self.groups.get(group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        try:
+            claim = self._memory.joining(request, request.holders, None if member is None else member.claim)
+        except KafkaError as error:
+            reply(JoinReply(reply, error.code, request.member_id))
+            return
+        request = replace(request, claim=claim)
         if isinstance(group, ClassicGroup):
             self._perform(group, group.join(request, reply, self._now_ms()))
         elif group is not None and group.members:
@@ -151,7 +165,12 @@ class Shard:
     ) -> None:
         """Make a classic group for one that is taken into it. Only to such a one the empty consumer group gives
         way: offsets without a group would never expire, and in a new group they expire sooner."""
-        group = ClassicGroup(group_id, self._limits, new_member_id)
+        try:
+            claim = self._memory.group(group_id, request.holders)
+        except KafkaError as error:
+            reply(JoinReply(reply, error.code, request.member_id))
+            return
+        group = ClassicGroup(group_id, self._limits, new_member_id, claim=claim)
         effects = group.join(request, reply, self._now_ms())
         if group.members or group.pending_ids:
             if empty is not None:
@@ -169,8 +188,9 @@ class Shard:
         protocol_type: str | None,
         protocol: str | None,
         reply: SyncTicket,
+        holders: tuple[str, ...] = (),
     ) -> None:
-        """SyncGroup."""
+        """SyncGroup. `holders` claim the memory of what it assigns."""
         group = self.groups.get(group_id)
         if group is None:
             reply(SyncReply(reply, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -178,6 +198,13 @@ class Shard:
         if isinstance(group, ConsumerGroup):
             self.consumer.sync(group, member_id, instance_id, generation, (protocol_type, protocol), reply)
             return
+        if assignments and member_id == group.leader and group.state is GroupState.COMPLETING_REBALANCE:
+            assignments = {name: data for name, data in assignments.items() if name in group.members}
+            try:
+                group.assignment_claim = self._memory.assigning(assignments, holders, group.assignment_claim)
+            except KafkaError as error:
+                reply(SyncReply(reply, error.code))
+                return
         effects = group.sync(
             member_id, instance_id, generation, assignments, reply, self._now_ms(), protocol_type, protocol
         )
@@ -215,10 +242,11 @@ class Shard:
         done: Callable[[ErrorCode], None],
         *,
         knows_epochs: bool = True,
+        holders: tuple[str, ...] = (),
     ) -> None:
         """Store offsets; `done` once they are visible, or with the reason why they will not be.
 
-        `knows_epochs` from OffsetCommit 9 on, which consumer groups are for.
+        `knows_epochs` from OffsetCommit 9 on, which consumer groups are for. `holders` claim the memory.
         """
         who = Committer(member_id, instance_id, generation)
         error = check_commit(
@@ -227,9 +255,13 @@ class Shard:
         if error is not ErrorCode.NONE or not offsets:
             done(error)
             return
+        claim = self._claimed(group_id, offsets, holders)
+        if isinstance(claim, ErrorCode):
+            done(claim)
+            return
 
         def show(position: int) -> None:
-            self._make_sure_of(group_id)
+            self._make_sure_of(group_id, claim)
             for partition, committed in offsets.items():
                 self.offsets.put(group_id, partition, committed, position)
 
@@ -245,6 +277,7 @@ class Shard:
         done: Callable[[ErrorCode], None],
         *,
         knows_epochs: bool = True,
+        holders: tuple[str, ...] = (),
     ) -> None:
         """Append offsets that count once the writer's transaction commits; `done` once they are below the high
         watermark, or with the reason why they are not, or may not be.
@@ -257,6 +290,10 @@ class Shard:
         if error is not ErrorCode.NONE or not offsets:
             done(error)
             return
+        claim = self._claimed(group_id, offsets, holders)
+        if isinstance(claim, ErrorCode):
+            done(claim)
+            return
 
         def appended(position: int) -> None:
             for partition, committed in offsets.items():
@@ -265,10 +302,21 @@ class Shard:
         def show() -> None:
             # Unless the group was deleted meanwhile.
             if self.offsets.pending.of_group(group_id):
-                self._make_sure_of(group_id)
+                self._make_sure_of(group_id, claim)
 
         written = self._committing(group_id, done)
         self._writes.write_transactional(_records(group_id, offsets), writer, written, appended, show)
+
+    def _claimed(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], holders: tuple[str, ...]
+    ) -> RetainedClaim | ErrorCode | None:
+        """Claim the memory of offsets. Returns the claim of their group if there is none yet, or an error."""
+        if not self._memory.committing(offsets, holders, self.offsets.view(group_id)):
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        try:
+            return None if group_id in self.groups else self._memory.group(group_id, holders)
+        except KafkaError:
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
     def transaction_ended(self, producer_id: int, end_offset: int, *, committed: bool) -> None:
         """A marker is below the high watermark; it lies right below `end_offset`. What its producer has pending before

@@ -143,6 +143,7 @@ class GroupOffsetHandlers:
             accepted,
             done,
             knows_epochs=request.api_version >= EPOCHS_VERSION,
+            holders=request.holders,
         )
 
     @handles(

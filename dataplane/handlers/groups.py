@@ -95,6 +95,7 @@ class GroupHandlers:
             tuple((p.name, bytes(p.metadata)) for p in message.protocols),
             require_known_id=request.api_version >= REQUIRE_MEMBER_ID_VERSION,
             can_skip_assignment=request.api_version >= SKIP_ASSIGNMENT_VERSION,
+            principal=str(request.session.principal),
         )
         shard.join(message.group_id, joining, reply)
 
@@ -126,6 +127,7 @@ class GroupHandlers:
             message.protocol_type,
             message.protocol_name,
             reply,
+            request.holders,
         )
 
     @handles(HeartbeatRequest, 0, 4, needs=group(AclOperation.READ))

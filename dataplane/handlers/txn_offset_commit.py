@@ -138,6 +138,7 @@ class TxnOffsetCommitHandlers:
             offsets.accepted,
             done,
             knows_epochs=request.api_version >= _FIRST_WITH_TOPIC_IDS,
+            holders=request.holders,
         )
 
     def _partition(self, group_id: str) -> Partition:

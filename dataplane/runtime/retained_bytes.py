@@ -16,21 +16,29 @@ SHARE: Final = 0.5
 class RetainedBytes:
     """The budget of one kind of state. Invariant: `total` is the sum of the sizes of all live claims."""
 
-    __slots__ = ("bytes_max", "holders", "refused", "share_max", "total")
+    __slots__ = ("_whole", "bytes_max", "holders", "share_max", "total")
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, whole: RetainedBytes | None = None) -> None:
+        """With `whole` this is a part of another budget, which bounds both."""
+        self._whole = whole
         self.bytes_max = bytes_max
         self.share_max = int(bytes_max * SHARE)
         self.total = 0
         self.holders: dict[str, int] = {}
         """Claimed bytes by holder; a holder without claims is not in it."""
-        self.refused = 0
-        """How many claims did not fit."""
 
-    def claim(self, size: int, *holders: str) -> RetainedClaim | None:
-        """Return a claim of `size` bytes for these holders, or None if it does not fit."""
-        claim = RetainedClaim(self, holders)
-        return claim if claim.resize(size) else None
+    def claim(
+        self, size: int, *holders: str, in_place_of: RetainedClaim | None = None
+    ) -> RetainedClaim | None:
+        """Return a claim of `size` bytes for these holders, or None if it does not fit.
+
+        For a piece of state that replaces another, only the difference has to fit: the claim of the replaced one,
+        `in_place_of`, goes with it.
+        """
+        more = size if in_place_of is None else size - in_place_of.size
+        if more > 0 and not self.fits(more, holders):
+            return None
+        return self.claim_anyway(size, *holders)
 
     def claim_anyway(self, size: int, *holders: str) -> RetainedClaim:
         """Return a claim that is granted even beyond the budget, for state that is in a log already."""
@@ -38,8 +46,38 @@ class RetainedBytes:
         claim.count(size)
         return claim
 
+    def part(self) -> RetainedBytes:
+        """Return a budget whose claims count in this one as well, until it ends."""
+        return RetainedBytes(self.bytes_max, self)
+
+    def end(self) -> None:
+        """Give all back to the whole budget at once, before the claims of this part go one by one."""
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            whole.total -= self.total
+            for holder, size in self.holders.items():
+                whole.add_for(holder, -size)
+
+    def add(self, more: int, holders: tuple[str, ...]) -> None:
+        """Count `more` bytes, which may be fewer than none."""
+        self.total += more
+        for holder in holders:
+            self.add_for(holder, more)
+        if self._whole is not None:
+            self._whole.add(more, holders)
+
+    def add_for(self, holder: str, more: int) -> None:
+        """Count bytes of one holder alone."""
+        left = self.holders.get(holder, 0) + more
+        if left:
+            self.holders[holder] = left
+        else:
+            self.holders.pop(holder, None)
+
     def fits(self, more: int, holders: tuple[str, ...]) -> bool:
         """Return whether these holders may claim `more` bytes."""
+        if self._whole is not None:
+            return self._whole.fits(more, holders)
         if self.total + more > self.bytes_max:
             return False
         return all(self.holders.get(holder, 0) + more <= self.share_max for holder in holders)
@@ -64,22 +102,14 @@ class RetainedClaim:
     def resize(self, size: int) -> bool:
         """Claim `size` bytes in place of the present ones. Returns False, and changes nothing, if they do not fit."""
         if size > self.size and not self._budget.fits(size - self.size, self._holders):
-            self._budget.refused += 1
             return False
         self.count(size)
         return True
 
     def count(self, size: int) -> None:
         """Claim `size` bytes in place of the present ones, even beyond the budget."""
-        budget, more = self._budget, size - self.size
-        self.size = size
-        budget.total += more
-        for holder in self._holders:
-            left = budget.holders.get(holder, 0) + more
-            if left:
-                budget.holders[holder] = left
-            else:
-                budget.holders.pop(holder, None)
+        more, self.size = size - self.size, size
+        self._budget.add(more, self._holders)
 
     def __del__(self) -> None:
         self.count(0)

@@ -278,6 +278,11 @@ class ClientRequest:
         return self.session.host
 
     @property
+    def holders(self) -> tuple[str, str]:
+        """Return who claims the memory that the request makes the broker keep: its principal and address."""
+        return str(self.session.principal), self.session.host
+
+    @property
     def listener(self) -> str:
         """The name of the listener that the client connected to."""
         return self.session.listener

@@ -21,9 +21,19 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...runtime.retained_bytes import RetainedClaim
 from ..limits import GroupLimits
 from .assignor_counts import AssignorCounts
-from .membership import ClassicMember, Effect, JoinReply, JoinRequest, StoreGroup, SyncReply, select_protocol
+from .membership import (
+    ClassicMember,
+    Effect,
+    JoinReply,
+    JoinRequest,
+    PendingId,
+    StoreGroup,
+    SyncReply,
+    select_protocol,
+)
 from .replies import join_reply, returned_reply, sync_reply, when_stored
 from .states import TRANSITIONS, GroupState
 from .waits import Waits
@@ -36,7 +46,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 class ClassicGroup:
     """A group and everything that decides about it.
 
-    Invariant: `leader` is a member or None.
+    Invariant: `leader` is a member or None. `claim` and `assignment_claim` are to the memory of the group and of its
+    assignments.
     """
 
     group_id: str
@@ -50,9 +61,11 @@ class ClassicGroup:
     state_changed_ms: int = 0
     members: dict[str, ClassicMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    pending_ids: dict[str, int] = field(default_factory=dict)
+    pending_ids: dict[str, PendingId] = field(default_factory=dict)
     assignors: AssignorCounts = field(default_factory=AssignorCounts)
     waits: Waits = field(default_factory=Waits)
+    claim: RetainedClaim | None = None
+    assignment_claim: RetainedClaim | None = None
 
     @classmethod
     def of_members(
@@ -212,15 +225,15 @@ class ClassicGroup:
     def next_deadline_ms(self) -> int | None:
         """When `tick` is due next; None if nothing is pending."""
         deadlines = [m.session_deadline_ms for m in self.members.values() if m.expires]
-        deadlines += self.pending_ids.values()
+        deadlines += [pending.deadline_ms for pending in self.pending_ids.values()]
         deadlines += [d for d in (self._join_due_ms(), self.waits.sync_deadline_ms) if d is not None]
         return min(deadlines, default=None)
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Everything whose time has come."""
         effects: list[Effect] = []
-        for member_id, deadline in list(self.pending_ids.items()):
-            if deadline <= now_ms:
+        for member_id, pending in list(self.pending_ids.items()):
+            if pending.deadline_ms <= now_ms:
                 del self.pending_ids[member_id]
                 effects += self._maybe_complete_join(now_ms)
         for member in list(self.members.values()):
@@ -260,7 +273,8 @@ class ClassicGroup:
     def _join_new(self, request: JoinRequest, ticket: object, now_ms: int) -> list[Effect]:
         member_id = self.new_member_id(request.instance_id or request.client_id)
         if request.require_known_id and request.instance_id is None:
-            self.pending_ids[member_id] = now_ms + request.session_timeout_ms
+            deadline_ms = now_ms + request.session_timeout_ms
+            self.pending_ids[member_id] = PendingId.given_out(member_id, deadline_ms, request.claim)
             return [JoinReply(ticket, ErrorCode.MEMBER_ID_REQUIRED, member_id)]
         return self._add_member(request, member_id, ticket, now_ms)
 
@@ -275,6 +289,7 @@ class ClassicGroup:
             request.rebalance_timeout_ms,
             request.protocols,
         )
+        member.claim = request.claim
         member.join_ticket = ticket
         member.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self.members[member_id] = member
@@ -304,6 +319,7 @@ class ClassicGroup:
             effects.append(JoinReply(member.join_ticket, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_ticket = ticket
         before, member.protocols = member.assignors, request.protocols
+        member.claim = request.claim
         if member.assignors != before:
             self.assignors.changed()
         member.session_timeout_ms = request.session_timeout_ms
@@ -321,7 +337,7 @@ class ClassicGroup:
         new_id = self.new_member_id(request.instance_id)
         old.member_id, old.client_id, old.client_host = new_id, request.client_id, request.client_host
         same = old.metadata_for(self.protocol) == dict(request.protocols).get(self.protocol or "", b"")
-        old.protocols = request.protocols
+        old.protocols, old.claim = request.protocols, request.claim
         self.assignors.changed()
         old.session_timeout_ms = request.session_timeout_ms
         old.rebalance_timeout_ms = request.rebalance_timeout_ms

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 
 from ....protocol.errors import ErrorCode
+from ...runtime.retained_bytes import RetainedClaim
 
 NO_GENERATION = -1
+_PENDING_ID_BYTES = 300
 
 
 @dataclass(slots=True)
@@ -27,6 +30,7 @@ class ClassicMember:
     join_ticket: object | None = None
     sync_ticket: object | None = None
     joined_once: bool = False
+    claim: RetainedClaim | None = None
 
     @property
     def assignors(self) -> frozenset[str]:
@@ -61,7 +65,10 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a JoinGroup says; `require_known_id` from version 4 (KIP-394), `can_skip_assignment` from 9."""
+    """What a JoinGroup says; `require_known_id` from version 4 (KIP-394), `can_skip_assignment` from 9.
+
+    `claim` is to the memory that the member takes, or the id that is given out to it.
+    """
 
     member_id: str
     instance_id: str | None
@@ -73,6 +80,28 @@ class JoinRequest:
     protocols: tuple[tuple[str, bytes], ...]
     require_known_id: bool = False
     can_skip_assignment: bool = False
+    principal: str = ""
+    claim: RetainedClaim | None = None
+
+    @property
+    def holders(self) -> tuple[str, str]:
+        """Return who claims memory for it: the principal and the address."""
+        return self.principal, self.client_host.removeprefix("/")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingId:
+    """A member id that was only given out (KIP-394), and until when its client may join with it, in milliseconds."""
+
+    deadline_ms: int
+    claim: RetainedClaim | None = None
+
+    @classmethod
+    def given_out(cls, member_id: str, deadline_ms: int, claim: RetainedClaim | None) -> PendingId:
+        """Return one whose claim is as small as what is kept of the request: the id alone."""
+        if claim is not None:
+            claim.count(_PENDING_ID_BYTES + getsizeof(member_id))
+        return cls(deadline_ms, claim)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ def join(group: ConsumerGroup, request: JoinRequest, new_id: str, ticket: object
     changed |= topics != member.topics or bool(member.regex)
     member.topics, member.regex, member.assignor = topics, "", None
     member.classic = ClassicSide(request.session_timeout_ms, request.protocols)
+    member.claim = request.claim
     member.rack_id = subscription.rack_id
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.client_id, member.client_host = request.client_id, request.client_host

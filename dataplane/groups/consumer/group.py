@@ -28,6 +28,7 @@ from enum import Enum, IntEnum
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...patterns import compile_pattern
+from ...runtime.retained_bytes import RetainedClaim
 from ..limits import ConsumerLimits
 from .assignors import ASSIGNORS, SubscribedMember
 from .member import (
@@ -105,6 +106,7 @@ class ConsumerGroup:
     target: dict[str, Partitions] = field(default_factory=dict)
     owners: dict[TopicPartition, str] = field(default_factory=dict)
     changes: dict[Change, None] = field(default_factory=dict)
+    claim: RetainedClaim | None = None
 
     @property
     def state(self) -> ConsumerGroupState:

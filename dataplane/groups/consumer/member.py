@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...runtime.retained_bytes import RetainedClaim
 from .subscriptions import PatternOf
 
 TopicPartition = tuple[bytes, int]
@@ -75,6 +76,7 @@ class ConsumerMember:
     revoke_deadline_ms: int | None = None
     join_deadline_ms: int | None = None
     sync_deadline_ms: int | None = None
+    claim: RetainedClaim | None = None
 
     def check(self) -> None:
         """AssertionError if the member contradicts itself."""
@@ -172,6 +174,11 @@ class MemberHeartbeat:
     regex: str | None = None
     assignor: str | None = None
     owned: Partitions | None = None
+
+    @property
+    def holders(self) -> tuple[str, str]:
+        """Return who claims memory for it: the principal and the address."""
+        return self.principal, self.client_host.removeprefix("/")
 
     @property
     def is_full(self) -> bool:

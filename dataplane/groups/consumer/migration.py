@@ -34,7 +34,7 @@ def upgrade(
     group_id = classic.group_id
     if not limits.migration.upgrades or classic.protocol_type != PROTOCOL_TYPE:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    group = ConsumerGroup(group_id, limits, topics, own_settings)
+    group = ConsumerGroup(group_id, limits, topics, own_settings, claim=classic.claim)
     group.epoch = group.assignment_epoch = classic.generation
     try:
         for each in classic.members.values():
@@ -63,6 +63,7 @@ def _take_over(group: ConsumerGroup, classic: ClassicGroup, each: ClassicMember,
         classic=ClassicSide(each.session_timeout_ms, protocols),
         epoch=classic.generation,
         session_deadline_ms=now_ms + each.session_timeout_ms,
+        claim=each.claim,
     )
     group.members[each.member_id] = member
     if each.instance_id is not None:
@@ -114,6 +115,7 @@ def downgrade(
             assignment_of(each, group.topics),
             now_ms + side.session_timeout_ms,
             joined_once=True,
+            claim=each.claim,
         )
         members.append(member)
     return ClassicGroup.of_members(

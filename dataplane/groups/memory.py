@@ -1,0 +1,159 @@
+"""The memory that groups may take: of their members, of what the members say of themselves, and of committed offsets.
+
+It is claimed by the principal and the address of the client that a request comes from. A request that does not fit is
+refused, and those that are there already stay. Sizes are estimates of what Python takes. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from sys import getsizeof
+from typing import Final
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.retained_bytes import RetainedBytes, RetainedClaim
+from .classic.group import ClassicGroup
+from .classic.membership import JoinRequest
+from .consumer.group import ConsumerGroup
+from .consumer.member import ConsumerMember, MemberHeartbeat
+from .offsets import CommittedOffset, TopicPartition
+
+GROUP_BYTES_MAX: Final = 512 * 1024 * 1024
+"""Of all groups that a broker coordinates, with their members and assignments."""
+OFFSET_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""Of all committed offsets of these groups: some two million."""
+SUBSCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of all subscriptions in one JoinGroup. The log of groups takes batches of 1 MiB by default."""
+
+_GROUP_BYTES: Final = 2000
+_MEMBER_BYTES: Final = 1500
+_PARTITION_BYTES: Final = 400
+"""Of a partition that a consumer group assigns: its target, its owner, and the epoch since when."""
+_OFFSET_BYTES: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemory:
+    """The budgets of one broker's groups."""
+
+    groups: RetainedBytes = field(default_factory=lambda: RetainedBytes(GROUP_BYTES_MAX))
+    offsets: RetainedBytes = field(default_factory=lambda: RetainedBytes(OFFSET_BYTES_MAX))
+
+    def of_shard(self) -> GroupMemory:
+        """Return the part of one shard, whose memory counts until `end`."""
+        return GroupMemory(self.groups.part(), self.offsets.part())
+
+    def end(self) -> None:
+        """Let go of all that a shard has claimed."""
+        self.groups.end()
+        self.offsets.end()
+
+    # ------------------------------------------------------------ groups and members
+
+    def group(self, group_id: str, holders: tuple[str, ...]) -> RetainedClaim:
+        """Return a claim for a new group. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
+        return self._claimed(_GROUP_BYTES + getsizeof(group_id), holders)
+
+    def joining(
+        self, request: JoinRequest, holders: tuple[str, ...], known: RetainedClaim | None
+    ) -> RetainedClaim:
+        """Return a claim for a member of the classic protocol, which has claimed `known` so far.
+
+        Raises KafkaError GROUP_MAX_SIZE_REACHED.
+        """
+        subscriptions = sum(getsizeof(name) + len(data) for name, data in request.protocols)
+        if subscriptions > SUBSCRIPTION_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"A member subscribes with {subscriptions} bytes, at most {SUBSCRIPTION_BYTES_MAX} are allowed.",
+            )
+        names = (request.member_id, request.instance_id, request.client_id, request.client_host)
+        # The member id that is made contains the instance id or the client id.
+        return self._claimed(_MEMBER_BYTES + subscriptions + 2 * _sizes(names), holders, known)
+
+    def heard(
+        self, beat: MemberHeartbeat, holders: tuple[str, ...], known: ConsumerMember | None
+    ) -> RetainedClaim | None:
+        """Return a claim for what a heartbeat says of its member; None if it says nothing new.
+
+        Raises KafkaError GROUP_MAX_SIZE_REACHED.
+        """
+        claim = None if known is None else known.claim
+        if claim is not None and beat.topics is None and not beat.regex and not beat.rack_id:
+            return None
+        names = (beat.member_id, beat.instance_id, beat.rack_id, beat.client_id, beat.client_host, beat.regex)
+        size = _MEMBER_BYTES + _sizes((*names, beat.principal, beat.assignor)) + _sizes(beat.topics or ())
+        if claim is not None and beat.topics is None:
+            size = max(size, claim.size)
+        return self._claimed(size, holders, claim)
+
+    def assigning(
+        self, assignments: Mapping[str, bytes], holders: tuple[str, ...], known: RetainedClaim | None
+    ) -> RetainedClaim:
+        """Return a claim for the assignments that a leader sends. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
+        return self._claimed(sum(map(getsizeof, assignments.values())), holders, known)
+
+    def assigned(
+        self, group_id: str, partitions: int, holders: tuple[str, ...], known: RetainedClaim | None
+    ) -> RetainedClaim:
+        """Return a claim for a consumer group that assigns so many partitions. Raises KafkaError
+        GROUP_MAX_SIZE_REACHED."""
+        size = _GROUP_BYTES + getsizeof(group_id) + _PARTITION_BYTES * partitions
+        return self._claimed(max(size, 0 if known is None else known.size), holders, known)
+
+    def count_restored(self, group: ClassicGroup | ConsumerGroup) -> None:
+        """Count a group that is in the log already, with its members. The claims have no holders."""
+        partitions = len(group.owners) if isinstance(group, ConsumerGroup) else 0
+        size = _GROUP_BYTES + getsizeof(group.group_id) + _PARTITION_BYTES * partitions
+        group.claim = self.groups.claim_anyway(size)
+        for member in group.members.values():
+            said = _MEMBER_BYTES + _sizes((member.member_id, member.instance_id, member.client_id))
+            if isinstance(member, ConsumerMember):
+                said += _sizes((*member.topics, member.rack_id, member.regex))
+            else:
+                said += len(member.assignment) + sum(len(data) for _, data in member.protocols)
+            member.claim = self.groups.claim_anyway(said)
+
+    def _claimed(
+        self, size: int, holders: tuple[str, ...], known: RetainedClaim | None = None
+    ) -> RetainedClaim:
+        claim = self.groups.claim(size, *holders, in_place_of=known)
+        if claim is None:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The groups of this broker may take {self.groups.bytes_max} bytes of memory, and those of one "
+                f"principal or address {self.groups.share_max}: {size} more do not fit.",
+            )
+        return claim
+
+    # ------------------------------------------------------------ offsets
+
+    def committing(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        holders: tuple[str, ...],
+        known: Mapping[TopicPartition, CommittedOffset],
+    ) -> bool:
+        """Give each offset its claim, in place of the `known` offset of its partition. Returns whether all fit."""
+        for partition, offset in offsets.items():
+            before = known.get(partition)
+            claim = self.offsets.claim(
+                _size_of(offset), *holders, in_place_of=None if before is None else before.claim
+            )
+            if claim is None:
+                return False
+            offset.hold(claim)
+        return True
+
+    def count(self, offset: CommittedOffset) -> None:
+        """Count an offset that is in the log already."""
+        offset.hold(self.offsets.claim_anyway(_size_of(offset)))
+
+
+def _size_of(offset: CommittedOffset) -> int:
+    return _OFFSET_BYTES + getsizeof(offset.metadata)
+
+
+def _sizes(texts: Iterable[str | None]) -> int:
+    return sum(getsizeof(text) for text in texts if text is not None)
