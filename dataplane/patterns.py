@@ -1,31 +1,76 @@
-"""Regular expressions of clients: RE2's, whose matching takes time linear in the text whatever the pattern."""
+"""Regular expressions of clients: the only way from a request, or from a setting, to a pattern that is matched.
+
+RE2 matches in time that is linear in the text, whatever the pattern. The factor is the size of the pattern's program,
+and a few characters make a large program: `(.?){1000}` has 11,000 instructions. So the program is bounded, and the
+work of matching is counted as instructions times characters. Many names are matched in turns of the event loop, each of
+`TURN_WORK_MAX`, and one long name in a thread.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
 
 from ..protocol.errors import ErrorCode, KafkaError
 
-_PATTERN_BYTES_MAX = 16 * 1024
+PATTERN_CHARACTERS_MAX: Final = 16 * 1024
+EXPANSIONS_MAX: Final = 64
+"""Of counted repetitions and Unicode classes, which take up to 100 us each to compile."""
+PROGRAM_MAX: Final = 4_000
+"""Of instructions. An alternative of a hundred names of 30 characters has some 3,000."""
+TURN_WORK_MAX: Final = 500_000
+"""Of instructions times characters in one turn of the event loop: 4 ms at worst, 0.1 ms for almost all patterns."""
+_MEMORY_BYTES_MAX: Final = 1024 * 1024
+"""For RE2, which bounds by it what it compiles, and what it keeps while it matches."""
+_EXPANSIONS: Final = ("{", "\\p", "\\P")
 
 
-class Pattern(Protocol):
-    """A compiled pattern."""
+class Pattern:
+    """A compiled pattern, which matches whole texts."""
 
-    def fullmatch(self, text: str) -> object | None:
-        """Something if all of the text matches."""
+    __slots__ = ("_compiled", "program_size", "regex")
+
+    def __init__(self, regex: str, compiled: Any) -> None:
+        self.regex = regex
+        self._compiled = compiled
+        self.program_size: int = compiled.programsize
+        """How many instructions it has."""
+
+    def fullmatch(self, text: str) -> bool:
+        """Return whether all of the text matches."""
+        return self._compiled.fullmatch(text) is not None
+
+    def work(self, text: str) -> int:
+        """Return how many instructions a match of the text takes at most, times characters."""
+        return self.program_size * (len(text) + 1)
 
 
 def compile_pattern(regex: str, what: str) -> Pattern:
-    """An RE2 pattern; `what` it is, for people. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Return an RE2 pattern; `what` it is, for people.
+
+    Raises KafkaError INVALID_REGULAR_EXPRESSION if it is none, or takes too long to compile or to match.
+    """
     import re2  # loaded late: with its C++ library it takes megabytes, and most clusters have no patterns
 
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = _MEMORY_BYTES_MAX
+    # Only whether a text matches is asked. To find each group again would take the number of groups times as long.
+    options.never_capture = True
     try:
-        if len(regex) > _PATTERN_BYTES_MAX:
-            raise re2.error(f"it is longer than {_PATTERN_BYTES_MAX} characters")
-        compiled: Pattern = re2.compile(regex, options)
+        if len(regex) > PATTERN_CHARACTERS_MAX:
+            raise re2.error(f"it is longer than {PATTERN_CHARACTERS_MAX} characters")
+        expansions = sum(map(regex.count, _EXPANSIONS))
+        if expansions > EXPANSIONS_MAX:
+            raise re2.error(
+                f"it has {expansions} repetitions in braces and Unicode classes, at most {EXPANSIONS_MAX} are allowed"
+            )
+        pattern = Pattern(regex, re2.compile(regex, options))
+        if pattern.program_size > PROGRAM_MAX:
+            raise re2.error(
+                f"it compiles to {pattern.program_size} instructions, at most {PROGRAM_MAX} are allowed"
+            )
     except re2.error as error:
         reason = error.args[0] if error.args else "unknown"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
@@ -33,4 +78,24 @@ def compile_pattern(regex: str, what: str) -> Pattern:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"{what} `{regex[:200]}` is not a valid regular expression: {text}.",
         ) from None
-    return compiled
+    return pattern
+
+
+async def matching(pattern: Pattern, names: Iterable[str]) -> list[str]:
+    """Return the names that match. The event loop has other turns in between, and a name that would take longer than
+    one turn is matched in a thread."""
+    found: list[str] = []
+    done = 0
+    for name in names:
+        work = pattern.work(name)
+        if work > TURN_WORK_MAX:
+            matches = await asyncio.to_thread(pattern.fullmatch, name)
+        else:
+            done += work
+            if done > TURN_WORK_MAX:
+                done = work
+                await asyncio.sleep(0)
+            matches = pattern.fullmatch(name)
+        if matches:
+            found.append(name)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
@@ -69,16 +68,16 @@ _CLIENT_PROPERTIES = frozenset(
 )
 
 
-def check_client_patterns(text: str) -> None:
-    """Raises ConfigError for a `match` that names an unknown property or holds no pattern."""
+def client_patterns(text: str) -> list[tuple[str, str]]:
+    """Return the entries of a `match`, each with its pattern. Raises ConfigError for one that names no property of
+    clients."""
+    entries = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, separator, pattern = entry.partition("=")
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError):
-            separator = ""
         if not separator or name.strip() not in _CLIENT_PROPERTIES:
             raise ConfigError(f"Illegal client matching pattern: {entry}")
+        entries.append((entry, pattern))
+    return entries
 
 
 def check_group_bounds(name: str, value: str, broker: Mapping[str, str]) -> None:

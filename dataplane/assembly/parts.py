@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections.abc import Callable
@@ -269,7 +270,10 @@ class BrokerParts:
             partitions,
             lambda: self.session.image.topics,
             GroupDependencies(
-                TopicCatalog(None if authorization is None else authorization.authorizer),
+                TopicCatalog(
+                    None if authorization is None else authorization.authorizer,
+                    asyncio.get_running_loop().call_soon,
+                ),
                 group_settings=lambda group: self.session.image.configs.get((ResourceType.GROUP, group), {}),
                 wall_ms=wall_ms,
             ),

@@ -52,7 +52,25 @@ class ConsumerGroups:
     # ------------------------------------------------------------ the consumer protocol
 
     def heartbeat(self, group_id: str, beat: MemberHeartbeat, reply: HeartbeatTicket) -> None:
-        """ConsumerGroupHeartbeat; GROUP_ID_NOT_FOUND for a group that is none and cannot become one."""
+        """ConsumerGroupHeartbeat; GROUP_ID_NOT_FOUND for a group that is none and cannot become one.
+
+        One with a pattern waits until the topics that match are known.
+        """
+        searches = self._dependencies.topics.searches
+        if not beat.regex or beat.epoch < JOIN_EPOCH:
+            self._heard(group_id, beat, reply)
+            return
+        try:
+            searches.begin(beat.regex)
+        except KafkaError as error:
+            reply(error)
+            return
+        searches.when_complete(beat.regex, lambda: self._heard(group_id, beat, reply))
+
+    def _heard(self, group_id: str, beat: MemberHeartbeat, reply: HeartbeatTicket) -> None:
+        if self._writes.closed:
+            reply(KafkaError(ErrorCode.NOT_COORDINATOR))
+            return
         now = self._now_ms()
         present = self._table.groups.get(group_id)
         try:

@@ -5,7 +5,6 @@ The quorum keeps all settings but those of loggers, which this process alone kee
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Protocol
 from ...protocol.acls import AclOperation
 from ...protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic, node_key
 from ...protocol.config_listeners import is_tls_of_listener, listener_of
-from ...protocol.config_resources import GROUP_KEYS, check_client_patterns, check_group_bounds
+from ...protocol.config_resources import GROUP_KEYS, check_group_bounds, client_patterns
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import config_commands
 from ...protocol.messages.command import refusal
@@ -28,6 +27,7 @@ from ...protocol.messages.configs import (
     ReplaceConfigsResource,
 )
 from ..broker_settings import BrokerSettings
+from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices, pieces
 from ..security.authorization.needs import handler_asks
@@ -350,13 +350,22 @@ def _check_dynamic(names: list[str]) -> None:
 
 
 async def _check_client_metrics(resource: config_commands.ConfigResource) -> None:
-    """In a thread: what fits into one value may take ten seconds to compile, and a broker is lost after three."""
+    """Compile one pattern in each turn of the loop: a value may hold thousands."""
     for change in resource.changes:
         if change.name == "match" and change.operation in (ConfigOperation.SET, ConfigOperation.APPEND):
             try:
-                await asyncio.to_thread(check_client_patterns, change.value or "")
+                async for entry, pattern in in_time_slices(client_patterns(change.value or ""), 1):
+                    _check_pattern(entry, pattern)
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_pattern(entry: str, pattern: str) -> None:
+    """Raise ConfigError if an entry of `match` has no pattern, or one that takes too long."""
+    try:
+        compile_pattern(pattern, "the pattern")
+    except KafkaError as error:
+        raise ConfigError(f"Illegal client matching pattern: {entry}: {error.message}") from None
 
 
 def _refusal(message: str) -> KafkaError:

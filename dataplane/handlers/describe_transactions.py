@@ -22,7 +22,7 @@ from ...protocol.messages.transaction_descriptions import (
 )
 from ...protocol.messages.transaction_questions import FOREVER_MS, TransactionTold
 from ...protocol.transaction_table import Phase, places_of
-from ..patterns import compile_pattern
+from ..patterns import compile_pattern, matching
 from ..quorum.access import Quorum
 from ..quorum.transaction_questions import TransactionQuestions
 from ..runtime.time_slices import in_time_slices
@@ -153,19 +153,25 @@ class DescribeTransactionsHandlers:
         )
         if found is None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        async for one in in_time_slices(found):
-            name = one.transactional_id
-            shown = (pattern is None or pattern.fullmatch(name)) and self._tells_of(name)
-            if shown and request.access.allows(
-                AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, name, quiet=True
-            ):
-                response.transaction_states.append(
-                    ListedTransaction(
-                        transactional_id=name,
-                        producer_id=one.producer_id,
-                        transaction_state=STATES[Phase(one.phase)],
-                    )
-                )
+        visible = [
+            one
+            async for one in in_time_slices(found)
+            if self._tells_of(one.transactional_id)
+            and request.access.allows(
+                AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, one.transactional_id, quiet=True
+            )
+        ]
+        if pattern is not None:
+            matched = set(await matching(pattern, [one.transactional_id for one in visible]))
+            visible = [one for one in visible if one.transactional_id in matched]
+        response.transaction_states = [
+            ListedTransaction(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=STATES[Phase(one.phase)],
+            )
+            for one in visible
+        ]
         return response
 
     def _tells_of(self, name: str) -> bool:

@@ -26,7 +26,7 @@ from ..mirroring import first_cut
 from ..mirroring.common_point import PlannedTopic, check_is_new, merged, planned, promoted_offset
 from ..mirroring.lineages import lineages_of
 from ..mirroring.source_trial import SourceTrial
-from ..patterns import compile_pattern
+from ..patterns import compile_pattern, matching
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -66,15 +66,14 @@ class FailbackHandlers:
         """The topics that match, with the partitions that this broker leads."""
         pattern = compile_pattern(message.topics, "the pattern of topics")
         image = self._quorum.image
-        names = [
+        visible = [
             name
             for name in sorted(image.topics)
             if not name.startswith(OF_THE_BROKERS)
-            and pattern.fullmatch(name) is not None
             and request.access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
         ]
         told = []
-        async for name in in_time_slices(names):
+        async for name in in_time_slices(await matching(pattern, visible)):
             topic = self._quorum.image.topics.get(name)
             if topic is not None:
                 told.append(self._topic(topic))

@@ -19,6 +19,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.acl_commands import AclEntry
 from ...protocol.messages.acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 from ...protocol.messages.mirror_commands import FollowAcls
+from ..patterns import Pattern, matching
 from ..quorum.access import Quorum
 from .acl_reach import Reach, within
 from .source import SourceCluster
@@ -29,17 +30,17 @@ _NAMED_MAX: Final = 20
 
 
 class AclList:
-    """Of one mirror."""
+    """The ACLs of one mirror."""
 
     def __init__(
-        self, mirror: str, source: SourceCluster, quorum: Quorum, topics: Reach, groups: Reach | None
+        self, mirror: str, source: SourceCluster, quorum: Quorum, topics: Pattern, groups: Pattern | None
     ) -> None:
         self._mirror = mirror
         self._source = source
         self._quorum = quorum
-        self._reaches: dict[int, Reach] = {AclResourceType.TOPIC: topics}
+        self._patterns: dict[int, Pattern] = {AclResourceType.TOPIC: topics}
         if groups is not None:
-            self._reaches[AclResourceType.GROUP] = groups
+            self._patterns[AclResourceType.GROUP] = groups
         self._beyond: set[Acl] = set()
 
     async def bring_up_to_date(self, broker_id: int) -> None:
@@ -57,7 +58,8 @@ class AclList:
         if answer.error_code:
             code = ErrorCode.of(answer.error_code)
             raise KafkaError(code, f"ACLs are not copied: {answer.error_message or code.name}")
-        wanted, beyond = within(self._readable(answer), self._reaches)
+        reaches = {kind: await self._reach(kind, answer) for kind in self._patterns}
+        wanted, beyond = within(self._readable(answer), reaches)
         self._tell(beyond)
         image = self._quorum.image
         own = image.mirrors.acls.get(self._mirror, frozenset())
@@ -65,9 +67,14 @@ class AclList:
             entries = [AclEntry(**acl._asdict()) for acl in sorted(wanted)]
             await self._quorum.submit(FollowAcls(mirror=self._mirror, acls=entries))
 
+    async def _reach(self, kind: int, answer: DescribeAclsResponse) -> Reach:
+        pattern = self._patterns[kind]
+        names = [each.resource_name for each in answer.resources if each.resource_type == kind]
+        return Reach(pattern.regex, set(await matching(pattern, names)))
+
     def _readable(self, answer: DescribeAclsResponse) -> Iterator[Acl]:
         for resource in answer.resources:
-            if resource.resource_type not in self._reaches or self._is_of_this_cluster(resource):
+            if resource.resource_type not in self._patterns or self._is_of_this_cluster(resource):
                 continue
             for one in resource.acls:
                 acl = Acl(

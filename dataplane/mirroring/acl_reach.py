@@ -7,11 +7,10 @@ would allow more here than they do at the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from ...protocol.acls import Acl, AclPermission, PatternType
-from ..patterns import Pattern
 
 _WILDCARD: Final = "*"
 _SYNTAX: Final = frozenset("()[]{}^$*+?\\")
@@ -21,11 +20,12 @@ _ANY: Final = ""
 
 
 class Reach:
-    """The names that match the pattern of a mirror."""
+    """The prefixes all of whose names match the pattern of a mirror, and the names among those asked for that match."""
 
-    def __init__(self, regex: str, pattern: Pattern) -> None:
-        """`pattern`: what `regex` was compiled to."""
-        self._pattern = pattern
+    def __init__(self, regex: str, names: Container[str]) -> None:
+        """`names`: the names of resources that match `regex`. `dataplane/patterns.py` has found them, since a match may
+        take long."""
+        self._names = names
         # Within brackets a bar means something else.
         parts = [] if _BRACKETS & set(regex) or "\\|" in regex else regex.split("|")
         self._beginnings = [found for part in parts if (found := _beginning(part)) is not None]
@@ -35,7 +35,7 @@ class Reach:
         others."""
         if acl.pattern_type == PatternType.PREFIXED:
             return any(_begins(acl.resource_name, beginning) for beginning in self._beginnings)
-        return acl.resource_name != _WILDCARD and self._pattern.fullmatch(acl.resource_name) is not None
+        return acl.resource_name != _WILDCARD and acl.resource_name in self._names
 
 
 def within(acls: Iterable[Acl], reaches: Mapping[int, Reach]) -> tuple[set[Acl], set[Acl]]:

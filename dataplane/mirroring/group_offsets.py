@@ -22,7 +22,7 @@ from ...protocol.messages.offsets import (
 )
 from ...protocol.mirror_table import FaultKind, is_offsets_copy
 from ...protocol.schema import ZERO_UUID
-from ..patterns import Pattern
+from ..patterns import Pattern, matching
 from ..runtime.time_slices import pieces
 from .source import SourceCluster
 
@@ -79,15 +79,13 @@ class GroupOffsets:
         copies = self._copies()
         for broker_id in broker_ids:
             listed = await self._source.ask(broker_id, ListGroupsRequest())
-            names = [one.group_id for one in listed.groups if self._wants(one.group_id)]
+            matched = await matching(self._pattern, [one.group_id for one in listed.groups])
+            names = [group_id for group_id in matched if self._commits.takes(group_id)]
             for some in pieces(names, GROUPS_AT_ONCE):
                 for group_id, offsets in (await self._offsets(broker_id, some)).items():
                     ours = self._ours(offsets, copies)
                     if ours and self._commits.takes(group_id):
                         await self._commits.commit(group_id, ours, self._mirror)
-
-    def _wants(self, group_id: str) -> bool:
-        return self._pattern.fullmatch(group_id) is not None and self._commits.takes(group_id)
 
     def _copies(self) -> Mapping[_SourceTopic, bytes]:
         """The topics here, by what the source calls them."""

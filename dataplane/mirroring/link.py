@@ -23,7 +23,6 @@ from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.throttle import UNLIMITED, Throttle
 from .acl_list import AclList
-from .acl_reach import Reach
 from .copies import NEVER, NOBODY, Copy, source_name
 from .fetching import SourceFetcher
 from .group_offsets import GroupOffsets, OffsetCommits
@@ -79,8 +78,7 @@ class MirrorLink:
         )
         self._acls = None
         if mirror.copies_acls:
-            of_groups = None if groups is None else Reach(mirror.groups, groups)
-            self._acls = AclList(mirror.name, source, quorum, Reach(mirror.topics, topics), of_groups)
+            self._acls = AclList(mirror.name, source, quorum, topics, groups)
         self.rounds = CutRounds(broker_id, mirror, source, quorum, self.topic_list)
         self._source_brokers: Sequence[int] = ()
         loop, name = asyncio.get_running_loop(), f"mirror {mirror.name}"

@@ -25,7 +25,7 @@ from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..groups.shard import Shard
-from ..patterns import Pattern, compile_pattern
+from ..patterns import Pattern, compile_pattern, matching
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -70,8 +70,7 @@ class OffsetTakeover:
         """Whether a group in a partition of our offsets is yet to get its own."""
         due = self._quorum.image.mirror_offsets.due
         return bool(due) and any(
-            partition not in due[name].taken and self._pattern(name).fullmatch(group_id) is not None
-            for name in due
+            partition not in due[name].taken and self._pattern(name).fullmatch(group_id) for name in due
         )
 
     def _pattern(self, mirror: str) -> Pattern:
@@ -143,11 +142,9 @@ class OffsetTakeover:
         found = OffsetsAtCut(copy.resumption.offset)
         async for data in ReplicatedOffsetsLog(partition).read_below(copy.resumption.offset):
             found.feed(data)
-        pattern = self._pattern(mirror)
+        wanted = set(await matching(self._pattern(mirror), found.groups()))
         offsets: list[MirroredOffset] = []
-        of_groups = found.committed(
-            lambda group_id: pattern.fullmatch(group_id) is not None, copied_offset(image, mirror)
-        )
+        of_groups = found.committed(wanted.__contains__, copied_offset(image, mirror))
         for group_id, of_group in of_groups:
             offsets += mirrored_offsets(group_id, of_group)
         told = list(pieces(offsets, OFFSETS_AT_ONCE)) or [[]]

@@ -37,6 +37,10 @@ class OffsetsAtCut:
             size = start + header.size
         self._replay.feed(data[:size])
 
+    def groups(self) -> list[str]:
+        """Return the groups that have committed something."""
+        return list(self._store.groups())
+
     def committed(
         self, is_wanted: Callable[[str], bool], copied: CopiedOffset
     ) -> Iterator[tuple[str, OffsetsOfGroup]]:

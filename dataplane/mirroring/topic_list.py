@@ -28,7 +28,7 @@ from ...protocol.mirror_table import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
-from ..patterns import Pattern
+from ..patterns import Pattern, matching
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from .first_cut import tells_offsets
@@ -73,10 +73,15 @@ class TopicList:
         self._replication_factor = replication_factor
         self._chance = chance
         self._tells_cuts: bool | None = None
+        # Whether each of the source's topics matches the pattern, as of the last round.
+        self._matches: Mapping[str, bool] = {}
 
     async def bring_up_to_date(self, metadata: MetadataResponse) -> None:
         """Have all that match, as the source has them now. `metadata` is of all topics. Raises KafkaError."""
         await self._look_at_offsets(metadata)
+        names = [topic.name or "" for topic in metadata.topics]
+        matched = set(await matching(self._pattern, names))
+        self._matches = {name: name in matched for name in names}
         wanted = [topic for topic in metadata.topics if self._wants(topic)]
         skipped: dict[str, str] = {}
         for some in pieces(wanted, TOPICS_AT_ONCE):
@@ -159,8 +164,13 @@ class TopicList:
             topic.error_code == ErrorCode.NONE
             and not topic.is_internal
             and not name.startswith(OF_THE_BROKERS)
-            and self._pattern.fullmatch(name) is not None
+            and self._matches_pattern(name)
         )
+
+    def _matches_pattern(self, name: str) -> bool:
+        """Return what is known since the last round, or find it out for a topic that has come since."""
+        known = self._matches.get(name)
+        return self._pattern.fullmatch(name) if known is None else known
 
     async def _settings(
         self, names: Iterable[str], metadata: MetadataResponse

@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...patterns import compile_pattern
 from ...runtime.retained_bytes import RetainedClaim
 from ..limits import ConsumerLimits
 from .assignors import ASSIGNORS, SubscribedMember
@@ -43,7 +42,7 @@ from .member import (
     TopicPartition,
 )
 from .reconciliation import ReconciliationStep, reconcile
-from .subscriptions import PATTERN_NAME, TopicCatalog
+from .subscriptions import TopicCatalog
 
 UNKNOWN_HASH = 0
 
@@ -159,7 +158,7 @@ class ConsumerGroup:
         if beat.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(beat, now_ms)
         if beat.regex:
-            compile_pattern(beat.regex, PATTERN_NAME)
+            self.topics.searches.begin(beat.regex)
         member, changed = self._admit(beat)
         before = member.assigned
         if member.classic is not None:
@@ -378,8 +377,9 @@ class ConsumerGroup:
 
     def _wanted(self, member: ConsumerMember) -> frozenset[bytes]:
         wanted = self.topics.resolve(member.topics, member.pattern)
-        if self.topics.awaits_client(member.pattern):
-            # Stored by a release that did not keep the principal: until it speaks, it keeps what it has.
+        if self.topics.is_unresolved(member.pattern):
+            # Its topics are being looked for, or a release stored it that did not keep the principal: until they are
+            # found, or it speaks, it keeps what it has.
             wanted |= {t for t, _ in self.target.get(member.member_id, ()) if t in self.topics.counts}
         return wanted
 

@@ -8,12 +8,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from ....protocol.cluster_image import ClusterImage
-from ...patterns import compile_pattern
-
-PATTERN_NAME = "SubscribedTopicRegex"
-"""What a pattern of topics is called in errors."""
-_MATCHES_MAX = 1_000_000
-"""How many topics, and characters of patterns, are kept as found: some 60 MB at most."""
+from .pattern_searches import FOUND_MAX, Later, PatternSearches
 
 
 class TopicRights(Protocol):
@@ -38,17 +33,18 @@ class PatternOf:
 class TopicCatalog:
     """Topics and their numbers of partitions; `version` rises whenever one of these or the rights change.
 
-    Patterns are RE2's, whose matching takes time linear in the name whatever the pattern; they match whole
-    names. With `rights` a pattern matches only what its client may describe. What the latest patterns match is
-    kept until the catalog changes.
+    Patterns are RE2's and match whole names; `PatternSearches` finds the topics, over several turns of the event loop
+    if it takes long. With `rights` a pattern matches only what its client may describe. What the latest patterns match
+    for their clients is kept until the catalog changes.
     """
 
-    def __init__(self, rights: TopicRights | None = None) -> None:
+    def __init__(self, rights: TopicRights | None = None, later: Later | None = None) -> None:
         self.ids: dict[str, bytes] = {}
         self.names: dict[bytes, str] = {}
         self.counts: dict[bytes, int] = {}
         self._rights = rights
         self._changes = 0
+        self.searches = PatternSearches(self.ids, self._found_more, later)
         self._matches: dict[PatternOf, frozenset[bytes]] = {}
         self._kept = 0
         self._kept_version = 0
@@ -69,17 +65,25 @@ class TopicCatalog:
             changed = True
             if topic is None:
                 self._forget(topic_id)
-            else:
-                self.ids[topic.name], self.names[topic_id] = topic_id, topic.name
-                self.counts[topic_id] = len(topic.partitions)
+                continue
+            is_new = topic_id not in self.counts
+            self.ids[topic.name], self.names[topic_id] = topic_id, topic.name
+            self.counts[topic_id] = len(topic.partitions)
+            if is_new:
+                self.searches.came(topic.name)
         if changed:
             self._changes += 1
+            self.searches.look()
+
+    def _found_more(self) -> None:
+        self._changes += 1
 
     def _forget(self, topic_id: bytes) -> None:
         name = self.names.pop(topic_id)
         del self.counts[topic_id]
         if self.ids.get(name) == topic_id:
             del self.ids[name]
+        self.searches.gone(topic_id)
 
     def resolve(self, names: Iterable[str], pattern: PatternOf) -> frozenset[bytes]:
         """Ids of the topics that exist among these names, or match the pattern and are not withheld."""
@@ -90,31 +94,31 @@ class TopicCatalog:
         """Ids of the topics that match the pattern, and that its client is known not to be allowed to describe."""
         if self._rights is None or not (pattern.regex and pattern.principal):
             return frozenset()
-        return self._matching(pattern.regex) - self._visible(pattern)
+        return self.searches.found(pattern.regex) - self._visible(pattern)
 
     def awaits_client(self, pattern: PatternOf) -> bool:
         """Whether the client has to be known for the pattern to be resolved, and is not: it matches nothing so far."""
         return self._rights is not None and bool(pattern.regex) and not pattern.principal
 
+    def is_unresolved(self, pattern: PatternOf) -> bool:
+        """Return whether more topics may match the pattern than are known so far."""
+        return bool(pattern.regex) and (
+            self.awaits_client(pattern) or not self.searches.is_complete(pattern.regex)
+        )
+
     def _visible(self, pattern: PatternOf) -> frozenset[bytes]:
         if self._rights is None:
-            return self._matching(pattern.regex)
+            return self.searches.found(pattern.regex)
         if not pattern.principal:
             return frozenset()
         found = self._known(pattern)
         if found is None:
-            names = (self.names[topic_id] for topic_id in self._matching(pattern.regex))
+            is_complete = self.searches.is_complete(pattern.regex)
+            names = (self.names[topic_id] for topic_id in self.searches.found(pattern.regex))
             seen = self._rights.describable(pattern.principal, pattern.host, names)
-            found = self._keep(pattern, frozenset(self.ids[name] for name in seen))
-        return found
-
-    def _matching(self, regex: str) -> frozenset[bytes]:
-        everybodys = PatternOf(regex)
-        found = self._known(everybodys)
-        if found is None:
-            compiled = compile_pattern(regex, PATTERN_NAME)
-            ids = (topic_id for name, topic_id in self.ids.items() if compiled.fullmatch(name))
-            found = self._keep(everybodys, frozenset(ids))
+            found = frozenset(self.ids[name] for name in seen)
+            if is_complete:
+                self._keep(pattern, found)
         return found
 
     def _known(self, pattern: PatternOf) -> frozenset[bytes] | None:
@@ -123,13 +127,12 @@ class TopicCatalog:
             self._matches.clear()
         return self._matches.get(pattern)
 
-    def _keep(self, pattern: PatternOf, found: frozenset[bytes]) -> frozenset[bytes]:
+    def _keep(self, pattern: PatternOf, found: frozenset[bytes]) -> None:
         self._matches[pattern] = found
         self._kept += _weight(pattern, found)
-        while self._kept > _MATCHES_MAX:
+        while self._kept > FOUND_MAX:
             oldest = next(iter(self._matches))
             self._kept -= _weight(oldest, self._matches.pop(oldest))
-        return found
 
     def fingerprint(self, topic_ids: Iterable[bytes], patterns: Iterable[PatternOf] = ()) -> int:
         """A signed 64-bit number that stands for these topics, their numbers of partitions and what is withheld

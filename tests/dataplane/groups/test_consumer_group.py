@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.dataplane.groups.consumer import subscriptions
+from ottla.dataplane.groups.consumer import pattern_searches
 from ottla.dataplane.groups.consumer.group import TRANSITIONS, ConsumerGroup, ConsumerGroupState
 from ottla.dataplane.groups.consumer.member import HeartbeatReply, MemberHeartbeat, Partitions
 from ottla.dataplane.groups.consumer.offset_checks import check_commit, check_fetch
@@ -432,11 +432,16 @@ def test_every_state_has_its_transitions() -> None:
 
 
 def test_patterns_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert subscriptions._MATCHES_MAX == 1_000_000
-    monkeypatch.setattr(subscriptions, "_MATCHES_MAX", 10_000)
+    assert pattern_searches.FOUND_MAX == 1_000_000
+    monkeypatch.setattr(pattern_searches, "FOUND_MAX", 10_000)
     topics = Topics(**{f"t{n}": 1 for n in range(200)})
+    searches = topics.catalog.searches._searches
+
+    def kept() -> int:
+        return sum(len(search.ids) for search in searches.values())
+
     for number in range(120):
         assert len(topics.catalog.resolve((), PatternOf(f"t.*|{number}"))) == 200
-        assert sum(map(len, topics.catalog._matches.values())) <= 10_000
-    assert sum(map(len, topics.catalog._matches.values())) > 5_000, "what there is room for is kept"
+        assert kept() <= 10_000
+    assert kept() > 5_000, "what there is room for is kept"
     assert len(topics.catalog.resolve((), PatternOf("t.*|0"))) == 200

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,12 +17,12 @@ from ottla.dataplane.handlers.alter_configs import AlterConfigsHandlers
 from ottla.dataplane.handlers.describe_configs import DescribeConfigsHandlers
 from ottla.dataplane.handlers.settings.config_view import ConfigView
 from ottla.dataplane.handlers.topics import TopicHandlers
+from ottla.dataplane.patterns import compile_pattern
 from ottla.dataplane.quotas import ClientQuotas
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
 from ottla.dataplane.server import ClientRequest
-from ottla.protocol import config_resources
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.codec import encode
 from ottla.protocol.config_chain import ConfigSource
@@ -379,15 +379,20 @@ async def test_settings_of_groups_are_within_bounds_however_they_are_written(
     assert len(quorum.commands) == (code is ErrorCode.NONE)
 
 
-async def test_patterns_of_clients_are_compiled_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One value may hold patterns that take Python ten seconds."""
-    checked: list[tuple[str, bool]] = []
+async def test_patterns_of_clients_are_compiled_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value may hold thousands of patterns, and one pattern may take Python ten seconds."""
+    turns, compiled_in = [0], []
 
-    def check(text: str) -> None:
-        checked.append((text, threading.current_thread() is threading.main_thread()))
-        config_resources.check_client_patterns(text)
+    def compiled(regex: str, what: str) -> object:
+        compiled_in.append(turns[0])
+        return compile_pattern(regex, what)
 
-    monkeypatch.setattr(alter_configs, "check_client_patterns", check)
+    def next_turn() -> None:
+        turns[0] += 1
+        asyncio.get_running_loop().call_soon(next_turn)
+
+    next_turn()
+    monkeypatch.setattr(alter_configs, "compile_pattern", compiled)
     quorum = RecordingQuorum()
     resources = [
         AlterConfigsResource(
@@ -395,13 +400,15 @@ async def test_patterns_of_clients_are_compiled_off_the_loop(monkeypatch: pytest
             resource_name=text,
             configs=[AlterableConfig(name="match", config_operation=0, value=text)],
         )
-        for text in ("client_id=a.*", "client_id=(")
+        for text in ("client_id=a.*,client_id=b,client_id=c", "client_id=(", "client_id=(.?){1000}")
     ]
     response = await AlterConfigsHandlers(quorum, settings(quorum), SECRETS).incremental_alter_configs(
         at_version(1), IncrementalAlterConfigsRequest(resources=resources)
     )
-    assert [result.error_code for result in response.responses] == [0, ErrorCode.INVALID_CONFIG]
-    assert checked == [("client_id=a.*", False), ("client_id=(", False)]
+    refused = [0, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG]
+    assert [result.error_code for result in response.responses] == refused
+    assert len(compiled_in) == 5
+    assert len(set(compiled_in[:3])) == 3
 
 
 @pytest.mark.parametrize("replaces", [False, True])
