@@ -26,7 +26,8 @@ class Broker:
     """One broker: its logs, its session with the quorum, its replicas, its groups, its server.
 
     When the disk under a data folder fails, the replicas in it go offline and other brokers lead what they led. When
-    that was the last folder, the broker leaves the cluster in good order. A full disk is no failure.
+    that was the last folder, the broker leaves the cluster in good order. A full disk is no failure: others lead until
+    it has room again.
     """
 
     def __init__(self, config: BrokerConfig, sources: Sources | None = None) -> None:
@@ -89,6 +90,7 @@ class Broker:
         parts.groups.close()
         await parts.mirrors.close()
         await parts.moves.close()
+        await parts.room.close()
         await parts.replicas.close()
         await parts.session.stop()
         await parts.upkeep.write_position()
@@ -140,6 +142,8 @@ class Broker:
             return str(parts.storage_failures.fatal.strerror)
         if parts.session.fenced:
             return f"{name} is fenced"
+        if lack := parts.room.lack():
+            return f"{name} has no room: {lack}"
         behind = parts.catch_up.behind()
         return f"{name} is catching up: {behind} of its replicas are not in sync" if behind else ""
 

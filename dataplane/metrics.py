@@ -81,6 +81,9 @@ UNDER_MIN_ISR_COUNT = _gauge(
 OFFLINE_LOGS = _gauge(
     "kafka_server_replicamanager_offlinereplicacount", "Replicas here whose log is offline."
 )
+NO_ROOM = _gauge(
+    "ottla_replicas_without_room", "Replicas here whose disk is full: others lead them until there is room."
+)
 MESSAGES_IN = _counter(
     "kafka_server_brokertopicmetrics_messagesinpersec", "Records written by clients.", "topic"
 )
@@ -282,6 +285,7 @@ class BrokerMetrics:
         yield Family(FENCED, [((), int(self._is_fenced()))])
         yield Family(HISTORY_LOST, [((), int(self._has_lost_history()))])
         yield Family(METADATA_OFFSET, [((), image.offset)])
+        yield Family(NO_ROOM, [((), len(self._replicas.unwritable))])
 
     def _look_at(self, partition: Partition, survey: _Survey) -> None:
         labels = labelled(_PARTITION, (partition.topic, partition.index))

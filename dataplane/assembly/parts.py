@@ -74,6 +74,7 @@ from ..replication.replicas.folder_moves import FolderMoves
 from ..replication.replicas.offline import report_to
 from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
+from ..replication.replicas.unwritable import report_writability_to
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
 from ..security.listener_tls import ReloadedListener, told_to_clients
@@ -90,6 +91,7 @@ from .foundation import Foundation
 from .image_changes import ImageChanges
 from .logins import Logins
 from .resealing import Resealing
+from .room_watch import RoomWatch
 from .storage_failures import StorageFailures
 from .transaction_apis import transaction_handlers
 from .upkeep import Upkeep
@@ -163,6 +165,7 @@ class BrokerParts:
         self.lost = LostBrokers(self.image)
         self.replicas = self._make_replicas(credentials, topic_settings)
         self.storage_failures = StorageFailures(self.logs, self.replicas, self.image)
+        self.room = RoomWatch(self.logs, self.replicas)
         self.moves = FolderMoves(
             self.replicas, self.logs, partial(move_bytes_per_second, self.settings), wall_ms
         )
@@ -256,6 +259,7 @@ class BrokerParts:
             report_to(session, config.node_id),
             rebuild_with(session, config.node_id),
             self.lost.lost,
+            report_writability_to(session, config.node_id),
         )
 
     def _make_groups(self) -> GroupCoordinator:

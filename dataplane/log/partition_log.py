@@ -57,6 +57,8 @@ class PartitionLog:
         """Why the log is offline: set by a disk error after which its content is not certain."""
         self.on_failure: OnFailure | None = None
         """Called once when the log goes offline while in use, in the thread that found out."""
+        self.on_lack: OnFailure | None = None
+        """Called when something could not be written for want of room, descriptors or memory, in that thread."""
         self.on_move: Callable[[], object] = _nobody_looks
         """Called by whatever changes one of its ends, its epochs or its files. It must be cheap, as each append does,
         and not look yet: some call it before they are through."""
@@ -197,6 +199,13 @@ class PartitionLog:
             if self.on_failure is not None:
                 self.on_failure(error)
 
+    def refused(self, error: KafkaError) -> None:
+        """Report a system call that failed under this log. After an error that does not pass the log is offline."""
+        if not may_pass(error):
+            self.fail(error)
+        elif self.failure is None and self.on_lack is not None:
+            self.on_lack(error)
+
     # Appending
 
     def append_sole(
@@ -328,6 +337,7 @@ class PartitionLog:
                 written += more
         except OSError as error:
             failure = disk_error("append to", self.segment_list.active.path, error)
+            failure.__cause__ = error
             self._undo_write(position, error, failure)
             raise failure from error
 
@@ -335,8 +345,7 @@ class PartitionLog:
         try:
             return self.segment_list.wake()
         except KafkaError as error:
-            if not lacks_resources(error):
-                self.fail(error)
+            self.refused(error)
             raise
 
     def _undo_write(self, position: int, error: OSError, failure: KafkaError) -> None:
@@ -348,7 +357,9 @@ class PartitionLog:
             os.ftruncate(self.segment_list.fd, position)
         except OSError:
             self.fail(failure)
-        if error.errno not in DISK_FULL:
+        if error.errno in DISK_FULL:
+            self.refused(failure)
+        else:
             self.fail(failure)
 
     # Reading
@@ -398,14 +409,18 @@ class PartitionLog:
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment at the log end, unless the active one is still empty.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the active segment stays.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the active segment stays. The log is offline unless the error may pass.
         """
         active = self.segment_list.active
         if active.size == 0:
             return
-        write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
-        active.finish()
-        self.segment_list.start_segment(self.log_end_offset, now_ms)
+        try:
+            write_snapshot(self.directory, self.log_end_offset, self.producers, sync=False)
+            active.finish()
+            self.segment_list.start_segment(self.log_end_offset, now_ms)
+        except KafkaError as error:
+            self.refused(error)
+            raise
         self.on_move()
 
     def advance_log_start_offset(self, offset: int) -> None:
@@ -442,14 +457,15 @@ class PartitionLog:
             try:
                 durable.sync_segments(segments)
             except KafkaError as error:
-                if not lacks_resources(error):
+                if lacks_resources(error):
+                    self.refused(error)
+                else:
                     self.fail(error)
                 raise
             try:
                 durable.sync_the_rest(self.segment_list, self.leader_epochs)
             except KafkaError as error:
-                if not may_pass(error):
-                    self.fail(error)
+                self.refused(error)
                 raise
             return durable.flushed(cuts, target, segments)
 

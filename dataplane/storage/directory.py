@@ -63,6 +63,10 @@ class LogDirectory:
         """Called once, in whichever thread found out, when this folder failed."""
         self.failure: KafkaError | None = None
         """Why the folder is offline: one failed log is enough, since nothing on this disk is certain then."""
+        self.lack: KafkaError | None = None
+        """Why nothing can be written here for now; None while it can. The event loop sets it."""
+        self.on_lack: Callable[[LogDirectory, KafkaError], None] | None = None
+        """Called, in the thread that found out, when something could not be written and `lack` is None."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
         """Logs that grow here to take the place of those of the same partitions in other folders."""
         self.retired: set[TopicPartition] = set()
@@ -166,10 +170,15 @@ class LogDirectory:
 
     def _adopt(self, key: TopicPartition, log: PartitionLog, topic_id: bytes | None) -> None:
         def before_fall(offset: int) -> None:
-            self.checkpoints.write_recovery_points({key: offset})
+            try:
+                self.checkpoints.write_recovery_points({key: offset})
+            except KafkaError as error:
+                log.refused(error)
+                raise
 
         log.durability.before_recovery_point_falls = before_fall
         log.on_failure = self._failed
+        log.on_lack = self.lacks
         if topic_id is not None:
             self._topic_ids[key] = topic_id
         self._logs[key] = log
@@ -183,6 +192,11 @@ class LogDirectory:
     def fail(self, error: KafkaError) -> None:
         """The disk refused something outside of any log: the folder is offline from now on."""
         self._failed(error)
+
+    def lacks(self, error: KafkaError) -> None:
+        """Report that something could not be written for want of room, descriptors or memory."""
+        if self.lack is None and self.failure is None and self.on_lack is not None:
+            self.on_lack(self, error)
 
     def condemn(self, topic: str, partition: int, error: KafkaError) -> None:
         """This log proved to be damaged: close it, and count it among those that could not be opened."""
@@ -288,6 +302,7 @@ class LogDirectory:
             folder, config, clean_shutdown=False, recovery_point=0, now_ms=now_ms, files=self._files
         )
         log.on_failure = self._failed
+        log.on_lack = self.lacks
         self.futures[topic, partition] = log
         write_topic_id(folder, topic_id)
         return log
@@ -317,6 +332,7 @@ class LogDirectory:
             files=self._files,
         )
         settled.on_failure = self._failed
+        settled.on_lack = self.lacks
         self.futures[key] = settled
         return settled
 

@@ -54,8 +54,11 @@ class LogStore:
         """Whether the high watermarks are others than were written down, or could not be."""
         self.on_failure: Callable[[KafkaError], None] | None = None
         """Called, in whichever thread found out, when a folder failed."""
+        self.on_lack: Callable[[LogDirectory, KafkaError], None] | None = None
+        """Called, in the thread that found out, when something could not be written to a folder that has room."""
         for directory in self.directories:
             directory.on_failure = self._failed
+            directory.on_lack = self._lacks
 
     @classmethod
     def open(
@@ -201,8 +204,9 @@ class LogStore:
         wish = self.wishes.get((topic, index))
         if wish is not None and wish in usable:
             return wish
-        open_ones = [directory for directory in usable if directory.path not in self.cordoned]
-        return min(open_ones or usable, key=lambda directory: len(directory.logs))
+        with_room = [directory for directory in usable if directory.lack is None] or usable
+        open_ones = [directory for directory in with_room if directory.path not in self.cordoned]
+        return min(open_ones or with_room, key=lambda directory: len(directory.logs))
 
     def delete(self, topic: str, topic_id: bytes, index: int) -> None:
         """Rename the log's folder away at once, and free its space later."""
@@ -291,6 +295,16 @@ class LogStore:
             if (self.unopened and key not in known) or went(key, topic_id)
         ]
 
+    def without_room(self) -> list[tuple[bytes, int]]:
+        """The partitions, by topic id and index, whose logs are in folders that cannot be written for now."""
+        return [
+            (topic_id, key[1])
+            for directory in self.usable
+            if directory.lack is not None
+            for key in directory.logs
+            if (topic_id := directory.topic_id(*key)) is not None
+        ]
+
     def let_failed_go(self) -> list[TopicPartition]:
         """Close what is in the folders that have failed since the last call: whose logs went."""
         gone: list[TopicPartition] = []
@@ -303,7 +317,11 @@ class LogStore:
 
     def disk_refused(self, directory: LogDirectory, error: KafkaError) -> None:
         """Something could not be written outside of any log: the folder has failed, unless it may pass."""
-        if isinstance(error.__cause__, OSError) and not may_pass(error):
+        if not isinstance(error.__cause__, OSError):
+            return
+        if may_pass(error):
+            directory.lacks(error)
+        else:
             directory.fail(error)
 
     def free_later(self, directory: LogDirectory) -> None:
@@ -377,6 +395,10 @@ class LogStore:
     def _failed(self, error: KafkaError) -> None:
         if self.on_failure is not None:
             self.on_failure(error)
+
+    def _lacks(self, directory: LogDirectory, error: KafkaError) -> None:
+        if self.on_lack is not None:
+            self.on_lack(directory, error)
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """Close every log (blocking); `clean` flushes them and leaves the mark of a clean stop, except in

@@ -47,7 +47,11 @@ from ...protocol.messages.mirror_commands import (
     ReportOffsetsTaken,
     TellMirrorOffsets,
 )
-from ...protocol.messages.offline_replica_commands import RenewReplicas, ReportOfflineReplicas
+from ...protocol.messages.offline_replica_commands import (
+    RenewReplicas,
+    ReportOfflineReplicas,
+    ReportWritability,
+)
 from ...protocol.messages.partition_commands import AlterPartition, ElectLastKnown, ElectLeaders
 from ...protocol.messages.quorum_commands import (
     COMMANDS,
@@ -363,6 +367,7 @@ _COMMANDS: dict[type[Command[Any]], Callable[[Workspace, Any], CommandResult]] =
     AlterPartitionReassignments: partitions.alter_reassignments,
     ReportOfflineReplicas: offline_replicas.report,
     RenewReplicas: offline_replicas.renew,
+    ReportWritability: offline_replicas.report_writability,
     AlterClientQuotas: quotas.alter_client_quotas,
     UpdateFeatures: features.update_features,
     InitTransactionalId: transaction_decisions.init,

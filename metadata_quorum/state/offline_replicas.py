@@ -5,21 +5,27 @@ know, name the replicas. An offline replica leaves the ISR as a fenced broker's 
 an ELR, or alone in an ISR, which it leaves when its broker registers after what cannot have been a clean stop
 of that folder). No election and no ISR takes it. It stays offline until its broker registers anew, until it
 is moved away; or until its broker, finding its log damaged while others have the data, makes it anew from nothing.
+
+A replica on a full disk is whole and can be read. So it is offline only while somebody else leads, and until its
+broker reports that there is room again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.offline_replica_commands import (
+    OfflineReplica,
     RenewReplicas,
     RenewReplicasResult,
     ReportOfflineReplicas,
+    ReportWritability,
 )
 from . import election
 from .brokers import current
+from .election import Electorate
 from .workspace import Workspace
 
 
@@ -27,21 +33,58 @@ def report(work: Workspace, command: ReportOfflineReplicas) -> PlainResult:
     """Take the replicas out. What is no replica of this broker (any more) is passed over."""
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     for lost in command.partitions:
-        topic = work.image.topics_by_id.get(lost.topic_id)
-        state = None if topic is None else topic.partitions.get(lost.partition)
+        state = _found(work.image, lost)
         if state is not None and broker_id in state.replicas and broker_id not in state.offline_replicas:
-            new = _without_replica(work, lost.topic_id, state, broker_id)
+            new = _without_replica(state, broker_id, work.electorate(lost.topic_id))
             work.set_partition(lost.topic_id, lost.partition, new)
     return PlainResult()
 
 
-def _without_replica(
-    work: Workspace, topic_id: bytes, state: PartitionState, broker_id: int
-) -> PartitionState:
+def _without_replica(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
     members = {*state.offline_replicas, broker_id}
     offline = replace(state, offline_replicas=election.in_replica_order(state.replicas, members))
-    new = election.without(offline, broker_id, work.electorate(topic_id))
+    new = election.without(offline, broker_id, electorate)
     return new if new is not offline else replace(offline, partition_epoch=state.partition_epoch + 1)
+
+
+def report_writability(work: Workspace, command: ReportWritability) -> PlainResult:
+    """Take the replicas out, or take them back. Replicas that the broker does not have are passed over."""
+    broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
+    change = _writable_again if command.writable else _unwritable
+    for named in command.partitions:
+        state = _found(work.image, named)
+        if state is not None and broker_id in state.replicas:
+            new = change(state, broker_id, work.electorate(named.topic_id))
+            if new is not state:
+                work.set_partition(named.topic_id, named.partition, new)
+    return PlainResult()
+
+
+def _found(image: ClusterImage, named: OfflineReplica) -> PartitionState | None:
+    topic = image.topics_by_id.get(named.topic_id)
+    return None if topic is None else topic.partitions.get(named.partition)
+
+
+def _unwritable(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
+    """Return the state without the replica, or as it is where nobody would lead then, or only uncleanly.
+
+    The replica can be read, and takes records again once there is room: neither is worth a loss of records.
+    """
+    if broker_id in state.offline_replicas:
+        return state
+    new = _without_replica(state, broker_id, replace(electorate, unclean_allowed=False))
+    is_led_cleanly = new.leader != NO_LEADER and (new.leader == state.leader or not new.unclean)
+    return new if is_led_cleanly else state
+
+
+def _writable_again(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
+    """Return the state in which the replica may join the ISR, and leads at once where nobody else can."""
+    if broker_id not in state.offline_replicas:
+        return state
+    left = tuple([member for member in state.offline_replicas if member != broker_id])
+    back = replace(state, offline_replicas=left)
+    new = back if back.leader != NO_LEADER else election.elect(back, electorate)
+    return new if new is not back else replace(back, partition_epoch=state.partition_epoch + 1)
 
 
 def renew(work: Workspace, command: RenewReplicas) -> RenewReplicasResult:
@@ -54,8 +97,7 @@ def renew(work: Workspace, command: RenewReplicas) -> RenewReplicasResult:
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     result = RenewReplicasResult()
     for lost in command.partitions:
-        topic = work.image.topics_by_id.get(lost.topic_id)
-        state = None if topic is None else topic.partitions.get(lost.partition)
+        state = _found(work.image, lost)
         if state is not None and _is_renewable(state, broker_id):
             work.set_partition(lost.topic_id, lost.partition, _renewed(state, broker_id))
             result.renewed.append(lost)

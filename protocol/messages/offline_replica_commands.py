@@ -1,10 +1,10 @@
 """The commands by which a broker tells that some of its replicas are offline, since a data folder failed or a log,
-and that it makes such replicas anew, from nothing.
+that it makes such replicas anew, from nothing, and that it cannot write to some for now, or can again.
 """
 
 from __future__ import annotations
 
-from ..schema import Message, array, data, int16, int32, int64, string, uuid
+from ..schema import Message, array, boolean, data, int16, int32, int64, string, uuid
 from .command import Command, CommandResult, PlainResult
 
 
@@ -42,3 +42,16 @@ class RenewReplicas(Command[RenewReplicasResult]):
     broker_id: int = int32(about="Who asks.")
     broker_epoch: int = int64(about="Its registration.")
     partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
+
+
+@data()
+class ReportWritability(Command[PlainResult]):
+    """A change in whether the broker can append to these replicas: their disk is full, or has room again. Idempotent.
+
+    A replica that cannot be written leaves the ISR and counts as offline, unless nobody else can lead.
+    """
+
+    broker_id: int = int32(about="The broker that reports.")
+    broker_epoch: int = int64(about="Its registration.")
+    partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
+    writable: bool = boolean(about="Whether the broker can append to them.")

@@ -41,7 +41,7 @@ from .mirror_commands import (
     ReportOffsetsTaken,
     TellMirrorOffsets,
 )
-from .offline_replica_commands import RenewReplicas, ReportOfflineReplicas
+from .offline_replica_commands import RenewReplicas, ReportOfflineReplicas, ReportWritability
 from .partition_commands import (
     AlterPartition,
     ElectLastKnown,
@@ -129,6 +129,7 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     58: FollowAcls,
     59: TellMirrorOffsets,
     60: ReportOffsetsTaken,
+    61: ReportWritability,
 }
 """Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
 its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""

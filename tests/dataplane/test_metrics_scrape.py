@@ -22,6 +22,7 @@ class Held:
 
     broker_id = 1
     loading = 0
+    unwritable: tuple[()] = ()
 
     def __init__(self) -> None:
         self.image = ClusterImage()

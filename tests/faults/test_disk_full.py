@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tests.faults.disks import Disk, tmpfs, unavailable
 from tests.faults.workload import SESSIONS, Workload
 from tests.integration.history import SMALL_CLUSTER, make_topic, read_all, wait_identical_replicas
 from tests.integration.raw_producer import RawProducer
+from tests.integration.test_metrics import status
 
 pytestmark = [
     pytest.mark.cluster,
@@ -31,12 +32,12 @@ SETTINGS = SMALL_CLUSTER | SESSIONS | {"replica.lag.time.max.ms": "2000", "log.s
 
 @contextmanager
 def cluster_with_small_disk(
-    directory: Path, node: str, **sizes: int
+    directory: Path, node: str, settings: Mapping[str, str] | None = None, **sizes: int
 ) -> Iterator[tuple[RunningCluster, Disk]]:
     """A cluster one of whose nodes has a file system of 24 MB for itself."""
     with (
         tmpfs(directory / node, 24) as disk,
-        running_cluster(directory, settings=SETTINGS, **sizes) as cluster,
+        running_cluster(directory, settings=SETTINGS | (settings or {}), **sizes) as cluster,
     ):
         yield cluster, disk
 
@@ -44,17 +45,62 @@ def cluster_with_small_disk(
 def led_by(cluster: RunningCluster, topic: str, *leaders: int) -> None:
     """Make a topic with a partition led by each of these brokers, and wait until they do."""
     ids = [broker.id for broker in cluster.brokers]
-    assignment = [[leader, *(one for one in ids if one != leader)] for leader in leaders]
+    assigned_to(cluster, topic, [[leader, *(one for one in ids if one != leader)] for leader in leaders], 2)
+
+
+def assigned_to(cluster: RunningCluster, topic: str, replicas: list[list[int]], min_in_sync: int) -> None:
+    """Make a topic with these replicas, and wait until they are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    new = NewTopic(topic, len(leaders), replica_assignment=assignment, config={"min.insync.replicas": "2"})
+    config = {"min.insync.replicas": str(min_in_sync)}
+    new = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config)
     admin.create_topics([new])[topic].result(15)
     cluster.wait_until_in_sync(topic)
 
 
+def ready(cluster: RunningCluster) -> tuple[int, str]:
+    """Ask /readyz of the broker with the small disk."""
+    return status(cluster.broker(FULL).entry["metrics"], "/readyz")
+
+
 @pytest.mark.short
-def test_a_broker_whose_disk_is_full_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_acks_all_goes_on_within_seconds_when_a_disk_is_full(tmp_path: Path) -> None:
+    """Followers out of sync may take two minutes here, so nobody who goes on has waited for that."""
+    patient = {"replica.lag.time.max.ms": "120000"}
+    with cluster_with_small_disk(tmp_path, f"broker-{FULL}", patient, quorum=1) as (cluster, disk):
+        led_by(cluster, "here", FULL, FULL)
+        led_by(cluster, "elsewhere", 2, 3)
+        wait_until(lambda: ready(cluster)[0] == 200, "a broker that is ready")
+        with (
+            Workload(cluster.bootstrap, "here", 2, protocols=("classic",)) as here,
+            Workload(cluster.bootstrap, "elsewhere", 2, protocols=()) as elsewhere,
+        ):
+            for _ in range(2):
+                for workload in (here, elsewhere):
+                    workload.wait_acknowledged(50)
+                disk.fill()
+                wait_until(
+                    lambda: "has no room" in ready(cluster)[1], "a broker that says why it is not ready"
+                )
+                for workload in (here, elsewhere):
+                    workload.wait_acknowledged(300, 30)
+                for topic in ("here", "elsewhere"):
+                    states = cluster.partitions(topic).values()
+                    assert all(state.leader != FULL and FULL not in state.isr for state in states)
+                assert ready(cluster)[0] == 503
+                disk.make_room()
+                for topic in ("here", "elsewhere"):
+                    cluster.wait_until_in_sync(topic)
+                wait_until(lambda: ready(cluster)[0] == 200, "a broker that has room")
+        for workload in (here, elsewhere):
+            workload.check()
+        for topic in ("here", "elsewhere"):
+            wait_identical_replicas(cluster, topic, 2)
+
+
+@pytest.mark.short
+def test_the_only_replica_stays_readable_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     with cluster_with_small_disk(tmp_path, f"broker-{FULL}", quorum=1) as (cluster, disk):
-        led_by(cluster, "here", FULL)
+        assigned_to(cluster, "here", [[FULL]], 1)
         led_by(cluster, "elsewhere", 2)
         producer = RawProducer(cluster.broker(FULL).port, "here", -1)
         assert producer.ask(b"raw:0")[0] is ErrorCode.NONE
@@ -73,16 +119,14 @@ def test_a_broker_whose_disk_is_full_refuses_and_goes_on_when_there_is_room(tmp_
             assert [one.value for one in read_all(cluster.bootstrap, "here")] == [b"raw:0"]
             disk.make_room()
             wait_until(lambda: producer.ask(b"raw:3" + PAGES)[0] is ErrorCode.NONE, "a write that fits")
-            for topic in ("here", "elsewhere"):
-                cluster.wait_until_in_sync(topic)
+            cluster.wait_until_in_sync("elsewhere")
             workload.wait_acknowledged(50)
         workload.check()
         producer.close()
         values = [one.value for one in read_all(cluster.bootstrap, "here")]
         assert values[0] == b"raw:0"
         assert set(values[1:]) == {b"raw:3" + PAGES}
-        for topic in ("here", "elsewhere"):
-            wait_identical_replicas(cluster, topic, 1)
+        wait_identical_replicas(cluster, "elsewhere", 1)
 
 
 def test_producers_wait_while_the_leaders_disk_is_full(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ NUMBERS = {
     58: "FollowAcls",
     59: "TellMirrorOffsets",
     60: "ReportOffsetsTaken",
+    61: "ReportWritability",
 }
 """As journals and snapshots have them. Add a line for a new command; change none."""
 

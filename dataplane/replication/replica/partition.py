@@ -206,6 +206,7 @@ class Partition:
         now_ms = self._broker.monotonic_ms()
         leader = self.leader
         if leader is not None and leader.leader_epoch == state.leader_epoch:
+            leader.offline = frozenset(state.offline_replicas)
             if leader.update(state.partition_epoch, state.isr, state.replicas, now_ms):
                 self._membership_changed(leader, now_ms)
             else:
@@ -231,6 +232,7 @@ class Partition:
             min_in_sync=self.settings.min_in_sync,
             lag_time_max_ms=self.settings.lag_time_max_ms,
             now_ms=now_ms,
+            offline=state.offline_replicas,
         )
         leader.check(log.log_start_offset)
         if leader.advance(now_ms):

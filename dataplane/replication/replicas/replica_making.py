@@ -133,6 +133,11 @@ class ReplicaMaking:
             self._logs.high_watermark(topic.name, index),
         )
 
+    @property
+    def without_log(self) -> frozenset[PartitionKey]:
+        """The replicas whose logs could not be made, and may be later."""
+        return frozenset(self._without_log)
+
     def lost(self, key: PartitionKey) -> None:
         """The replica is offline: there is no point in trying again."""
         self._without_log.discard(key)

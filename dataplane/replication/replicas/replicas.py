@@ -35,6 +35,7 @@ from .offline import OfflineReplicas, Report, tell_nobody
 from .rebuilding import Rebuild, rebuild_nothing
 from .replica_making import ReplicaLogs, ReplicaMaking
 from .role_listeners import RoleListener, RoleListeners
+from .unwritable import ReportWritable, UnwritableReplicas, report_to_nobody
 
 if TYPE_CHECKING:
     from ....protocol.cluster_image import ClusterImage, PartitionState, TopicState
@@ -79,6 +80,7 @@ class Replicas:
         report_offline: Report = tell_nobody,
         renew: Rebuild = rebuild_nothing,
         on_lost_broker: Callable[[int], None] = lambda _broker_id: None,
+        report_writability: ReportWritable = report_to_nobody,
     ) -> None:
         self.config = config
         self.image = image
@@ -93,6 +95,7 @@ class Replicas:
         """What the quorum hears."""
         self._watermarks_moved = self.moved.since(lambda: self)
         self.offline = OfflineReplicas(report_offline)
+        self.unwritable = UnwritableReplicas(report_writability, self.offline)
         self.damage = Damage(self, logs, renew)
         self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._make)
         self._copies = MirrorCopies(self._look_at, self.take_offline)
@@ -271,6 +274,7 @@ class Replicas:
         if delta.removed_topics:
             for gone in [one for key, one in self._by_key.items() if key[0] in delta.removed_topics]:
                 self._remove(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self.unwritable.discard((gone.topic_id, gone.index))
             for lost in [key for key in self.offline if key[0] in delta.removed_topics]:
                 self._not_offline(lost)
         reconfigured = self._reconfigured(delta.configs)
@@ -282,6 +286,8 @@ class Replicas:
                 self._have_no_longer(key)
                 continue
             replica = self._by_key.get(key)
+            if key in self.unwritable and self.broker_id not in state.offline_replicas:
+                self.unwritable.again(key)
             if replica is None:
                 replica = self._new_replica(key, state)
             if replica is None:
@@ -377,10 +383,25 @@ class Replicas:
             return
         if led:
             self._listeners.resigned(partition)
-        if state.leader < 0:
+        self._fetch(partition, state.leader)
+
+    def _fetch(self, partition: Partition, leader_id: int) -> None:
+        """Fetch from the leader; from nobody while there is none, or while what is fetched cannot be written."""
+        if leader_id < 0 or (partition.topic_id, partition.index) in self.unwritable:
             self._fetchers.forget(partition)
         else:
-            self._fetchers.follow(partition, state.leader)
+            self._fetchers.follow(partition, leader_id)
+
+    def cannot_write(self, keys: frozenset[PartitionKey]) -> None:
+        """Take note that these replicas, and no others, cannot be written for now. They can be read.
+
+        The quorum has others lead and takes them out of the ISR, where it can: nobody waits for them. They follow again
+        when there is room.
+        """
+        for key in self.unwritable.become(keys - frozenset(self.offline)):
+            partition = self._by_key.get(key)
+            if partition is not None and partition.follower is not None:
+                self._fetch(partition, partition.follower.leader_id)
 
     def _new_replica(self, key: PartitionKey, state: PartitionState) -> Partition | None:
         """Make the replica; None if its log cannot be, or is lost."""
@@ -428,6 +449,7 @@ class Replicas:
         for key in lost:
             self.making.lost(key)
             self.damage.rebuilding.discard(key)
+            self.unwritable.discard(key)
             partition = self._by_key.pop(key, None)
             if partition is not None:
                 self._forget(partition, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -435,6 +457,7 @@ class Replicas:
 
     def _not_offline(self, key: PartitionKey) -> None:
         self.offline.discard(key)
+        self.unwritable.discard(key)
         self.damage.rebuilding.discard(key)
 
     def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
@@ -507,6 +530,7 @@ class Replicas:
         for timer in self._timers:
             timer.cancel()
         self.offline.close()
+        self.unwritable.close()
         await self.damage.close()
         self.making.removals.close()
         await self._isrs.close()

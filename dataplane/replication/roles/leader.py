@@ -103,6 +103,7 @@ class LeaderState:
         "leader_epoch",
         "log_end_offset",
         "min_in_sync",
+        "offline",
         "partition_epoch",
         "replicas",
     )
@@ -122,6 +123,7 @@ class LeaderState:
         min_in_sync: int,
         lag_time_max_ms: int,
         now_ms: int,
+        offline: Iterable[int] = (),
     ) -> None:
         """`log_end_offset` is where this epoch starts. `durable_offset` is how far the leader itself counts
         as having acknowledged: its log end, or less when records count only once flushed. `brokers` is read
@@ -141,6 +143,9 @@ class LeaderState:
         self.lag_time_max_ms = lag_time_max_ms
         self.in_sync: InSync = committed_isr(isr)
         self.replicas = tuple(replicas)
+        self.offline = frozenset(offline)
+        """Replicas that their brokers cannot use, or cannot write, by the newest metadata: they join no ISR, and nobody
+        waits for them."""
         self.followers: dict[int, FollowerProgress] = {}
         self._follow_progress(now_ms)
 
@@ -240,8 +245,8 @@ class LeaderState:
         return broker is not None and follower.broker_epoch == broker.broker_epoch
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """The lowest log start offset of all replicas on live brokers, given the leader's own; -1 while one
-        has not spoken in this leader epoch."""
+        """The lowest log start offset of all replicas on live brokers that are not offline, given the leader's own; -1
+        while one has not spoken in this leader epoch."""
         starts = [
             follower.log_start_offset for follower in self.followers.values() if self._is_live(follower)
         ]
@@ -249,7 +254,7 @@ class LeaderState:
 
     def _is_live(self, follower: FollowerProgress) -> bool:
         broker = self.brokers.get(follower.broker_id)
-        return broker is not None and not broker.fenced
+        return broker is not None and not broker.fenced and follower.broker_id not in self.offline
 
     # The high watermark
 
@@ -308,6 +313,7 @@ class LeaderState:
             and not broker.fenced
             and not broker.shutting_down
             and follower.broker_epoch == broker.broker_epoch
+            and follower.broker_id not in self.offline
         )
 
     def may_join(self, follower: FollowerProgress) -> bool:

@@ -59,6 +59,7 @@ class State:
     leader: int
     leader_epoch: int
     partition_epoch: int
+    offline_replicas: tuple[int, ...] = ()
 
 
 class Timer:

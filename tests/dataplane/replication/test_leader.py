@@ -109,6 +109,32 @@ def test_a_leaving_member_holds_the_high_watermark_until_its_leaving_is_committe
     assert state.high_watermark == 20
 
 
+def test_nobody_waits_for_a_replica_that_is_offline_however_short_ago_it_kept_up() -> None:
+    state = leader()
+    state.fetched(2, 102, 10, 1)
+    state.fetched(3, 103, 10, 1)
+    state.appended(20, 20, 2)
+    state.fetched(2, 102, 20, 3)
+    state.offline = frozenset({3})
+    assert not state.advance(3), "it is still a member"
+    assert state.update(8, {1, 2}, (1, 2, 3), 4)
+    assert state.advance(4)
+    assert state.high_watermark == 20
+    state.fetched(3, 103, 20, 5)
+    assert state.propose_expand(3) is None
+    state.offline = frozenset()
+    assert state.propose_expand(3) is not None
+
+
+def test_deleted_records_do_not_wait_for_a_replica_that_is_offline() -> None:
+    state = leader()
+    for follower in state.followers.values():
+        follower.log_start_offset = 4 if follower.broker_id == 3 else 9
+    assert state.low_watermark(9) == 4
+    state.offline = frozenset({3})
+    assert state.low_watermark(9) == 9
+
+
 def test_a_follower_joins_only_at_the_start_of_the_leaders_epoch() -> None:
     state = leader(isr=(1,), end=10, watermark=4)
     state.brokers = {1: Broker(101), 2: Broker(102), 3: Broker(103)}

@@ -17,6 +17,7 @@ from ottla.protocol.messages.offline_replica_commands import (
     RenewReplicas,
     RenewReplicasResult,
     ReportOfflineReplicas,
+    ReportWritability,
 )
 from ottla.protocol.messages.partition_commands import (
     AlterPartition,
@@ -244,3 +245,72 @@ def test_only_a_replica_that_is_offline_while_another_leads_is_renewed() -> None
     assert (state(made).isr, state(made).leader) == ((2,), -1)
     made.unfence(1)
     assert renew(made, 2, 0) == [], "what it has may be all there is"
+
+
+def report_writability(of: ControllerWithBrokers, broker_id: int, *indexes: int, writable: bool) -> int:
+    """Report partitions of `t`; the error code."""
+    topic_id = of.topic_id("t")
+    command = ReportWritability(
+        broker_id=broker_id,
+        broker_epoch=of.epoch(broker_id),
+        partitions=[OfflineReplica(topic_id=topic_id, partition=index) for index in indexes],
+        writable=writable,
+    )
+    error = of.do(command, PlainResult).error_code
+    of.machine.check()
+    return error
+
+
+def test_a_replica_on_a_full_disk_leaves_at_once_and_may_come_back() -> None:
+    made = cluster([1, 2, 3], [2, 3, 1])
+    assert report_writability(made, 1, 0, 1, 7, writable=False) == 0
+    assert [(one.leader, one.isr, one.offline_replicas) for one in (state(made, 0), state(made, 1))] == [
+        (2, (2, 3), (1,)),
+        (2, (2, 3), (1,)),
+    ]
+    assert propose(made, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
+    offset = made.machine.image.offset
+    assert report_writability(made, 1, 0, 1, writable=False) == 0
+    assert made.machine.image.offset == offset
+    assert report_writability(made, 1, 0, 1, 7, writable=True) == 0
+    assert [state(made, index).offline_replicas for index in (0, 1)] == [(), ()]
+    assert propose(made, [1, 2, 3]) == 0
+
+
+def test_the_last_replica_in_sync_stays_with_its_full_disk() -> None:
+    for unclean in ("false", "true"):
+        made = cluster([1, 2, 3], unclean_leader_election_enable=unclean)
+        assert propose(made, [1]) == 0
+        before = state(made)
+        report_writability(made, 1, 0, writable=False)
+        assert state(made) == before
+
+
+def test_a_member_of_the_elr_takes_over_from_the_last_one_in_sync() -> None:
+    made = cluster([1, 2], min_insync_replicas="2")
+    assert propose(made, [1]) == 0
+    report_writability(made, 1, 0, writable=False)
+    now = state(made)
+    assert (now.leader, now.isr, now.elr, now.offline_replicas, now.unclean) == (2, (2,), (1,), (1,), False)
+
+
+def test_disks_that_fill_one_after_the_other_leave_the_last_one_its_leadership() -> None:
+    made = cluster([1, 2, 3])
+    for broker_id in (1, 2, 3):
+        report_writability(made, broker_id, 0, writable=False)
+    assert (state(made).leader, state(made).isr, state(made).offline_replicas) == (3, (3,), (1, 2))
+    report_writability(made, 1, 0, writable=True)
+    assert propose(made, [1, 3]) == 0
+    report_writability(made, 3, 0, writable=False)
+    assert (state(made).leader, state(made).isr, state(made).offline_replicas) == (1, (1,), (2, 3))
+
+
+def test_room_on_a_disk_ends_a_time_without_a_leader() -> None:
+    made = cluster([1, 2], min_insync_replicas="2")
+    report_writability(made, 1, 0, writable=False)
+    made.fence(2)
+    assert (state(made).leader, state(made).isr, state(made).elr) == (-1, (2,), (1,))
+    before = state(made).partition_epoch
+    report_writability(made, 1, 0, writable=True)
+    assert (state(made).leader, state(made).isr, state(made).unclean) == (1, (1,), False)
+    assert state(made).partition_epoch == before + 1
