@@ -469,6 +469,16 @@ class PartitionLog:
                 raise
             return durable.flushed(cuts, target, segments)
 
+    @property
+    def is_being_flushed(self) -> bool:
+        """Whether a thread flushes it. No flush begins after `close`."""
+        return self.durability.flushing.locked()
+
+    def wait_for_flush(self) -> None:
+        """Return once no thread flushes it. Blocking."""
+        with self.durability.flushing:
+            return
+
     def close(self, *, clean: bool) -> None:
         """Let go of all files; `clean` flushes first and leaves indexes and a producer snapshot that say
         all.

@@ -78,6 +78,8 @@ class LogDirectory:
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._files = FileCache()
         self._doomed_folders: list[Path] = []
+        self._closed: dict[TopicPartition, PartitionLog] = {}
+        # Logs that were closed here, as long as a thread may still flush one.
         self._left_folders: set[Path] = set()
         # Of logs that are used no more, were not flushed, and have their names still: the next start finds them.
         self.checkpoints = FolderCheckpoints(path, self._logs, self.failed)
@@ -201,8 +203,18 @@ class LogDirectory:
     def condemn(self, topic: str, partition: int, error: KafkaError) -> None:
         """This log proved to be damaged: close it, and count it among those that could not be opened."""
         self.failed[topic, partition] = error
-        log = self._logs.pop((topic, partition))
+        self._close((topic, partition), self._logs.pop((topic, partition)))
+
+    def _close(self, key: TopicPartition, log: PartitionLog) -> None:
         log.close(clean=False)
+        self._closed = {**self._closed, key: log}
+        self._closed = {name: closed for name, closed in self._closed.items() if closed.is_being_flushed}
+
+    def is_being_left(self, topic: str, partition: int) -> bool:
+        """Return True while a thread still flushes a closed log of this name. It writes by name, so that it would
+        give its leader epochs to a log that took the name now."""
+        former = self._closed.get((topic, partition))
+        return former is not None and former.is_being_flushed
 
     def let_go(self) -> dict[TopicPartition, bytes | None]:
         """Close all logs of this failed folder, from which nothing is to be expected; whose they were."""
@@ -316,6 +328,9 @@ class LogDirectory:
         future = self.futures[key]
         end_offset, start_offset = future.log_end_offset, future.log_start_offset
         future.close(clean=True)
+        former = self._closed.get(key)
+        if former is not None:
+            former.wait_for_flush()
         folder = self._free_folder(key)
         try:
             future.directory.rename(folder)
@@ -355,7 +370,9 @@ class LogDirectory:
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
-        retired.close(clean=False)
+        named = _PARTITION_FOLDER.fullmatch(retired.directory.name)
+        assert named is not None, retired.directory
+        self._close((named["topic"], int(named["partition"])), retired)
         self._doomed_folders.append(self._renamed(retired.directory, os.urandom(16), DELETE_SUFFIX))
 
     def drop_future(self, topic: str, partition: int) -> None:
@@ -394,7 +411,7 @@ class LogDirectory:
         topic_id = self._topic_ids.get(key, bytes(16))
         if log is not None:
             self._topic_ids.pop(key, None)
-            log.close(clean=False)
+            self._close(key, log)
         target = self._renamed(self.path / f"{topic}-{partition}", topic_id, suffix)
         # A damaged log that cannot be renamed stays one, with its recovery point.
         self.failed.pop(key, None)
@@ -428,12 +445,13 @@ class LogDirectory:
         Raises KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed goes
         offline by itself.
         """
-        for log in list(self._logs.values()):
+        for key, log in list(self._logs.items()):
             if log.failure is None and log.needs_flush:
                 try:
                     log.flush()
                 except KafkaError as error:
-                    logger.error("%s is offline: %s", log.directory.name, error.message)
+                    if self._logs.get(key) is log:  # Else it was deleted meanwhile, and with it its files.
+                        logger.error("%s cannot be flushed: %s", log.directory.name, error.message)
         self.checkpoints.write_recovery_points({})
         self.checkpoints.write_log_starts()
 

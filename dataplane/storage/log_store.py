@@ -195,11 +195,15 @@ class LogStore:
 
     def _place(self, topic: str, index: int) -> LogDirectory:
         key = (topic, index)
-        usable = [one for one in self.usable if key not in one.futures and key not in one.retired]
+        usable = [
+            one
+            for one in self.usable
+            if key not in one.futures and key not in one.retired and not one.is_being_left(*key)
+        ]
         if not self.usable:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data folder is left")
         if not usable:
-            # It passes: a topic of the same name was deleted while it moved.
+            # It passes: a topic of the same name was deleted while it moved, or while it was flushed.
             raise OSError(errno.EBUSY, f"a log of another {topic}-{index} is still there")
         wish = self.wishes.get((topic, index))
         if wish is not None and wish in usable:

@@ -7,13 +7,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from ottla.dataplane.log import LogConfig
+from ottla.dataplane.log import LogConfig, durability
 from ottla.dataplane.storage.directory import LogDirectory
+from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
 
@@ -347,3 +351,65 @@ def test_a_log_that_proves_to_be_damaged_keeps_its_recovery_point_until_it_is_se
     _fill(directory, 0, 1)
     assert ("flights", 0) not in directory.checkpoints.read().recovery_points
     directory.close(clean=False)
+
+
+@contextmanager
+def flush_under_way(directory: LogDirectory) -> Iterator[threading.Event]:
+    """Checkpoint in a thread that stands still within a flush, before it writes leader epochs; until the event."""
+    inside, go_on = threading.Event(), threading.Event()
+    sync_segments = durability.Durability.sync_segments
+
+    def slow(self: durability.Durability, segments: object) -> None:
+        sync_segments(self, segments)  # type: ignore[arg-type]
+        inside.set()
+        go_on.wait(60)
+
+    with mock.patch.object(durability.Durability, "sync_segments", slow):
+        checkpoint = threading.Thread(target=directory.checkpoint)
+        checkpoint.start()
+        assert inside.wait(60)
+        try:
+            yield go_on
+        finally:
+            go_on.set()
+            checkpoint.join(60)
+
+
+def _lead(directory: LogDirectory, topic_id: bytes, epoch: int) -> Path:
+    log = directory.create("flights", 0, topic_id, CONFIG, now_ms=0)
+    log.leader_epochs.assign(epoch, 0)
+    log.produced.append(memoryview(make_batch()), epoch, 1_000)
+    return log.directory
+
+
+def test_a_log_that_is_deleted_under_its_flush_is_no_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = _open(tmp_path)
+    failures: list[KafkaError] = []
+    directory.on_failure = failures.append
+    _lead(directory, TOPIC_ID, 7)
+    with flush_under_way(directory):
+        directory.delete("flights", 0)
+        directory.remove_deleted()
+    assert not failures
+    assert directory.failure is None
+    assert not caplog.records, "nothing is wrong, so nothing is said"
+    directory.close(clean=False)
+
+
+def test_a_log_of_the_same_name_waits_for_the_flush_of_the_one_that_was_deleted(tmp_path: Path) -> None:
+    """Whose leader epochs it would find in its folder after a restart."""
+    store = LogStore.open([tmp_path], "ottla-1", 2, lambda: 0)
+    (directory,) = store.directories
+    folder = _lead(directory, TOPIC_ID, 7)
+    with flush_under_way(directory):
+        store.delete("flights", TOPIC_ID, 0)
+        with pytest.raises(OSError, match="is still there") as refused:
+            store.create("flights", b"n" * 16, 0, CONFIG)
+        assert refused.value.errno == errno.EBUSY
+        assert not folder.exists()
+        assert directory.failure is None
+    store.create("flights", b"n" * 16, 0, CONFIG)
+    assert not (folder / "leader-epoch-checkpoint").exists()
+    store.close(clean=False)

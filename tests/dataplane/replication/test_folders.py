@@ -417,6 +417,7 @@ async def test_a_topic_made_anew_right_after_the_swap_keeps_its_log(tmp_path: Pa
             await until(lambda: one.logs.directory_of("t", 0) is not source, "the swap")
         await until(lambda: another in one.image.topics_by_id, "the new topic")
         await until(lambda: not one.moves._moves, "the end of the move")
+        one.replicas.making.look_for_missing_logs()  # The move may have flushed the log of that name until now.
         one.produce(0, 3)
         made = one.folder(0).path / "t-0"
         assert one.replicas.get("t", 0).log.log_end_offset == 3
