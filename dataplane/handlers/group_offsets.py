@@ -43,16 +43,26 @@ EPOCHS_VERSION = 9
 """From here on commits say a member epoch where a generation was."""
 TOPIC_IDS_VERSION = 10
 UNSET = -1
+ASK_AGAIN = -1000
+"""The offset beside UNSTABLE_OFFSET_COMMIT, where Kafka answers -1: RD_KAFKA_OFFSET_STORED of librdkafka.
+
+librdkafka to 2.15 keeps the offset of the refused partition if its assignment has changed since the request
+(`rd_kafka_assignment_apply_offsets`). It takes -1 for "nothing is committed" and begins at `auto.offset.reset`. With
+-1000 it asks again. Other clients look at the error first.
+"""
 
 
 class _Found(NamedTuple):
-    """What is answered for one partition."""
+    """An answer for one partition."""
 
     committed: CommittedOffset | None
     error: ErrorCode = ErrorCode.NONE
 
     @property
     def offset(self) -> int:
+        """The committed offset, or the number that stands for none."""
+        if self.error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            return ASK_AGAIN
         return self.committed.offset if self.committed else UNSET
 
     @property

@@ -17,7 +17,7 @@ from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.records import OffsetRecord, OffsetsWriter, read_records
 from ottla.dataplane.groups.shard import Shard
-from ottla.dataplane.handlers.group_offsets import GroupOffsetHandlers
+from ottla.dataplane.handlers.group_offsets import ASK_AGAIN, GroupOffsetHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ from .transactional_log import TransactionalLog
 
 GROUPS, PARTITIONS, PRODUCERS = ("g", "h"), (0, 1), (7, 8)
 WEEK_MS = 7 * 24 * 3_600_000
-UNSTABLE = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+UNSTABLE = (ErrorCode.UNSTABLE_OFFSET_COMMIT, ASK_AGAIN)
 
 Key = tuple[str, int]
 Step = tuple[str, dict[str, object]]
