@@ -196,10 +196,13 @@ class FetchReader:
         if part.last_fetched_epoch != UNDEFINED_EPOCH:
             ours = replica.end_of_epoch(part.last_fetched_epoch)
             if ours.end_offset >= 0 and diverges(part.last_fetched_epoch, offset, ours):
+                _check_judges(replica, offset)
                 data.diverging_epoch = EpochEndOffset(epoch=ours.epoch, end_offset=ours.end_offset)
                 found.urgent = True
                 return outcome
         if not log.log_start_offset <= offset <= log.log_end_offset:
+            if offset > log.log_end_offset:
+                _check_judges(replica, offset)
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} lies outside {replica!r}: {log.log_start_offset} to {log.log_end_offset}",
@@ -294,6 +297,20 @@ def _check_role(replica: Partition, current_leader_epoch: int, version: int) -> 
             replica.check_epoch(current_leader_epoch)
         return
     replica.leading(current_leader_epoch)
+
+
+def _check_judges(replica: Partition, offset: int) -> None:
+    """Raise NOT_LEADER_OR_FOLLOWER if the replica cannot know whether the log reaches up to `offset`.
+
+    A follower may only lag. A client that takes it for the leader would reset its position upon OFFSET_OUT_OF_RANGE.
+    Upon this error clients ask for the leader, and go on there. OFFSET_NOT_AVAILABLE (KIP-392) has the same effect in
+    Java's consumer and librdkafka, but not in Sarama and kafkajs, which report it and ask the same broker again.
+    """
+    if replica.leader is None:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{replica!r} follows, and does not reach up to offset {offset}: it ends at {replica.log.log_end_offset}",
+        )
 
 
 def _holds_zstd(records: LogSlice) -> bool:

@@ -138,11 +138,19 @@ def test_what_a_follower_answers() -> None:
         replica.following.append_fetched(memoryview(third), 2, 0)
         uncommitted = part(2)
         assert (uncommitted.error_code, uncommitted.records, uncommitted.high_watermark) == (0, b"", 2)
-        assert part(4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        # Whether the log ends below an offset is for the leader to say: clients that are refused here ask for it.
+        beyond = part(4)
+        assert beyond.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (beyond.current_leader.leader_id, beyond.current_leader.leader_epoch) == (OTHER_ID, 3)
+        assert part(4, current_leader_epoch=3).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        lagging = part(4, last_fetched_epoch=3)
+        assert lagging.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no divergence from a log that lags"
         # A parked fetch wakes when the leader says that it is committed.
         consumer.send([wanted(ID, (0, 2))], max_wait_ms=60_000)
         assert not consumer.wire.answers
         replica.following.append_fetched(None, 3, 0)
         assert offsets(parts_of(await consumer.answered())[ID, 0]) == [2]
+        replica.following.append_fetched(None, 3, 1)
+        assert part(0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "the log begins at 1"
 
     run(body)
