@@ -177,10 +177,15 @@ def add_regex(options: argparse.ArgumentParser, what: str) -> None:
 
 def key_values(pairs: Sequence[str], flag: str) -> dict[str, str]:
     """`key=value` arguments of `flag` as a mapping. Raises UsageError."""
-    values: dict[str, str] = {}
+    return dict(key_value_pairs(pairs, flag))
+
+
+def key_value_pairs(pairs: Sequence[str], flag: str) -> list[tuple[str, str]]:
+    """Return `key=value` arguments of `flag` in their order; a key may be there again. Raises UsageError."""
+    values: list[tuple[str, str]] = []
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise UsageError(f"{flag} takes key=value, not {pair!r}")
-        values[key] = value
+        values.append((key, value))
     return values

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from ...protocol.iso_times import TIME_MS_MAX, iso_time_ms
 from ...protocol.nearest import nearest
 from ..failures import CommandFailed, UsageError
 
@@ -15,8 +16,6 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?(?:/s)?", re.IGNORECASE)
 _AGE = re.compile(r"(\d+)(ms|s|m|h|d)")
 _AGE_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 MAX_RANGE = 100_000
-_LATEST_MS = 2**63 - 1
-"""What a request can say."""
 
 
 def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: bool) -> list[str]:
@@ -80,6 +79,27 @@ def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int
     return list(dict.fromkeys(found))
 
 
+def partition_offsets(
+    texts: Iterable[str], existing: Mapping[str, Collection[int]]
+) -> dict[tuple[str, int], int] | None:
+    """Return the offsets of `topic:0,2-4=50` and `topic=50` by partition, or None where no text has an offset.
+
+    Raises UsageError where only some have one, or a partition has two, and CommandFailed for a partition that does not
+    exist.
+    """
+    offsets: dict[tuple[str, int], int] = {}
+    given = [(text, *text.partition("=")) for text in texts]
+    if not any(equals for _, _, equals, _ in given):
+        return None
+    for text, where, _, offset in given:
+        if not offset.isdecimal():
+            raise UsageError(f"{text!r} is no TOPIC:PARTITION,...=OFFSET, as it has to be beside one")
+        for partition in named_partitions([where], existing):
+            if offsets.setdefault(partition, int(offset)) != int(offset):
+                raise UsageError(f"{partition[0]}-{partition[1]} has two offsets: {offsets[partition]} and {offset}")
+    return offsets
+
+
 def numbers_in(text: str, where: str) -> list[int]:
     """`0,2-4` as numbers, in the order given. Raises UsageError."""
     found: list[int] = []
@@ -106,12 +126,11 @@ def broker_ids(text: str, flag: str) -> list[int]:
 
 
 def timestamp_ms(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of `1700000000000`, `2026-01-31T12:00:00Z` (local time without a zone) or
-    `2h`, two hours ago. What lies before 1970 counts as 1970, as Kafka's negative times mean other things: -1 is the
-    end of a log. Raises UsageError.
+    """Return the milliseconds since 1970 of `1700000000000`, of `2026-01-31T12:00:00Z` (UTC without a zone, as in
+    Kafka's tools) or of `2h`, two hours ago. A time before 1970 becomes 1970. Raises UsageError.
     """
     milliseconds = _milliseconds(text, now_ms)
-    if milliseconds is None or milliseconds > _LATEST_MS:
+    if milliseconds is None or milliseconds > TIME_MS_MAX:
         raise UsageError(
             f"{text[:40]!r} is no time: write milliseconds since 1970, 2026-01-31T12:00:00Z, or 2h for two hours ago"
         )
@@ -124,7 +143,7 @@ def _milliseconds(text: str, now_ms: int) -> int | None:
             return int(text)
         if (age := _AGE.fullmatch(text)) is not None:
             return now_ms - int(age[1]) * _AGE_MS[age[2]]
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return iso_time_ms(text)
     except (ValueError, OverflowError):
         return None
 

@@ -42,7 +42,8 @@ def parser(name: str) -> CommandParser:
         "-o",
         "--offset",
         metavar="WHERE",
-        help="beginning (if not given), end, N, -N (last N) or @TIME (ms since 1970, ISO 8601, an age as 2h)",
+        help="beginning (if not given), end, N, -N (last N) or @TIME (ms since 1970, ISO 8601 in UTC without "
+        "a zone, an age as 2h)",
     )
     options.add_argument(
         "-p",

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from ...client.producer import Producer
 from ...client.producing.deliveries import RecordDelivery
 from ...client.writing.options import Acks
-from ..arguments.options import CommandParser, add_connection, command_parser, key_values
+from ..arguments.options import CommandParser, add_connection, command_parser, key_value_pairs
 from ..asking import run_client
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
@@ -98,7 +98,7 @@ def reader(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
         raise UsageError(f"-p takes a partition, not {arguments.partition}")
     if arguments.timestamp is not None and arguments.timestamp < 0:
         raise UsageError(f"--timestamp takes milliseconds since 1970, not {arguments.timestamp}")
-    headers = tuple((key, value.encode()) for key, value in key_values(arguments.header, "-H").items())
+    headers = tuple((key, value.encode()) for key, value in key_value_pairs(arguments.header, "-H"))
     key = None if arguments.key is None else arguments.key.encode("utf-8", "surrogateescape")
     split = _splitter(arguments)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ottla.cli.arguments.selection import (
@@ -11,6 +13,7 @@ from ottla.cli.arguments.selection import (
     milliseconds_of,
     named_partitions,
     numbers_in,
+    partition_offsets,
     select,
     timestamp_ms,
     topic_partitions,
@@ -79,6 +82,28 @@ def test_times() -> None:
     assert iso_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert iso_time(-1) == ""
     assert iso_time(2**62) == str(2**62)
+
+
+def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as far_away:
+        far_away.setenv("TZ", "XXX-14")  # UTC + 14 h
+        time.tzset()
+        found = timestamp_ms("2026-01-31T12:00:00.001", 0)
+    time.tzset()
+    assert found == timestamp_ms("2026-01-31T12:00:00.001Z", 0) == 1_769_860_800_001
+
+
+def test_offsets_by_partition() -> None:
+    existing = {"a": range(4), "b": range(1)}
+    assert partition_offsets(["a", "b:0"], existing) is None
+    assert partition_offsets(["a:0,2-3=7", "b=9", "a:1=0"], existing) == {
+        ("a", 0): 7, ("a", 2): 7, ("a", 3): 7, ("b", 0): 9, ("a", 1): 0,
+    }  # fmt: skip
+    for wrong in (["a:0=7", "b"], ["a=x"], ["a="], ["a=-1"], ["a=1=2"], ["a:0=7", "a=8"]):
+        with pytest.raises(UsageError):
+            partition_offsets(wrong, existing)
+    with pytest.raises(CommandFailed, match="a has partitions 0 to 3, not 4"):
+        partition_offsets(["a:4=1"], existing)
 
 
 def test_sizes() -> None:

@@ -79,7 +79,8 @@ def test_trimming(ottla: Run, name: str) -> None:
     dry = ottla("topic", "trim", name, "--timestamp", "1700000000005", "--dry-run", "-o", "json")
     assert offsets(dry, "new_start") == [5, 5, 0]
     assert "10" in ottla("topic", "trim", f"{name}:0", "--offset", "11", code=1)
-    ottla("topic", "trim", f"{name}:1", "--offset", "7")
+    assert "10" in ottla("topic", "trim", f"{name}:1=7", f"{name}:0=11", code=1)
+    ottla("topic", "trim", f"{name}:1=7", f"{name}:0,2=0")
     ottla("topic", "trim", f"{name}:0", "--offset", "end")
     (described,) = ottla("topic", "describe", name, "-o", "json")
     assert offsets(described["partitions"], "log_start_offset") == [10, 7, 0]
@@ -89,11 +90,11 @@ def test_trimming(ottla: Run, name: str) -> None:
 def test_records_in_and_out(ottla: Run, name: str, tmp_path: Path) -> None:
     picture = tmp_path / "picture"
     picture.write_bytes(b"a\nb")
-    ottla("produce", name, "-p", "2", "-H", "origin=shell", "-k", "key", "--whole-files", str(picture))
+    ottla("produce", name, "-p", "2", "-H", "origin=shell", "-H", "origin=again", "-k", "key", "--whole-files", str(picture))
     ottla("produce", name, "-p", "2", "-K", ":", "-Z", data="gone:\n")
     assert (
         ottla("consume", name, "-p", "2", "-e", "-Z", "-f", "%o %k=%s %S %h;")
-        == "0 key=a\nb 3 origin=shell;1 gone=NULL -1 ;"
+        == "0 key=a\nb 3 origin=shell,origin=again;1 gone=NULL -1 ;"
     )
     assert ottla("consume", name, "-p", "0", "-o", "-2", "-e", "-K", "=") == "k8=v8\nk9=v9\n"
     assert ottla("consume", name, "-p", "1", "-o", "@1700000000018", "-e") == "v18\nv19\n"
@@ -123,6 +124,8 @@ def test_a_group_is_described_moved_and_deleted(ottla: Run, name: str, tmp_path:
     assert f"{name}\t" in ottla("group", "describe", group, "--lag-per-topic")
     (listed,) = ottla("group", "list", "-r", "g-cli-.*", "--state", "empty", "--min-lag", "22", "-o", "json")
     assert (listed["group"], listed["lag"]) == (group, 22)
+    with_offsets = ("--topic", f"{name}:0=5", "--topic", f"{name}:1=6")
+    assert sought(*with_offsets) == {0: 5, 1: 6}
     saved = tmp_path / "offsets"
     saved.write_text(f"{name} 0 2\n{name},1,3\n")
     assert sought("--to-file", str(saved)) == {0: 2, 1: 3}

@@ -40,7 +40,7 @@ def parser(name: str) -> CommandParser:
         "--from",
         dest="first",
         metavar="TIME",
-        help="ms since 1970, ISO 8601, or an age as 2h; all, if not given",
+        help="ms since 1970, ISO 8601 (UTC without a zone), or an age as 2h; all, if not given",
     )
     options.add_argument("--to", dest="last", metavar="TIME", help="up to this time; all, if not given")
     options.add_argument(

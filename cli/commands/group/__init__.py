@@ -87,15 +87,16 @@ def _seek(actions: Actions) -> None:
         "  ottla group seek billing --to -100 --topic orders         100 records back\n"
         "  ottla group seek billing --to @2026-01-31T12:00:00Z --dry-run\n"
         "  ottla group seek billing --to 42 --topic orders:0,1\n"
+        "  ottla group seek billing --topic orders:0=42 --topic orders:1=17\n"
         "  ottla group seek billing --to-group audit\n"
         "  ottla group seek billing --to-file offsets.txt            lines: TOPIC PARTITION OFFSET",
     )
     seek.add_argument("group", metavar="GROUP")
-    where = seek.add_mutually_exclusive_group(required=True)
+    where = seek.add_mutually_exclusive_group()
     where.add_argument(
         "--to",
         metavar="WHERE",
-        help="start, end, an offset, +N, -N, or @TIME (ms, ISO 8601, or an age as 2h)",
+        help="start, end, an offset, +N, -N, or @TIME (ms, ISO 8601 in UTC without a zone, or an age as 2h)",
     )
     where.add_argument("--to-group", metavar="GROUP", help="where that group is")
     where.add_argument("--to-file", metavar="FILE", help="where a file says; - is standard input")
@@ -104,8 +105,8 @@ def _seek(actions: Actions) -> None:
         "--topic",
         action="append",
         default=[],
-        metavar="TOPIC[:PARTITION,...]",
-        help="only these; all that the group has offsets of, if none is named",
+        metavar="TOPIC[:PARTITION,...][=OFFSET]",
+        help="these, also without an offset yet; all that the group has offsets of, if none is named",
     )
     seek.add_argument("--dry-run", action="store_true", help="only show what would change")
     add_common(seek)

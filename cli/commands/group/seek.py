@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from ....client.admin import Admin
 from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
 from ....client.records import TopicPartition
-from ...arguments.selection import named_partitions, timestamp_ms
+from ...arguments.selection import named_partitions, partition_offsets, timestamp_ms
 from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
@@ -54,6 +54,12 @@ def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
 
 def seek(arguments: argparse.Namespace) -> None:
     """Show before and after, and commit unless it is a dry run."""
+    named = [text for text in arguments.topic if "=" in text]
+    ways = [way for way in (arguments.to, arguments.to_group, arguments.to_file) if way is not None]
+    if bool(named) == bool(ways):
+        raise UsageError(
+            "group seek: say where to, either with --to, --to-group or --to-file, or as --topic TOPIC:PARTITION,...=OFFSET"
+        )
     now_ms = int(time.time() * 1000)
     target = None if arguments.to is None else parse_target(arguments.to, now_ms)
     from_file = None if arguments.to_file is None else _read(arguments.to_file)
@@ -94,7 +100,8 @@ async def _seek(
                 to = await admin.committed_offsets(arguments.to_group)
                 if not to:
                     raise CommandFailed(f"group {arguments.to_group!r} keeps no offsets")
-            assert to is not None
+            if to is None:
+                to = await _named_offsets(admin, arguments)
             partitions = await _partitions(admin, arguments, before if isinstance(to, Target) else to)
             after = await offsets_after(admin, to, partitions, before)
         except CannotSeek as error:
@@ -105,11 +112,21 @@ async def _seek(
     return before, after
 
 
+async def _named_offsets(admin: Admin, arguments: argparse.Namespace) -> Offsets:
+    """Return the offsets of `--topic orders:0=42`."""
+    offsets = partition_offsets(arguments.topic, await _existing(admin)) or {}
+    return {TopicPartition(*one): offset for one, offset in offsets.items()}
+
+
 async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offsets) -> list[TopicPartition]:
     """What was named, or what there are offsets of."""
     if not arguments.topic:
         if not known:
             raise CommandFailed(f"group {arguments.group!r} keeps no offsets: name topics with --topic")
         return sorted(known)
-    existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
-    return [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
+    names = [text.partition("=")[0] for text in arguments.topic]
+    return [TopicPartition(*one) for one in named_partitions(names, await _existing(admin))]
+
+
+async def _existing(admin: Admin) -> dict[str, Collection[int]]:
+    return {topic.name: topic.partitions for topic in await admin.describe_topics()}

@@ -54,7 +54,7 @@ def _create(actions: Actions) -> None:
         "--start",
         default="earliest",
         metavar="WHERE",
-        help="where copies begin: earliest, latest, or a time (ms, ISO 8601, or an age as 2h)",
+        help="where copies begin: earliest, latest, or a time (ms, ISO 8601 in UTC without a zone, or an age as 2h)",
     )
     create.add_argument(
         "--wait", action="store_true", help="until each copy has once had all that its source had"

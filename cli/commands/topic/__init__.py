@@ -142,14 +142,17 @@ def _trim(actions: Actions) -> None:
         "Delete the oldest records of a topic.",
         "  ottla topic trim orders --offset 1000               what lies below offset 1000\n"
         "  ottla topic trim orders:0,2-4 --offset end          all records of these partitions\n"
+        "  ottla topic trim orders:0,2=1000 orders:1=70        each partition below its own offset\n"
         "  ottla topic trim orders --timestamp 24h             what is older than a day\n"
         "  ottla topic trim orders --timestamp 2026-01-31T12:00:00Z --dry-run",
     )
-    trim.add_argument("names", nargs="+", metavar="TOPIC[:PARTITION,...]")
-    where = trim.add_mutually_exclusive_group(required=True)
+    trim.add_argument("names", nargs="+", metavar="TOPIC[:PARTITION,...][=OFFSET]")
+    where = trim.add_mutually_exclusive_group()
     where.add_argument("--offset", metavar="N|end", help="delete below this offset")
     where.add_argument(
-        "--timestamp", metavar="TIME", help="delete what is older: ms since 1970, ISO 8601, or an age as 24h"
+        "--timestamp",
+        metavar="TIME",
+        help="delete what is older: ms since 1970, ISO 8601 (UTC without a zone), or an age as 24h",
     )
     _dry_run(trim)
     add_yes(trim)

@@ -7,9 +7,10 @@ import time
 
 from ....client.admin import Admin
 from ....client.admin.records import EARLIEST, LATEST, TO_THE_END, Found
+from ....client.admin.trim import CannotTrim, check_within_ends
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
-from ...arguments.selection import named_partitions, timestamp_ms
+from ...arguments.selection import named_partitions, partition_offsets, timestamp_ms
 from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
@@ -19,6 +20,11 @@ from ...terminal.output import print_json, print_table
 
 def trim(arguments: argparse.Namespace) -> None:
     """Delete records below an offset or older than a time."""
+    has_offsets = any("=" in name for name in arguments.names)
+    if has_offsets == (arguments.offset is not None or arguments.timestamp is not None):
+        raise UsageError(
+            "topic trim: say up to where, either with --offset or --timestamp, or as TOPIC:PARTITION,...=OFFSET"
+        )
     end = arguments.offset in ("end", "latest")
     if arguments.offset is not None and not end and not arguments.offset.isdecimal():
         raise UsageError(f"--offset takes a number or end, not {arguments.offset!r}")
@@ -55,17 +61,18 @@ def trim(arguments: argparse.Namespace) -> None:
 async def _offsets(arguments: argparse.Namespace, end: bool, stamp: int | None) -> tuple[Found, Found]:
     async with Admin(**connection_of(arguments)) as admin:
         existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
-        partitions = [TopicPartition(*one) for one in named_partitions(arguments.names, existing)]
+        named = partition_offsets(arguments.names, existing)
+        partitions = [TopicPartition(*one) for one in named or named_partitions(arguments.names, existing)]
         starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
         if stamp is None and not end:
-            below = int(arguments.offset)
-            for one, at in ends.items():
-                if isinstance(at, int) and below > at:
-                    raise CommandFailed(
-                        f"{_name(one)} ends at {at}: nothing lies below offset {below} there yet"
-                    )
-            return starts, dict.fromkeys(partitions, below)
+            below = {one: named[one] if named else int(arguments.offset) for one in partitions}
+            known = {one: at for one, at in ends.items() if isinstance(at, int)}
+            try:
+                check_within_ends({one: below[one] for one in known}, known)
+            except CannotTrim as error:
+                raise CommandFailed(str(error)) from None
+            return starts, {**below}
         if stamp is None:
             return starts, ends
         found = await admin.list_offsets(dict.fromkeys(partitions, stamp))

@@ -1,0 +1,24 @@
+"""Bounds of a trim, for the console and for `ottla topic trim`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..records import TopicPartition
+
+
+class CannotTrim(ValueError):
+    """No records are deleted so. The message says why."""
+
+
+def check_within_ends(below: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+    """Raise CannotTrim for an offset beyond the end of its partition.
+
+    Brokers refuse such a partition with OFFSET_OUT_OF_RANGE, which `kafka-delete-records.sh` prints. It is most likely
+    a slip, so it is found before records of other partitions are deleted.
+    """
+    for one, offset in below.items():
+        if offset > ends[one]:
+            raise CannotTrim(
+                f"{one.topic}-{one.partition} ends at {ends[one]}: nothing lies below offset {offset} there yet"
+            )
