@@ -2,13 +2,15 @@
 
 A module in `pages/` has a constant AREA. The console finds it, gives it addresses and a place in the navigation. Its
 views are functions `async (Visit) -> Rendered`: they ask `visit.admin`, and a pure function makes of the answers what
-the template shows. Its actions are three functions: the form, the preview of what changes, and the change.
+the template shows. Its actions are two functions: the form, and the preview, which has the change in it that was
+decided.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Generic, TypeVar
 
 from ..client.admin import Admin
@@ -27,6 +29,10 @@ class BadQuestion(ValueError):
 
 class NotThere(Exception):
     """What the address names does not exist."""
+
+
+class Outdated(Exception):
+    """A change is refused, since something is not as its preview showed it. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,14 @@ class Visit:
                     return topic
         raise NotThere(f"there is no topic {name!r}")
 
+    async def topics_as_shown(self, *shown: TopicInfo) -> list[TopicInfo]:
+        """Return topics as they are now. Raises Outdated for another topic of the same name, and KafkaError."""
+        topics = await self.admin.describe_topics([one.name for one in shown])
+        for before, topic in zip(shown, topics, strict=True):
+            if topic.id != before.id:
+                raise Outdated(f"topic {topic.name} was deleted, and another one was created under its name")
+        return topics
+
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int:
         """A whole number of the form or the address. Raises BadQuestion."""
         value = self.text(name)
@@ -148,7 +162,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """A field of a form. `kind` is text, number, lines, choice or check."""
+    """A field of a form. `kind` is text, number, lines, choice, check or hidden."""
 
     name: str
     label: str
@@ -177,16 +191,6 @@ class Difference:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What an action will do. `command` does the same on the command line, `warning` names what cannot be undone."""
-
-    title: str
-    differences: Sequence[Difference]
-    command: str = ""
-    warning: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Done:
     """What an action did, and the address where its effect is seen."""
@@ -196,16 +200,46 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """A change. `plan` asks the cluster whether it would work, and changes nothing. `carry_out` gets the same form.
+class Change:
+    """A change that was decided. `command` does the same on the command line, `warning` names what cannot be undone.
 
-    All raise BadQuestion for what the form must not have, and KafkaError with what the cluster says.
+    `carry_out` does what `differences` show and nothing else, whatever the state has become: its arguments are bound
+    when the change is decided, and the form is not read again. It raises Outdated where `differences` are not true any
+    more, and KafkaError.
+    """
+
+    title: str
+    differences: Sequence[Difference]
+    carry_out: Callable[[Visit], Awaitable[Done]]
+    command: str = ""
+    warning: str = ""
+
+
+def check_as_shown(shown: Sequence[Difference], now: Sequence[Difference]) -> None:
+    """Raise Outdated for the first line of a preview that is not true any more."""
+    for before, after in zip_longest(shown, now):
+        if before != after:
+            line = before or after
+            was, is_now = (_in_words(one) for one in (before, after))
+            raise Outdated(f"{line.what}: the preview showed {was}, and it is {is_now} now")
+
+
+def _in_words(line: Difference | None) -> str:
+    if line is None:
+        return "unchanged"
+    return f"{line.before or 'nothing'} that becomes {line.after or 'nothing'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A change of something. `plan` asks the cluster whether it would work, and changes nothing.
+
+    `form` and `plan` raise BadQuestion for a form that is wrong, and KafkaError with the cluster's answer.
     """
 
     path: str
     form: Callable[[Visit], Awaitable[Form]]
     plan: Callable[[Visit], Awaitable[Change]]
-    carry_out: Callable[[Visit], Awaitable[Done]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,10 @@ NAMES_REMEMBERED_MAX: Final = 2_000
 """Users and addresses whose failures are counted. Beyond that strangers wait."""
 LOGINS_AT_A_TIME: Final = 4
 NOTICES_MAX: Final = 200
+PREVIEWS_MAX: Final = 32
+"""Changes of a session that were shown and may be carried out. The oldest goes first."""
+PREVIEW_S: Final = 30 * 60.0
+"""A preview that is older is shown again before its change is carried out."""
 SAMPLES_MAX: Final = 450
 """Points of each series that are remembered."""
 HAPPENINGS_MAX: Final = 200

@@ -1,12 +1,16 @@
-"""Lines `key=value` of a form: what they say, what a change sets and takes back, and the command for it. Pure."""
+"""Lines `key=value` of a form: what they mean, which keys a change sets and takes back, and the command for it. Pure.
+
+A form has the lines a second time, as it showed them. Only what differs from these is changed: somebody else may have
+set other keys since.
+"""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from .area import BadQuestion
+from .area import BadQuestion, FormField
+from .commands import command
 
 V = TypeVar("V")
 
@@ -30,12 +34,40 @@ def altered(before: Mapping[str, V], after: Mapping[str, V]) -> dict[str, V | No
     return changed | {key: None for key in before if key not in after}
 
 
-def set_and_unset(command: str, whose: Sequence[str], changes: Mapping[str, str | None]) -> str:
-    """The command, or two, that does the same: `ottla config set` and `unset`."""
+def lines_fields(name: str, label: str, pairs: Mapping[str, str], hint: str) -> list[FormField]:
+    """Return a field with the lines that there are, and a hidden one that keeps them as they were shown."""
+    lines = "\n".join(f"{key}={value}" for key, value in pairs.items())
+    return [
+        FormField(name=name, label=label, kind="lines", value=lines, hint=hint),
+        FormField(name=_shown(name), label="", kind="hidden", value=lines),
+    ]
+
+
+def edited(
+    form: Mapping[str, str], name: str, parse: Callable[[str], Mapping[str, V]], there: Mapping[str, V]
+) -> dict[str, V | None]:
+    """Return the keys that a form with `lines_fields` sets, and with None those that it takes back.
+
+    A form that does not have the lines as they were shown is compared with what is `there` now. Raises BadQuestion.
+    """
+    shown = form.get(_shown(name))
+    return altered(there if shown is None else parse(shown), parse(form.get(name, "")))
+
+
+def _shown(name: str) -> str:
+    return f"{name} as shown"
+
+
+def set_and_unset(words: Sequence[str], names: Sequence[str], changes: Mapping[str, str | None]) -> str:
+    """Return the command, or two, that does the same: `ottla config set` and `unset`.
+
+    The first of `words` stands before the verb, the others after it.
+    """
     given = [f"{key}={value}" for key, value in changes.items() if value is not None]
     gone = [key for key, value in changes.items() if value is None]
+    first, *options = words
     return "\n".join(
-        shlex.join(["ottla", command, verb, *whose, *words])
-        for verb, words in (("set", given), ("unset", gone))
-        if words
+        command(first, verb, *options, names=[*names, *pairs])
+        for verb, pairs in (("set", given), ("unset", gone))
+        if pairs
     )

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import BaseRoute, Route
 
 from ..protocol.errors import KafkaError
-from .area import Action, Area, BadQuestion, Download, Form, Rendered, View, Visit
+from .area import Action, Area, BadQuestion, Change, Download, Form, Outdated, Rendered, View, Visit
 from .bounds import QUESTION_S
 from .change_log import ChangeLog
 from .failing import EXPECTED, Failure, failure_of
@@ -30,6 +30,8 @@ EVENTS: Final = "/events"
 APPLY: Final = "apply"
 """The field `step` of a form whose preview was seen."""
 FORM_VALUE: Final = "form_value"
+PREVIEW: Final = "preview"
+"""The field with the number of the preview that was seen."""
 _READ_ONLY = Failure(
     403, "This console only reads", "start it with --allow-changes to create, alter, trim and delete"
 )
@@ -44,6 +46,15 @@ class ConsoleParts:
     templates: Templates
     notices: Notices
     schemas: Decoder | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewPage:
+    """A preview as its template shows it. `outdated` says why an earlier one was not carried out."""
+
+    change: Change
+    number: str
+    outdated: str
 
 
 class Mounting:
@@ -130,21 +141,28 @@ class Mounting:
             if not session_of(request).is_own_form(fields.pop(FORM_VALUE, "")):
                 failure = Failure(403, "This form is not the console's", "open the page anew, and try again")
                 return await self.refused(request, failure, area)
-            step = fields.pop("step", "")
+            step, number = fields.pop("step", ""), fields.pop(PREVIEW, "")
             visit = self._visit(request, action.path, fields)
             try:
                 if step == APPLY:
-                    return await self._carried_out(request, action, visit)
+                    return await self._carried_out(request, area, action, visit, number)
                 if step == "again":
                     return await self._asked(request, area, action, visit)
-                change = await _bounded(action.plan(visit))
+                return await self._previewed(request, area, action, visit)
             except (*EXPECTED, ValueError) as error:
                 failure = failure_of(BadQuestion(str(error)) if isinstance(error, ValueError) else error)
                 return await self._asked(request, area, action, visit, problem=failure)
-            rendered = Rendered(change.title, "preview.html", change)
-            return await self._page(request, area, visit, rendered)
 
         return answer
+
+    async def _previewed(
+        self, request: Request, area: Area, action: Action, visit: Visit, outdated: str = ""
+    ) -> Response:
+        """Show the change that is decided now; `outdated` says why an earlier one was refused."""
+        change = await _bounded(action.plan(visit))
+        shown = PreviewPage(change, session_of(request).previews.keep(change, visit), outdated)
+        rendered = Rendered(change.title, "preview.html", shown)
+        return await self._page(request, area, visit, rendered, status=409 if outdated else 200)
 
     async def _asked(
         self, request: Request, area: Area, action: Action, visit: Visit, problem: Failure | None = None
@@ -157,11 +175,17 @@ class Mounting:
         status = 200 if problem is None else problem.status
         return await self._page(request, area, visit, rendered, status=status, problem=problem)
 
-    async def _carried_out(self, request: Request, action: Action, visit: Visit) -> Response:
-        """Every change leaves a line in the log, also one that was refused."""
+    async def _carried_out(
+        self, request: Request, area: Area, action: Action, visit: Visit, number: str
+    ) -> Response:
+        """Carry out the change of a preview. Each attempt leaves a line in the log, also one that was refused."""
         log = ChangeLog(request, action.path, visit)
         try:
-            done = await _bounded(action.carry_out(visit))
+            change = session_of(request).previews.take(number, visit)
+            done = await _bounded(change.carry_out(visit))
+        except Outdated as error:
+            log.tell(f"outdated: {error}")
+            return await self._previewed(request, area, action, visit, outdated=str(error))
         except Exception as error:
             log.tell(f"{type(error).__name__}: {error}")
             raise

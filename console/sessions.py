@@ -21,6 +21,7 @@ from .bounds import IDLE_S, SESSION_S, SESSIONS_MAX, SESSIONS_OF_USER_MAX
 from .live.feeds import Feeds
 from .live.sampler import Sampler
 from .offers import Offers
+from .previews import Previews
 from .security import same
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Session:
     """Keyword arguments for a Consumer or a Producer."""
     offers: Offers
     feeds: Feeds = field(default_factory=Feeds)
+    previews: Previews = field(default_factory=Previews)
     form_value: str = field(repr=False)
     """What every form of this session has in it."""
     user: str = ""

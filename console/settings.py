@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..client.admin import ConfigEntry
+from ..client.admin import Admin, ConfigEntry
 from ..client.foreign_names import is_secret
-from .area import BadQuestion, Difference, FormField
-from .key_values import altered, pairs_of, set_and_unset
+from .area import BadQuestion, Difference, FormField, check_as_shown
+from .key_values import edited, lines_fields, pairs_of, set_and_unset
 
 HINT: Final = "one setting a line: retention.ms=86400000"
 FIELD: Final = "settings"
@@ -44,15 +44,10 @@ def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[Set
     ]
 
 
-def settings_field(label: str, own: Mapping[str, str], hint: str = HINT) -> FormField:
-    """A field with the settings that there are."""
-    return FormField(
-        name=FIELD,
-        label=label,
-        kind="lines",
-        value="\n".join(f"{key}={value}" for key, value in own.items()),
-        hint=f"{hint}. A line that is taken out goes back to what applies without it",
-    )
+def settings_fields(label: str, own: Mapping[str, str], hint: str = HINT) -> list[FormField]:
+    """Return the fields of a form that changes the settings that there are."""
+    hint = f"{hint}. A line that is taken out goes back to what applies without it"
+    return lines_fields(FIELD, label, own, hint)
 
 
 def settings_of(text: str) -> dict[str, str]:
@@ -80,12 +75,43 @@ def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
     }
 
 
-def changes_asked(entries: Sequence[ConfigEntry], source: str, text: str) -> dict[str, str | None]:
-    """What the form changes. Raises BadQuestion."""
-    changes = altered(own_settings(entries, source), settings_of(text))
+@dataclass(frozen=True, slots=True)
+class SettingsChange:
+    """A change of settings that was decided: with None a setting goes back to what applies without it.
+
+    `kind` and `name` are those of the resource, and `source` names it as the source of its own settings.
+    """
+
+    kind: int
+    name: str
+    source: str
+    changes: Mapping[str, str | None]
+
+    async def differences(self, admin: Admin) -> list[Difference]:
+        """Return what applies now and what would. Raises KafkaError."""
+        entries = await admin.describe_configs(self.kind, self.name)
+        return setting_differences(entries, self.changes, self.source)
+
+    async def check(self, admin: Admin) -> None:
+        """Ask the cluster whether it takes the values. Raises KafkaError."""
+        await admin.alter_configs(self.kind, self.name, self.changes, validate_only=True)
+
+    async def carry_out(self, admin: Admin, shown: Sequence[Difference]) -> None:
+        """Change these settings and no others. Raises Outdated, and KafkaError."""
+        check_as_shown(shown, await self.differences(admin))
+        await admin.alter_configs(self.kind, self.name, self.changes)
+
+
+async def settings_asked(
+    admin: Admin, kind: int, name: str, source: str, form: Mapping[str, str]
+) -> SettingsChange:
+    """Return the change that a form with `settings_fields` asks for. Raises BadQuestion, and KafkaError."""
+    own = own_settings(await admin.describe_configs(kind, name), source)
+    asked = edited(form, FIELD, settings_of, own)
+    changes = {key: value for key, value in asked.items() if own.get(key) != value}
     if not changes:
         raise BadQuestion("the settings are as they were: there is nothing to change")
-    return changes
+    return SettingsChange(kind, name, source, changes)
 
 
 def setting_differences(
@@ -107,4 +133,4 @@ def setting_differences(
 
 def config_command(kind: str, name: str, changes: Mapping[str, str | None]) -> str:
     """The command, or two, that does the same."""
-    return set_and_unset("config", [kind, name], changes)
+    return set_and_unset(["config"], [kind, name], changes)

@@ -96,7 +96,9 @@ def partition_offsets(
             raise UsageError(f"{text!r} is no TOPIC:PARTITION,...=OFFSET, as it has to be beside one")
         for partition in named_partitions([where], existing):
             if offsets.setdefault(partition, int(offset)) != int(offset):
-                raise UsageError(f"{partition[0]}-{partition[1]} has two offsets: {offsets[partition]} and {offset}")
+                raise UsageError(
+                    f"{partition[0]}-{partition[1]} has two offsets: {offsets[partition]} and {offset}"
+                )
     return offsets
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from ...client.auditing.verdicts import COMPLETE, bucket_text, has_gaps, surplus
 from ...client.records import ConsumerRecord, TopicPartition
 from ...protocol.errors import KafkaError
 from ..area import Area, BadQuestion, NotThere, Paged, Rendered, View, Visit
+from ..commands import command, option
 from ..schemas.decoding import Decoded
 from .messages.reading import read
 
@@ -40,10 +40,10 @@ class TiersAsked:
 
     def command(self) -> str:
         """What compares the same on the command line."""
-        words = ["ottla", "audit", "--from", self.span, "--grace", self.grace]
-        words += ["--topic", self.topic] if self.topic else []
-        words += ["--audit-topic", self.audit_topic] if self.audit_topic != AUDIT_TOPIC else []
-        return shlex.join(words)
+        words = ["audit", "--from", self.span, "--grace", self.grace]
+        words += option("--topic", self.topic) if self.topic else []
+        words += option("--audit-topic", self.audit_topic) if self.audit_topic != AUDIT_TOPIC else []
+        return command(*words)
 
 
 @dataclass(frozen=True, slots=True)

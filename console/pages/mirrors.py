@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from ...client.admin import MirrorDescription, MirrorPartitionDescription
+from ...client.admin import Admin, MirrorDescription, MirrorPartitionDescription
 from ...protocol.mirror_table import MirrorPhase
 from ..area import (
     Action,
@@ -19,11 +19,13 @@ from ..area import (
     Form,
     FormField,
     NotThere,
+    Outdated,
     Paged,
     Rendered,
     View,
     Visit,
 )
+from ..commands import command
 from ..formats import UNKNOWN, count, duration, link, size
 
 AT_CUT, AS_IT_IS = "at the newest cut", "as the copies are"
@@ -120,10 +122,9 @@ async def show(visit: Visit) -> Rendered:
     return Rendered("Mirrors", "mirrors.html", visit.paged(rows))
 
 
-async def mirror_named(visit: Visit) -> MirrorDescription:
-    """The mirror that the address names. Raises NotThere, KafkaError."""
-    name = visit.required("name")
-    for one in await visit.admin.describe_mirrors():
+async def mirror_named(admin: Admin, name: str) -> MirrorDescription:
+    """Return the mirror of this name. Raises NotThere, KafkaError."""
+    for one in await admin.describe_mirrors():
         if one.name == name:
             return one
     raise NotThere(f"there is no mirror {name!r}")
@@ -131,7 +132,7 @@ async def mirror_named(visit: Visit) -> MirrorDescription:
 
 async def show_one(visit: Visit) -> Rendered:
     """One mirror; copies with a fault first."""
-    mirror = await mirror_named(visit)
+    mirror = await mirror_named(visit.admin, visit.required("name"))
     copies = [(topic.name, copy) for topic in mirror.topics for copy in topic.partitions]
     copies.sort(key=lambda one: (one[1].fault is None, not one[1].trouble, one[0], one[1].partition))
     paged = visit.paged(copies)
@@ -158,7 +159,7 @@ async def show_one(visit: Visit) -> Rendered:
 
 async def promotion_form(visit: Visit) -> Form:
     """How, and the name once more."""
-    mirror = await mirror_named(visit)
+    mirror = await mirror_named(visit.admin, visit.required("name"))
     return Form(
         f"Promote mirror {mirror.name}",
         (
@@ -171,7 +172,7 @@ async def promotion_form(visit: Visit) -> Form:
 
 async def plan_promotion(visit: Visit) -> Change:
     """What is left behind."""
-    mirror, how = await mirror_named(visit), visit.text("how", AT_CUT)
+    mirror, how = await mirror_named(visit.admin, visit.required("name")), visit.text("how", AT_CUT)
     if how not in HOW:
         raise BadQuestion(f"'how' is one of {', '.join(HOW)}, not {how[:40]!r}")
     if visit.required("again") != mirror.name:
@@ -187,23 +188,38 @@ async def plan_promotion(visit: Visit) -> Change:
         Difference("not copied yet", f"{count(row.lag)} records, {size(row.lag_bytes)}", UNKNOWN),
     ]
     if how == AT_CUT and mirror.cut is not None:
-        told = f"{mirror.cut.commit_index:,}, {duration(row.cut_age_s)} old"
+        told = f"{mirror.cut.commit_index:,}, {duration(row.cut_age_s)} old, or a newer one"
         differences.append(Difference("cut", None, told))
-    words = ["ottla", "mirror", "promote", mirror.name, *(["--at-cut"] if how == AT_CUT else [])]
+    at_cut = ["--at-cut"] if how == AT_CUT else []
     return Change(
         title=f"Promote mirror {mirror.name}",
         differences=differences,
-        command=shlex.join(words),
+        carry_out=partial(_promote, mirror, how),
+        command=command("mirror", "promote", names=[mirror.name], options=at_cut),
         warning="What was not copied yet stays at the source. The way back is a failback.",
     )
 
 
-async def promote(visit: Visit) -> Done:
-    """Promote it. Raises KafkaError."""
-    await plan_promotion(visit)
-    name = visit.required("name")
-    await visit.admin.promote_mirror(name, at_cut=visit.text("how", AT_CUT) == AT_CUT)
+async def _promote(shown: MirrorDescription, how: str, visit: Visit) -> Done:
+    """Raises KafkaError."""
+    name = shown.name
+    now = await mirror_named(visit.admin, name)
+    if _identity(now) != _identity(shown):
+        raise Outdated(f"mirror {name} is another one, or has other topics")
+    if now.phase is not shown.phase:
+        raise Outdated(f"mirror {name} was {shown.phase.name.lower()}, and is {now.phase.name.lower()}")
+    if how == AT_CUT and shown.cut is not None:
+        least = shown.cut.commit_index
+        if now.cut is None or now.cut.commit_index < least:
+            raise Outdated(f"mirror {name} has no cut at {least:,} or later any more")
+    await visit.admin.promote_mirror(name, at_cut=how == AT_CUT)
     return Done(f"mirror {name} was promoted", link("/mirrors/mirror", name=name))
+
+
+def _identity(mirror: MirrorDescription) -> tuple[str, str, str, int, frozenset[str]]:
+    """Return the source of a mirror and its topics."""
+    topics = frozenset(topic.name for topic in mirror.topics)
+    return mirror.source_cluster_id, mirror.topics_pattern, mirror.groups_pattern, mirror.start, topics
 
 
 AREA = Area(
@@ -213,7 +229,7 @@ AREA = Area(
     parts=(
         View(path="/mirrors", show=show, refresh_s=2.0),
         View(path="/mirrors/mirror", show=show_one, refresh_s=2.0),
-        Action(path="/mirrors/promote", form=promotion_form, plan=plan_promotion, carry_out=promote),
+        Action(path="/mirrors/promote", form=promotion_form, plan=plan_promotion),
     ),
     probe=lambda admin: admin.describe_mirrors(),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from starlette.testclient import TestClient
@@ -41,8 +41,10 @@ ORIGIN = f"http://{HOST}"
 HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
-def topic(name: str, *partitions: PartitionInfo, is_internal: bool = False) -> TopicInfo:
-    return TopicInfo(name, b"\0" * 16, is_internal, partitions={one.index: one for one in partitions})
+def topic(
+    name: str, *partitions: PartitionInfo, is_internal: bool = False, id_: bytes = b"\0" * 16
+) -> TopicInfo:
+    return TopicInfo(name, id_, is_internal, partitions={one.index: one for one in partitions})
 
 
 def partition(index: int = 0, leader: int = 1, isr: Sequence[int] = (1, 2, 3)) -> PartitionInfo:
@@ -86,8 +88,11 @@ class FakeAdmin:
             raise self.failure
         return snapshot_of().cluster
 
-    async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
-        return [self.topics[name] for name in sorted(self.topics)]
+    async def describe_topics(self, names: Collection[str] | None = None) -> list[TopicInfo]:
+        for name in names or ():
+            if name not in self.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return [self.topics[name] for name in (sorted(self.topics) if names is None else names)]
 
     async def describe_quorum(self, **_: Any) -> QuorumDescription:
         quorum = snapshot_of().quorum
@@ -205,6 +210,20 @@ class Browser:
         answer = self.client.post(address, data=given, headers={"origin": ORIGIN})
         assert answer.status_code == status, answer.text
         return answer.headers.get("location", answer.text)
+
+    def change(self, address: str, status: int = 303, **fields: str) -> str:
+        """Send a form, see its preview, and say to carry it out."""
+        return self.do_it(address, self.send(address, **fields), status)
+
+    def do_it(self, address: str, preview: str, status: int = 303) -> str:
+        """Send the form of a preview as a browser does."""
+        return self.send(address, status, **hidden_fields(preview), step="apply")
+
+
+def hidden_fields(page: str) -> dict[str, str]:
+    """The fields of a form that people do not see."""
+    found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', page)
+    return {html.unescape(name): html.unescape(value) for name, value in found}
 
 
 def seen(page: str) -> str:

@@ -87,7 +87,7 @@ def test_settings_of_a_broker_are_changed_after_a_preview() -> None:
     assert "ottla config set broker 1 num.io.threads=4" in preview
     assert "ottla config unset broker 1 log.retention.ms" in preview
     assert admin.changes() == []
-    assert browser.send(address, 303, step="apply", **fields).startswith("/brokers/broker?id=1&done=")
+    assert browser.change(address, **fields).startswith("/brokers/broker?id=1&done=")
     assert admin.settings["1"] == {"num.io.threads": "4"}
     again = seen(browser.send(address, 400, step="apply", **fields))
     assert "there is nothing to change" in again
@@ -123,7 +123,7 @@ def test_folders_are_cordoned_by_boxes() -> None:
     assert "/data/a takes new replicas new replicas stay out" in preview
     assert "/data/b" not in preview
     assert "ottla config set broker 1 cordoned.log.dirs=/data/a" in preview
-    browser.send(address, 303, step="apply", **boxes)
+    browser.change(address, **boxes)
     assert admin.cordoned() == {"/data/a"}
     assert "cordoned" in seen(browser.read("/brokers"))
     assert browser.read(address).count(" checked") == 1

@@ -22,7 +22,7 @@ import pytest
 
 from ottla.sync import Producer
 from ottla.testing import LocalCluster
-from tests.console.fakes import seen
+from tests.console.fakes import hidden_fields, seen
 
 PATIENCE_S = 60.0
 
@@ -48,6 +48,11 @@ class HttpBrowser:
         value = re.search(r'name="form_value" value="([\w-]+)"', self.read(address))
         assert value is not None
         return self.post(address, form_value=value[1], **fields)
+
+    def change(self, address: str, **fields: str) -> str:
+        """Fill in the form that is there, see its preview, and say to carry it out."""
+        preview = self.send(address, step="preview", **fields)
+        return self.post(address, **hidden_fields(preview), step="apply")
 
     def post(self, address: str, **fields: str) -> str:
         data = urllib.parse.urlencode(fields).encode()
@@ -110,7 +115,7 @@ def people_sign_in(folder: Path, log: Path) -> None:
                 assert reason in refused.value.read().decode()
             assert "Overview" in browser.post("/login?next=/overview", user="admin", password=password)
             topic = {"topic": "signed", "partitions": "1", "replicas": "1"}
-            assert "topic signed was created" in seen(browser.send("/topics/create", step="apply", **topic))
+            assert "topic signed was created" in seen(browser.change("/topics/create", **topic))
             events = browser.events("/topics")
             assert any("signed" in one.get("html", "") for one in events)
             value = re.search(r'name="form_value" value="([\w-]+)"', browser.read("/topics"))
@@ -159,14 +164,14 @@ def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: P
         preview = browser.send("/topics/create", step="preview", **fields)
         assert "ottla topic create orders -p 3 -r 3" in seen(preview)
         assert "orders" not in browser.read("/topics")
-        assert "topic orders was created" in seen(browser.send("/topics/create", step="apply", **fields))
+        assert "topic orders was created" in seen(browser.change("/topics/create", **fields))
 
         page = browser.until("/topics/topic?name=orders", lambda page: page.count(" 0 0 0 0 B ") == 3)
         assert "retention.ms 60000 topic" in page
 
-        again = browser.send("/topics/alter?name=orders", step="apply", settings="retention.ms=70000")
+        again = browser.change("/topics/alter?name=orders", settings="retention.ms=70000")
         assert "retention.ms 70000 topic" in seen(again)
-        assert "4 partitions" in seen(browser.send("/topics/partitions?name=orders", step="apply", total="4"))
+        assert "4 partitions" in seen(browser.change("/topics/partitions?name=orders", total="4"))
 
         with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             for number in range(21):
@@ -188,8 +193,8 @@ def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: P
         assert "20 shown" in page
         assert "schema 7: the registry: " in page
         assert "secret" not in page
-        assert "were trimmed" in seen(browser.send("/topics/trim?name=orders", step="apply", offset="end"))
-        assert "was deleted" in seen(browser.send("/topics/delete?name=orders", step="apply", again="orders"))
+        assert "were trimmed" in seen(browser.change("/topics/trim?name=orders", offset="end"))
+        assert "was deleted" in seen(browser.change("/topics/delete?name=orders", again="orders"))
         browser.until("/topics", lambda page: "orders" not in page)
     told = [line for line in log.read_text().splitlines() if "change_log" in line]
     actions = ("create", "alter", "partitions", "trim", "delete")
@@ -223,9 +228,7 @@ def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> N
             address = process.stdout.readline().strip()
             browser = HttpBrowser(address)
             browser.until("/overview", lambda page: "101 127.0.0.1" in page)
-            created = browser.send(
-                "/topics/create", step="apply", topic="orders", partitions="1", replicas="1"
-            )
+            created = browser.change("/topics/create", topic="orders", partitions="1", replicas="1")
             assert "topic orders was created" in seen(created)
             # The metrics endpoint tells bytes, which end offsets do not.
             browser.until("/overview", lambda page: "bytes out 0 B/s" in page)

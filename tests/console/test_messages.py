@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,7 +30,7 @@ from ottla.console.pages.messages.question import begin_at, question_of, time_ms
 from ottla.console.schemas.decoding import Decoder
 from ottla.console.schemas.registry import JSON, NoSchema, RegisteredSchema
 from ottla.testing import LocalCluster
-from tests.console.fakes import Browser, FakeAdmin, partition, seen, topic
+from tests.console.fakes import Browser, FakeAdmin, hidden_fields, partition, seen, topic
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -383,7 +382,7 @@ async def test_a_record_is_sent_as_the_form_says(cluster: LocalCluster, admin: A
     assert [one.after for one in plan.differences] == [
         "sent", "1", "k (1 bytes)", "null", "1 (1 bytes)", "2 (1 bytes)",
     ]  # fmt: skip
-    done = await sending.send(at(cluster, admin, form))
+    done = await plan.carry_out(at(cluster, admin, form))
     assert done.notice == "sent: sent-1, offset 0"
     async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
         consumer.assign([TopicPartition("sent", 1)])
@@ -400,17 +399,11 @@ async def test_a_record_is_sent_as_the_form_says(cluster: LocalCluster, admin: A
 HIDDEN_SIGNS = '\u05e9\u05dc\u05d5\u05dd\u200f \x1b[0m\u2028 "<b>'
 
 
-def inputs_of(page: str) -> dict[str, str]:
-    """The hidden fields of a page's form, as a browser sends them."""
-    found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', page)
-    return {html.unescape(name): html.unescape(value) for name, value in found}
-
-
 def test_a_preview_carries_what_was_typed_as_it_was_typed() -> None:
     browser = Browser(FakeAdmin(topic("orders", partition())), may_change=True).enter()
     typed = {"topic": "orders", "value": HIDDEN_SIGNS, "headers": f"name={HIDDEN_SIGNS}"}
     preview = browser.send("/messages/send", step="preview", **typed)
-    assert inputs_of(preview).items() >= typed.items()
+    assert hidden_fields(preview).items() >= typed.items()
     assert "\\x1b[0m" in seen(preview)  # a table shows what is there
     again = browser.send("/messages/send", step="again", **typed)
     assert html.escape(HIDDEN_SIGNS, quote=False).replace('"', "&#34;") + "</textarea>" in again

@@ -110,8 +110,8 @@ def test_a_promotion_is_shown_before_it_is_done(admin: WithMirrors, browser: Bro
     assert "20 records, 4.0 KiB" in page
     assert "ottla mirror promote west --at-cut" in page
     assert admin.calls == []
-    browser.send("/mirrors/promote?name=west", 303, again="west", step="apply")
-    browser.send("/mirrors/promote?name=west", 303, again="west", how="as the copies are", step="apply")
+    browser.change("/mirrors/promote?name=west", again="west")
+    browser.change("/mirrors/promote?name=west", again="west", how="as the copies are")
     assert [given[:2] for _, given in admin.calls] == [("west", True), ("west", False)]
     admin.mirrors = [replace(WEST, phase=MirrorPhase.PROMOTED)]
     assert "promoted already" in seen(browser.send("/mirrors/promote?name=west", 400, again="west"))

@@ -133,7 +133,7 @@ def test_a_topic_is_created_after_a_preview(
     assert "ottla topic create new -p 6 --config retention.ms=1000" in preview
     assert admin.changes() == []
     with caplog.at_level(logging.INFO, "ottla.console"):
-        address = browser.send("/topics/create", 303, step="apply", **fields)
+        address = browser.change("/topics/create", **fields)
     assert admin.changes() == ["create"]
     assert "topic new was created" in seen(browser.read(address))
     (line,) = [json.loads(one.message) for one in caplog.records]
@@ -150,7 +150,9 @@ def test_a_change_that_is_refused_is_logged_and_shows_the_form_again(
     assert "there is a topic 'orders' already (TOPIC_ALREADY_EXISTS)" in seen(page)
     assert "a=b</textarea>" in page
     with caplog.at_level(logging.INFO, "ottla.console"):
-        browser.send("/topics/create", 502, step="apply", topic="orders")
+        preview = browser.send("/topics/create", topic="new")
+        admin.topics["new"] = topic("new", partition())
+        browser.do_it("/topics/create", preview, 502)
     assert "already" in json.loads(caplog.records[0].message)["result"]
 
 
@@ -175,7 +177,7 @@ def test_settings_are_edited_as_text(admin: FakeAdmin, browser: Browser) -> None
     preview = seen(browser.send(address, step="preview", settings="segment.ms=6\r\n"))
     assert "ottla topic alter orders --set segment.ms=6 --unset retention.ms" in preview
     assert "retention.ms 1000 (topic) 604800000 (default)" in preview
-    browser.send(address, 303, step="apply", settings="segment.ms=6\r\n")
+    browser.change(address, settings="segment.ms=6\r\n")
     assert admin.settings["orders"] == {"segment.ms": "6"}
     assert "nothing to change" in seen(browser.send(address, 400, step="preview", settings="segment.ms=6"))
     refused = browser.send(address, 502, step="preview", settings="no.such.setting=1")
@@ -199,21 +201,32 @@ def test_partitions_are_added(admin: FakeAdmin, browser: Browser) -> None:
     preview = seen(browser.send(address, step="preview", total="4"))
     assert "ottla topic add-partitions orders --to 4" in preview
     assert "cannot be undone" in preview
-    browser.send(address, 303, step="apply", total="4")
+    browser.change(address, total="4")
     assert admin.calls[-1] == ("partitions", ("orders", 4, False))
 
 
 def test_records_are_trimmed_up_to_the_end_that_was_seen(admin: FakeAdmin, browser: Browser) -> None:
     admin.ends |= {TopicPartition("orders", 0): 100, TopicPartition("orders", 1): 10}
     address = "/topics/trim?name=orders"
-    preview = seen(browser.send(address, step="preview", offset="50"))
-    assert "start of partition 0 0 50: up to 50 records go" in preview
-    assert "start of partition 1 0 10: up to 10 records go" in preview
+    preview = browser.send(address, step="preview", offset="end")
+    assert "start of partition 0 0 100: up to 100 records go" in seen(preview)
+    assert "start of partition 1 0 10: up to 10 records go" in seen(preview)
+    assert "ottla topic trim orders:0=100 orders:1=10" in seen(preview)
     assert admin.changes() == []
-    browser.send(address, 303, step="apply", offset="end", partition="0")
-    assert admin.calls[-1] == ("trim", {TopicPartition("orders", 0): 100})
+    admin.ends[TopicPartition("orders", 0)] = 150
+    browser.do_it(address, preview)
+    assert admin.calls[-1] == ("trim", {TopicPartition("orders", 0): 100, TopicPartition("orders", 1): 10})
+    browser.change(address, offset="120", partition="0")
+    assert admin.calls[-1] == ("trim", {TopicPartition("orders", 0): 120})
     assert "no partition has records" in seen(browser.send(address, 400, step="preview", offset="0"))
     assert "'partition' is 0 to 1" in seen(browser.send(address, 400, offset="5", partition="2"))
+
+
+def test_a_trim_beyond_the_end_of_a_partition_is_refused(admin: FakeAdmin, browser: Browser) -> None:
+    admin.ends |= {TopicPartition("orders", 0): 100, TopicPartition("orders", 1): 10}
+    page = seen(browser.send("/topics/trim?name=orders", 400, offset="50"))
+    assert "orders-1 ends at 10: nothing lies below offset 50 there yet" in page
+    assert admin.calls == []
 
 
 def test_a_partition_that_does_not_tell_its_offsets_is_not_trimmed() -> None:
@@ -230,7 +243,7 @@ def test_a_topic_is_deleted_by_its_name(admin: FakeAdmin, browser: Browser) -> N
     assert "ottla topic delete orders" in seen(preview)
     assert 'name="again" value="orders"' in preview
     assert "orders" in admin.topics
-    where = browser.send(address, 303, step="apply", again="orders")
+    where = browser.change(address, again="orders")
     assert "orders" not in admin.topics
     assert "topic orders was deleted" in seen(browser.read(where))
     assert "there is no topic" in seen(browser.send(address, 404, step="apply", again="orders"))

@@ -161,7 +161,7 @@ def test_an_abort_is_shown_before_it_is_done(admin: WithTransactions, browser: B
     assert "Ongoing CompleteAbort" in page
     assert "ottla txn abort copy" in page
     assert admin.changes() == []
-    where = browser.send("/transactions/abort?id=copy", 303, again="copy", step="apply")
+    where = browser.change("/transactions/abort?id=copy", again="copy")
     assert where.startswith("/transactions/id?id=copy&done=")
     assert admin.calls == [("abort", "copy")]
     assert "has no open transaction" in seen(browser.send("/transactions/abort?id=old", 400, again="old"))
@@ -169,7 +169,7 @@ def test_an_abort_is_shown_before_it_is_done(admin: WithTransactions, browser: B
 
 def test_a_cluster_that_takes_no_aborts_says_so(admin: WithTransactions, browser: Browser) -> None:
     admin.refusal = VersionUnsupported("the broker does not offer AbortTransaction")
-    page = seen(browser.send("/transactions/abort?id=copy", 501, again="copy", step="apply"))
+    page = seen(browser.change("/transactions/abort?id=copy", 501, again="copy"))
     assert "This cluster does not offer that" in page
 
 
@@ -177,14 +177,14 @@ def test_an_id_is_deleted_once_nothing_is_open(admin: WithTransactions, browser:
     page = browser.send("/transactions/forget?id=copy", 400, again="copy", step="apply")
     assert "its transaction has to end first" in seen(page)
     assert "42" in seen(browser.send("/transactions/forget?id=old", again="old"))
-    browser.send("/transactions/forget?id=old", 303, again="old", step="apply")
+    browser.change("/transactions/forget?id=old", again="old")
     assert admin.calls == [("forget", "old")]
 
 
 def test_an_id_with_spaces_around_it_is_another_one(admin: WithTransactions, browser: Browser) -> None:
     admin.known["copy "] = told("copy ", "Ongoing")
     browser.send("/transactions/abort?id=copy+", 400, again="copy", step="apply")
-    browser.send("/transactions/abort?id=copy+", 303, again="copy ", step="apply")
+    browser.change("/transactions/abort?id=copy+", again="copy ")
     assert admin.calls == [("abort", "copy ")]
 
 

@@ -90,7 +90,20 @@ def test_trimming(ottla: Run, name: str) -> None:
 def test_records_in_and_out(ottla: Run, name: str, tmp_path: Path) -> None:
     picture = tmp_path / "picture"
     picture.write_bytes(b"a\nb")
-    ottla("produce", name, "-p", "2", "-H", "origin=shell", "-H", "origin=again", "-k", "key", "--whole-files", str(picture))
+    ottla(
+        "produce",
+        name,
+        "-p",
+        "2",
+        "-H",
+        "origin=shell",
+        "-H",
+        "origin=again",
+        "-k",
+        "key",
+        "--whole-files",
+        str(picture),
+    )
     ottla("produce", name, "-p", "2", "-K", ":", "-Z", data="gone:\n")
     assert (
         ottla("consume", name, "-p", "2", "-e", "-Z", "-f", "%o %k=%s %S %h;")

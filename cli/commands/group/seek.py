@@ -58,7 +58,8 @@ def seek(arguments: argparse.Namespace) -> None:
     ways = [way for way in (arguments.to, arguments.to_group, arguments.to_file) if way is not None]
     if bool(named) == bool(ways):
         raise UsageError(
-            "group seek: say where to, either with --to, --to-group or --to-file, or as --topic TOPIC:PARTITION,...=OFFSET"
+            "group seek: say where to, either with --to, --to-group or --to-file, or as "
+            "--topic TOPIC:PARTITION,...=OFFSET"
         )
     now_ms = int(time.time() * 1000)
     target = None if arguments.to is None else parse_target(arguments.to, now_ms)

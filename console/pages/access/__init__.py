@@ -15,13 +15,11 @@ AREA = Area(
             path="/access/quotas/new",
             form=quotas.new_form,
             plan=quotas.plan_new,
-            carry_out=quotas.set_new,
         ),
         Action(
             path="/access/quotas/alter",
             form=quotas.altering_form,
             plan=quotas.plan_altering,
-            carry_out=quotas.alter,
         ),
     ),
 )

@@ -6,12 +6,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from ....client.admin import Admin
 from ....client.admin.quotas import Entity, quota_text
-from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit, check_as_shown
+from ...commands import option
 from ...formats import link
-from ...key_values import altered, pairs_of, set_and_unset
+from ...key_values import edited, lines_fields, pairs_of, set_and_unset
 
 KINDS: Final = ("user", "client-id", "ip")
 KEYS: Final = (
@@ -90,9 +93,9 @@ def _limit(key: str, value: str) -> float:
     return number
 
 
-def quota_changes(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float | None]:
-    """What has to be set, and with None what has to be removed. Raises BadQuestion if nothing has."""
-    changes = altered(before, after)
+def quota_changes(before: Mapping[str, float], asked: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Return those of the changes asked for that are any: None removes a quota. Raises BadQuestion without any."""
+    changes = {key: value for key, value in asked.items() if before.get(key) != value}
     if not changes:
         raise BadQuestion("the quotas are as they were: there is nothing to change")
     return changes
@@ -102,11 +105,11 @@ def quota_command(entity: Entity, changes: Mapping[str, float | None]) -> str:
     """The command, or two, that does the same."""
     whose = [word for kind, name in entity.items() for word in _flag(kind, name)]
     texts = {key: None if value is None else quota_text(value) for key, value in changes.items()}
-    return set_and_unset("quota", whose, texts)
+    return set_and_unset(["quota", *whose], [], texts)
 
 
 def _flag(kind: str, name: str | None) -> list[str]:
-    return [f"--default-{kind}"] if name is None else [f"--{kind}", name]
+    return [f"--default-{kind}"] if name is None else option(f"--{kind}", name)
 
 
 # ------------------------------------------------------------ new
@@ -121,38 +124,25 @@ async def new_form(visit: Visit) -> Form:
         fields.append(
             FormField(name=_DEFAULT + kind, label=f"any {label} without a quota of its own", kind="check")
         )
-    return Form("Set quotas", [*fields, _quotas_field({})])
+    return Form("Set quotas", [*fields, *_quotas_fields({})])
 
 
-def _quotas_field(quotas: Mapping[str, float]) -> FormField:
-    lines = "\n".join(f"{key}={quota_text(value)}" for key, value in sorted(quotas.items()))
+def _quotas_fields(quotas: Mapping[str, float]) -> list[FormField]:
     hint = f"one a line: consumer_byte_rate=1048576. There are {KEYS}"
-    return FormField(name=FIELD, label="quotas", kind="lines", value=lines, hint=hint)
+    return lines_fields(FIELD, "quotas", {key: quota_text(value) for key, value in sorted(quotas.items())}, hint)
 
 
-async def _new(visit: Visit) -> tuple[Entity, Mapping[str, float], dict[str, float | None]]:
-    """Whose, what there is, and what is set: other quotas stay."""
-    entity = entity_of({name: text.strip() for name, text in visit.form.items()})
-    before = await _there(visit, entity)
-    wanted = quotas_of(visit.form.get(FIELD, ""))
-    return entity, before, quota_changes(before, {**before, **wanted})
-
-
-async def _there(visit: Visit, entity: Entity) -> Mapping[str, float]:
+async def _there(admin: Admin, entity: Entity) -> Mapping[str, float]:
     """The quotas of exactly this entity."""
-    found = await visit.admin.describe_quotas(entity)
+    found = await admin.describe_quotas(entity)
     return next((quotas for whose, quotas in found if dict(whose) == dict(entity)), {})
 
 
 async def plan_new(visit: Visit) -> Change:
-    """The cluster checks them."""
-    return await _plan(visit, *await _new(visit))
-
-
-async def set_new(visit: Visit) -> Done:
-    """Set them."""
-    entity, _, changes = await _new(visit)
-    return await _changed(visit, entity, changes)
+    """Set some quotas; others stay. The cluster checks them."""
+    entity = entity_of({name: text.strip() for name, text in visit.form.items()})
+    before = await _there(visit.admin, entity)
+    return await _plan(visit, entity, before, quotas_of(visit.form.get(FIELD, "")))
 
 
 # ------------------------------------------------------------ alter
@@ -163,46 +153,46 @@ async def altering_form(visit: Visit) -> Form:
     entity = entity_of(visit.query)
     return Form(
         f"Quotas of {entity_text(entity)}",
-        [_quotas_field(await _there(visit, entity))],
+        _quotas_fields(await _there(visit.admin, entity)),
         "A line that is taken out removes that quota.",
     )
 
 
-async def _altered(visit: Visit) -> tuple[Entity, Mapping[str, float], dict[str, float | None]]:
-    entity = entity_of(visit.query)
-    before = await _there(visit, entity)
-    return entity, before, quota_changes(before, quotas_of(visit.form.get(FIELD, "")))
-
-
 async def plan_altering(visit: Visit) -> Change:
-    """The cluster checks them."""
-    return await _plan(visit, *await _altered(visit))
-
-
-async def alter(visit: Visit) -> Done:
-    """Change them."""
-    entity, _, changes = await _altered(visit)
-    return await _changed(visit, entity, changes)
+    """Set and remove quotas as the form was edited. The cluster checks them."""
+    entity = entity_of(visit.query)
+    before = await _there(visit.admin, entity)
+    return await _plan(visit, entity, before, edited(visit.form, FIELD, quotas_of, before))
 
 
 async def _plan(
-    visit: Visit, entity: Entity, before: Mapping[str, float], changes: Mapping[str, float | None]
+    visit: Visit, entity: Entity, before: Mapping[str, float], asked: Mapping[str, float | None]
 ) -> Change:
+    changes = quota_changes(before, asked)
     await visit.admin.alter_quotas(entity, changes, validate_only=True)
+    differences = _differences(before, changes)
     return Change(
         title=f"Change quotas of {entity_text(entity)}",
-        differences=[
-            Difference(
-                key,
-                quota_text(before[key], grouped=True) if key in before else None,
-                None if value is None else quota_text(value, grouped=True),
-            )
-            for key, value in changes.items()
-        ],
+        differences=differences,
+        carry_out=partial(_alter, entity, changes, differences),
         command=quota_command(entity, changes),
     )
 
 
-async def _changed(visit: Visit, entity: Entity, changes: Mapping[str, float | None]) -> Done:
+def _differences(before: Mapping[str, float], changes: Mapping[str, float | None]) -> list[Difference]:
+    return [
+        Difference(
+            key,
+            quota_text(before[key], grouped=True) if key in before else None,
+            None if value is None else quota_text(value, grouped=True),
+        )
+        for key, value in changes.items()
+    ]
+
+
+async def _alter(
+    entity: Entity, changes: Mapping[str, float | None], shown: Sequence[Difference], visit: Visit
+) -> Done:
+    check_as_shown(shown, _differences(await _there(visit.admin, entity), changes))
     await visit.admin.alter_quotas(entity, changes)
     return Done(f"changed for {entity_text(entity)}: {', '.join(changes)}", "/access")

@@ -16,13 +16,11 @@ AREA = Area(
             path="/brokers/alter",
             form=changes.settings_form,
             plan=changes.plan_settings,
-            carry_out=changes.alter_settings,
         ),
         Action(
             path="/brokers/cordon",
             form=changes.folders_form,
             plan=changes.plan_cordon,
-            carry_out=changes.cordon,
         ),
     ),
 )

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from ....client.admin import BROKER_RESOURCE, ConfigEntry, LogDirDescription
+from ....client.admin import BROKER_RESOURCE, Admin, LogDirDescription
 from ....protocol.errors import KafkaError
-from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Outdated, Visit
 from ...formats import link
-from ...settings import (
-    FIELD,
-    changes_asked,
-    config_command,
-    own_settings,
-    setting_differences,
-    settings_field,
-)
+from ...settings import SettingsChange, config_command, own_settings, settings_asked, settings_fields
 from .page import broker_named
 
 ALL: Final = "all"
 """In place of an id: the settings of all brokers, where a broker has none of its own."""
 CORDONED: Final = "cordoned.log.dirs"
+SOURCE: Final = "broker"
+"""Of a setting that one broker has of its own."""
+_SHOWN: Final = "cordoned as shown"
+"""The field with the folders that were cordoned when the form was shown, one a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ async def _brokers(visit: Visit) -> Brokers:
     if visit.required("id") == ALL:
         return Brokers("", "all brokers", "all brokers", "/brokers")
     number, _ = await broker_named(visit)
-    return Brokers(str(number), f"broker {number}", "broker", link("/brokers/broker", id=number))
+    return Brokers(str(number), f"broker {number}", SOURCE, link("/brokers/broker", id=number))
 
 
 # ------------------------------------------------------------ settings
@@ -53,33 +51,30 @@ async def settings_form(visit: Visit) -> Form:
     label = f"settings of {brokers.title} that were set by command"
     return Form(
         f"Settings of {brokers.title}",
-        (settings_field(label, own, "one setting a line: log.retention.ms=86400000"),),
+        settings_fields(label, own, "one setting a line: log.retention.ms=86400000"),
         "What stands in a broker's file is changed there.",
     )
 
 
-async def _asked(visit: Visit) -> tuple[Brokers, Sequence[ConfigEntry], dict[str, str | None]]:
-    brokers = await _brokers(visit)
-    entries = await visit.admin.describe_configs(BROKER_RESOURCE, brokers.name)
-    return brokers, entries, changes_asked(entries, brokers.source, visit.form.get(FIELD, ""))
-
-
 async def plan_settings(visit: Visit) -> Change:
     """The cluster checks the new values."""
-    brokers, entries, changes = await _asked(visit)
-    await visit.admin.alter_configs(BROKER_RESOURCE, brokers.name, changes, validate_only=True)
+    brokers = await _brokers(visit)
+    change = await settings_asked(visit.admin, BROKER_RESOURCE, brokers.name, brokers.source, visit.form)
+    await change.check(visit.admin)
+    differences = await change.differences(visit.admin)
     return Change(
         title=f"Change settings of {brokers.title}",
-        differences=setting_differences(entries, changes, brokers.source),
-        command=config_command("broker", brokers.name or ALL, changes),
+        differences=differences,
+        carry_out=partial(_alter_settings, brokers, change, differences),
+        command=config_command("broker", brokers.name or ALL, change.changes),
     )
 
 
-async def alter_settings(visit: Visit) -> Done:
-    """Change them."""
-    brokers, _, changes = await _asked(visit)
-    await visit.admin.alter_configs(BROKER_RESOURCE, brokers.name, changes)
-    return Done(f"changed for {brokers.title}: {', '.join(changes)}", brokers.address)
+async def _alter_settings(
+    brokers: Brokers, change: SettingsChange, shown: Sequence[Difference], visit: Visit
+) -> Done:
+    await change.carry_out(visit.admin, shown)
+    return Done(f"changed for {brokers.title}: {', '.join(change.changes)}", brokers.address)
 
 
 # ------------------------------------------------------------ folders
@@ -88,43 +83,38 @@ async def alter_settings(visit: Visit) -> Done:
 async def folders_form(visit: Visit) -> Form:
     """A box for each folder."""
     number, _ = await broker_named(visit)
-    folders = await _folders(visit, number)
+    folders = await _folders(visit.admin, number)
+    boxes = [
+        FormField(
+            name=field,
+            label=f"new replicas stay out of {one.path}",
+            kind="check",
+            value="yes" if one.is_cordoned and not visit.form else "",
+        )
+        for field, one in folders.items()
+    ]
+    cordoned = "\n".join(field for field, one in folders.items() if one.is_cordoned)
     return Form(
         f"Folders of broker {number}",
-        [
-            FormField(
-                name=field,
-                label=f"new replicas stay out of {one.path}",
-                kind="check",
-                value="yes" if one.is_cordoned and not visit.form else "",
-            )
-            for field, one in folders.items()
-        ],
+        [*boxes, FormField(name=_SHOWN, label="", kind="hidden", value=cordoned)],
         "Replicas that are there stay. A folder that is cordoned takes a new one only if all others are, too.",
     )
 
 
-async def _folders(visit: Visit, number: int) -> Mapping[str, LogDirDescription]:
+async def _folders(admin: Admin, number: int) -> Mapping[str, LogDirDescription]:
     """The folders of a broker by the fields of the form. Raises KafkaError."""
-    told = (await visit.admin.describe_log_dirs([number]))[number]
+    told = (await admin.describe_log_dirs([number]))[number]
     if isinstance(told, KafkaError):
         raise told
     return {f"folder {one.path}": one for one in told}
 
 
-async def _cordoned(visit: Visit) -> tuple[int, list[Difference], dict[str, str | None]]:
-    number, _ = await broker_named(visit)
-    folders = await _folders(visit, number)
-    wanted = {field: visit.form.get(field) == "yes" for field in folders}
-    differences = [
-        Difference(one.path, _word(is_cordoned=one.is_cordoned), _word(is_cordoned=wanted[field]))
-        for field, one in folders.items()
-        if one.is_cordoned != wanted[field]
-    ]
-    if not differences:
-        raise BadQuestion("the folders are as they were: there is nothing to change")
-    paths = [one.path for field, one in folders.items() if wanted[field]]
-    return number, differences, {CORDONED: ",".join(paths) or None}
+def _wanted(form: Mapping[str, str], folders: Mapping[str, LogDirDescription]) -> set[str]:
+    """Return the fields of the folders that shall be cordoned: those of now, with the boxes that were changed."""
+    there = {field for field, one in folders.items() if one.is_cordoned}
+    boxes = {field for field in folders if form.get(field) == "yes"}
+    shown = set(form[_SHOWN].splitlines()) if _SHOWN in form else there
+    return (there | (boxes - shown)) - (shown - boxes)
 
 
 def _word(*, is_cordoned: bool) -> str:
@@ -133,19 +123,54 @@ def _word(*, is_cordoned: bool) -> str:
 
 async def plan_cordon(visit: Visit) -> Change:
     """The cluster checks the setting."""
-    number, differences, changes = await _cordoned(visit)
+    number, _ = await broker_named(visit)
+    folders = await _folders(visit.admin, number)
+    wanted = _wanted(visit.form, folders)
+    differences = [
+        Difference(one.path, _word(is_cordoned=one.is_cordoned), _word(is_cordoned=field in wanted))
+        for field, one in folders.items()
+        if one.is_cordoned != (field in wanted)
+    ]
+    if not differences:
+        raise BadQuestion("the folders are as they were: there is nothing to change")
+    changes = await _setting(
+        visit.admin, number, [one.path for field, one in folders.items() if field in wanted]
+    )
     await visit.admin.alter_configs(BROKER_RESOURCE, str(number), changes, validate_only=True)
     return Change(
         title=f"Change folders of broker {number}",
         differences=differences,
+        carry_out=partial(_cordon, number, _cordoned(folders), changes, len(differences)),
         command=config_command("broker", str(number), changes),
     )
 
 
-async def cordon(visit: Visit) -> Done:
-    """Change it."""
-    number, differences, changes = await _cordoned(visit)
+async def _setting(admin: Admin, number: int, paths: Sequence[str]) -> dict[str, str | None]:
+    """Return the setting for these folders. Without any it goes, unless others would be cordoned without it."""
+    if paths:
+        return {CORDONED: ",".join(paths)}
+    entries = await admin.describe_configs(BROKER_RESOURCE, str(number))
+    others = [
+        value
+        for entry in entries
+        if entry.name == CORDONED
+        for name, value, source in entry.synonyms
+        if name == CORDONED and source != SOURCE
+    ]
+    return {CORDONED: "" if any(others) else None}
+
+
+def _cordoned(folders: Mapping[str, LogDirDescription]) -> set[str]:
+    return {one.path for one in folders.values() if one.is_cordoned}
+
+
+async def _cordon(
+    number: int, shown: Collection[str], changes: Mapping[str, str | None], count: int, visit: Visit
+) -> Done:
+    """Write the whole list, so none of it may have changed."""
+    now = _cordoned(await _folders(visit.admin, number))
+    if now != shown:
+        paths = ", ".join(sorted(now ^ set(shown)))
+        raise Outdated(f"broker {number}: somebody else has changed {paths}")
     await visit.admin.alter_configs(BROKER_RESOURCE, str(number), changes)
-    return Done(
-        f"{len(differences)} folders of broker {number} were changed", link("/brokers/broker", id=number)
-    )
+    return Done(f"{count} folders of broker {number} were changed", link("/brokers/broker", id=number))

@@ -12,12 +12,11 @@ AREA = Area(
     parts=(
         View(path="/groups", show=listing.show, refresh_s=4.0),
         View(path="/groups/group", show=group.show, refresh_s=3.0),
-        Action(path="/groups/seek", form=changes.seek_form, plan=changes.plan_seek, carry_out=changes.seek),
+        Action(path="/groups/seek", form=changes.seek_form, plan=changes.plan_seek),
         Action(
             path="/groups/delete",
             form=changes.deletion_form,
             plan=changes.plan_deletion,
-            carry_out=changes.delete,
         ),
     ),
 )

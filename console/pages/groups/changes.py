@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
+from ....client.admin import Admin
 from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
+from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
-from ...area import BadQuestion, Change, Difference, Done, Form, FormField, NotThere, Visit
+from ....protocol.iso_times import iso_time_ms
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, NotThere, Visit, check_as_shown
+from ...commands import command, offset_words, option
 from ...formats import UNKNOWN, link
-from ...times import iso_time_ms
 
 WHERE: Mapping[str, str] = {
     "start": "start",
@@ -37,7 +40,7 @@ async def seek_form(visit: Visit) -> Form:
                 name="value",
                 label="which offset, how many records, or which time",
                 value=visit.text("value"),
-                hint="a number; a time as 2026-01-31T12:00:00Z. Nothing for start and end",
+                hint="a number; a time as 2026-01-31T12:00:00Z, UTC without a zone. Nothing for start and end",
             ),
             FormField(
                 name="topic",
@@ -78,71 +81,81 @@ def _time_ms(text: str) -> int:
         raise BadQuestion(f"'value' is a time as 2026-01-31T12:00:00Z, not {text[:40]!r}") from None
 
 
-def chosen_partitions(visit: Visit, known: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Those of the form among the group's. A partition that it has no offset of can be named. Raises BadQuestion."""
+async def chosen_partitions(visit: Visit, known: Offsets) -> list[TopicPartition]:
+    """Return the partition of the form, else all of the topic, else all that the group has offsets of.
+
+    `kafka-consumer-groups.sh` has the same rule. Raises BadQuestion, and NotThere for a topic.
+    """
     topic = visit.text("topic")
     if topic and visit.text("partition"):
         return [TopicPartition(topic, visit.number("partition"))]
     if visit.text("partition"):
         raise BadQuestion("a partition needs a topic")
-    found = sorted(one for one in known if not topic or one.topic == topic)
-    if not found:
-        raise BadQuestion(f"the group has no offsets{f' of topic {topic!r}' if topic else ''}")
-    return found
+    if topic:
+        return [TopicPartition(topic, index) for index in sorted((await visit.topic(topic)).partitions)]
+    if not known:
+        raise BadQuestion("the group has no offsets: name a topic")
+    return sorted(known)
 
 
-async def _sought(visit: Visit) -> tuple[Offsets, Offsets]:
-    """The offsets as they are, and as they would be."""
-    name = visit.exact("name")
-    target, before = target_of(visit), await visit.admin.committed_offsets(name)
+async def _no_members(admin: Admin, group: str) -> None:
+    """Raise BadQuestion for a group with members."""
     try:
-        await check_has_no_members(visit.admin, name)
-        after = await offsets_after(visit.admin, target, chosen_partitions(visit, before), before)
+        await check_has_no_members(admin, group)
     except CannotSeek as error:
         raise BadQuestion(str(error)) from None
-    return before, after
 
 
-def seek_command(visit: Visit) -> str:
+def seek_differences(before: Offsets, after: Offsets) -> list[Difference]:
+    """Return the offsets of a group that are moved, as they are and as they will be."""
+    return [
+        Difference(
+            f"{one.topic}-{one.partition}",
+            f"{before[one]:,}" if one in before else None,
+            f"{offset:,}" + (f" ({offset - before[one]:+,})" if one in before else ""),
+        )
+        for one, offset in sorted(after.items())
+    ]
+
+
+def seek_command(group: str, after: Offsets) -> str:
     """The same on the command line."""
-    target = target_of(visit)
-    to = {
-        "offset": str(target.number),
-        "shift": f"{target.number:+d}",
-        "timestamp": f"@{visit.text('value')}",
-    }.get(target.kind, target.kind)
-    words = ["ottla", "group", "seek", visit.exact("name"), f"--to={to}"]
-    if topic := visit.text("topic"):
-        words += ["--topic", topic + (f":{index}" if (index := visit.text("partition")) else "")]
-    return shlex.join(words)
+    topics = [word for one in offset_words(after) for word in option("--topic", one)]
+    return command("group", "seek", names=[group], options=topics)
 
 
 async def plan_seek(visit: Visit) -> Change:
     """A dry run."""
-    before, after = await _sought(visit)
+    group, target = visit.exact("name"), target_of(visit)
+    before = await visit.admin.committed_offsets(group)
+    await _no_members(visit.admin, group)
+    try:
+        partitions = await chosen_partitions(visit, before)
+        after = await offsets_after(visit.admin, target, partitions, before)
+    except CannotSeek as error:
+        raise BadQuestion(str(error)) from None
+    differences = seek_differences(before, after)
+    topics = await visit.admin.describe_topics(sorted({one.topic for one in after}))
     return Change(
-        title=f"Move the offsets of {visit.exact('name')}",
-        differences=[
-            Difference(
-                f"{one.topic}-{one.partition}",
-                f"{before[one]:,}" if one in before else None,
-                f"{offset:,}" + (f" ({offset - before[one]:+,})" if one in before else ""),
-            )
-            for one, offset in sorted(after.items())
-        ],
-        command=seek_command(visit),
+        title=f"Move the offsets of {group}",
+        differences=differences,
+        carry_out=partial(_seek, group, topics, after, differences),
+        command=seek_command(group, after),
     )
 
 
-async def seek(visit: Visit) -> Done:
-    """Commit them. Raises KafkaError for a partition that was refused."""
-    name = visit.exact("name")
-    _, after = await _sought(visit)
-    settled = await visit.admin.alter_offsets(name, after)
+async def _seek(
+    group: str, topics: Sequence[TopicInfo], after: Offsets, shown: Sequence[Difference], visit: Visit
+) -> Done:
+    """Commit these offsets. Raises KafkaError for a partition that was refused."""
+    await _no_members(visit.admin, group)
+    await visit.topics_as_shown(*topics)
+    check_as_shown(shown, seek_differences(await visit.admin.committed_offsets(group), after))
+    settled = await visit.admin.alter_offsets(group, after)
     for refused in settled.values():
         if isinstance(refused, KafkaError):
             raise refused
-    return Done(f"{len(after)} offsets of {name} were moved", link("/groups/group", name=name))
+    return Done(f"{len(after)} offsets of {group} were moved", link("/groups/group", name=group))
 
 
 # ------------------------------------------------------------ delete
@@ -162,28 +175,31 @@ async def plan_deletion(visit: Visit) -> Change:
     """What goes."""
     name = visit.exact("name")
     visit.confirm(name)
-    if name not in {one.group_id for one in await visit.admin.list_groups()}:
-        raise NotThere(f"there is no group {name!r}")
-    try:
-        await check_has_no_members(visit.admin, name)
-    except CannotSeek as error:
-        raise BadQuestion(str(error)) from None
-    offsets = await visit.admin.committed_offsets(name)
+    differences = await _deletion(visit.admin, name)
     return Change(
         title=f"Delete {name}",
-        differences=[
-            Difference("group", name, None),
-            Difference("offsets", f"{len(offsets):,}" if offsets else UNKNOWN, None),
-        ],
-        command=shlex.join(["ottla", "group", "delete", name]),
+        differences=differences,
+        carry_out=partial(_delete, name, differences),
+        command=command("group", "delete", names=[name]),
         warning="The group's offsets are deleted. A consumer that comes back begins anew.",
     )
 
 
-async def delete(visit: Visit) -> Done:
-    """Delete it. Raises KafkaError where the cluster refused."""
-    name = visit.exact("name")
-    await plan_deletion(visit)
+async def _deletion(admin: Admin, name: str) -> list[Difference]:
+    """Return what goes with a group. Raises NotThere, BadQuestion for a group with members, and KafkaError."""
+    if name not in {one.group_id for one in await admin.list_groups()}:
+        raise NotThere(f"there is no group {name!r}")
+    await _no_members(admin, name)
+    offsets = await admin.committed_offsets(name)
+    return [
+        Difference("group", name, None),
+        Difference("offsets", f"{len(offsets):,}" if offsets else UNKNOWN, None),
+    ]
+
+
+async def _delete(name: str, shown: Sequence[Difference], visit: Visit) -> Done:
+    """Raises KafkaError where the cluster refused."""
+    check_as_shown(shown, await _deletion(visit.admin, name))
     for refused in (await visit.admin.delete_groups([name])).values():
         if isinstance(refused, KafkaError):
             raise refused

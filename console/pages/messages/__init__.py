@@ -13,8 +13,6 @@ AREA = Area(
         View(path="/messages", show=page.show),
         View(path="/messages/live", show=page.show_live, refresh_s=2.0),
         View(path="/messages/whole", show=whole.show),
-        Action(
-            path="/messages/send", form=sending.send_form, plan=sending.plan_sending, carry_out=sending.send
-        ),
+        Action(path="/messages/send", form=sending.send_form, plan=sending.plan_sending),
     ),
 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ....client.records import TopicPartition
+from ....protocol.iso_times import TIME_MS_MAX, iso_time_ms
 from ...area import BadQuestion, Visit
 from ...bounds import ROWS_MAX
+from ...commands import command
 from ...formats import link
-from ...times import TIME_MS_MAX, iso_time_ms
 from .filters import Test, filters_of
 from .payloads import FORMATS
 
@@ -60,11 +60,11 @@ class Question:
             OFFSET: str(self.at),
             TIME: f"@{self.at}",
         }[self.where]
-        words = ["ottla", "consume", self.topic, f"--offset={where}", "-e"]
+        words = [f"--offset={where}", "-e"]
         words += [] if self.partition is None else ["-p", str(self.partition)]
         words += [] if self.where == NEWEST else ["-c", str(self.count)]
         words += ["--committed"] if self.is_committed_only else []
-        return shlex.join(words)
+        return command("consume", names=[self.topic], options=words)
 
 
 def question_of(visit: Visit) -> Question:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import base64
-import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
+from ....client.connections.metadata import TopicInfo
 from ....client.producer import Producer
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
+from ...commands import command, option, quoted
 from ...formats import link
 
 BYTES_AS = ("text", "base64", "nothing")
+COMMAND_MAX: Final = 64 * 1024
+"""Characters of a command that is shown. A longer one is none for a terminal."""
 
 
 async def send_form(visit: Visit) -> Form:
@@ -56,26 +63,62 @@ def headers_of(text: str) -> list[tuple[str, bytes]]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class OneRecord:
+    """A record as it will be sent. Without a partition the producer chooses one by the key."""
+
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+
+    def command(self, topic: str) -> str:
+        """Return the line for a shell that sends the same; nothing for a record that such a line cannot have.
+
+        No word has a zero byte, and `--null` would take an empty key for none as well.
+        """
+        has_zero = any(b"\0" in (part or b"") for part in (self.key, self.value))
+        if has_zero or (self.key == b"" and self.value is None):
+            return ""
+        words: list[str | bytes] = ["--whole-files"]
+        words += [] if self.partition is None else ["-p", str(self.partition)]
+        words += [] if self.key is None else [b"--key=" + self.key]
+        words += ["--null"] if self.value is None else []
+        for name, value in self.headers:
+            words += option("-H", f"{name}={value.decode()}")
+        send = command("produce", names=[topic, "/dev/stdin"], options=words)
+        line = f"printf %s {quoted(self.value or b'')} | {send}"
+        return line if len(line) <= COMMAND_MAX else ""
+
+
 async def plan_sending(visit: Visit) -> Change:
     """What is sent. Raises NotThere: sending would create the topic."""
-    topic, key, value = visit.required("topic"), bytes_of(visit, "key"), bytes_of(visit, "value")
-    headers = headers_of(visit.form.get("headers", ""))
-    known = await visit.topic(topic, age_max_s=0)
-    where = "by the key, or any"
-    if visit.text("partition"):
-        index = visit.number("partition")
-        if index not in known.partitions:
-            raise BadQuestion(f"{topic} has partitions 0 to {len(known.partitions) - 1}, not {index}")
-        where = str(index)
+    topic = await visit.topic(visit.required("topic"), age_max_s=0)
+    record = OneRecord(
+        visit.number("partition") if visit.text("partition") else None,
+        bytes_of(visit, "key"),
+        bytes_of(visit, "value"),
+        headers_of(visit.form.get("headers", "")),
+    )
+    if record.partition is not None and record.partition not in topic.partitions:
+        raise BadQuestion(
+            f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {record.partition}"
+        )
     differences = [
-        Difference("topic", None, topic),
-        Difference("partition", None, where),
-        Difference("key", None, _told(key)),
-        Difference("value", None, _told(value)),
+        Difference("topic", None, topic.name),
+        Difference(
+            "partition", None, "by the key, or any" if record.partition is None else str(record.partition)
+        ),
+        Difference("key", None, _told(record.key)),
+        Difference("value", None, _told(record.value)),
     ]
-    differences += [Difference(f"header {name}", None, _told(data)) for name, data in headers]
-    words = ["ottla", "produce", topic] + (["-p", where] if visit.text("partition") else [])
-    return Change(title=f"Send a record to {topic}", differences=differences, command=shlex.join(words))
+    differences += [Difference(f"header {name}", None, _told(data)) for name, data in record.headers]
+    return Change(
+        title=f"Send a record to {topic.name}",
+        differences=differences,
+        carry_out=partial(_send, topic, record),
+        command=record.command(topic.name),
+    )
 
 
 def _told(data: bytes | None) -> str:
@@ -85,19 +128,19 @@ def _told(data: bytes | None) -> str:
     return f"{text}{'...' if len(data) > 400 else ''} ({len(data):,} bytes)"
 
 
-async def send(visit: Visit) -> Done:
+async def _send(topic: TopicInfo, record: OneRecord, visit: Visit) -> Done:
     """Send it, and wait until all in-sync replicas have it."""
-    await plan_sending(visit)
-    topic = visit.required("topic")
+    await visit.topics_as_shown(topic)
     async with Producer(**visit.connection, acks="all") as producer:
         placed = await producer.send_and_wait(
-            topic,
-            bytes_of(visit, "value"),
-            key=bytes_of(visit, "key"),
-            partition=visit.number("partition") if visit.text("partition") else None,
-            headers=headers_of(visit.form.get("headers", "")),
+            topic.name, record.value, key=record.key, partition=record.partition, headers=record.headers
         )
     where = link(
-        "/messages", topic=topic, partition=placed.partition, **{"from": "offset"}, at=placed.offset, count=1
+        "/messages",
+        topic=topic.name,
+        partition=placed.partition,
+        **{"from": "offset"},
+        at=placed.offset,
+        count=1,
     )
-    return Done(f"sent: {topic}-{placed.partition}, offset {placed.offset}", where)
+    return Done(f"sent: {topic.name}-{placed.partition}, offset {placed.offset}", where)

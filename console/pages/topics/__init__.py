@@ -16,26 +16,22 @@ AREA = Area(
             path="/topics/create",
             form=changes.creation_form,
             plan=changes.plan_creation,
-            carry_out=changes.create,
         ),
         Action(
             path="/topics/alter",
             form=changes.settings_form,
             plan=changes.plan_settings,
-            carry_out=changes.alter_settings,
         ),
         Action(
             path="/topics/partitions",
             form=changes.partitions_form,
             plan=changes.plan_partitions,
-            carry_out=changes.add_partitions,
         ),
-        Action(path="/topics/trim", form=changes.trim_form, plan=changes.plan_trim, carry_out=changes.trim),
+        Action(path="/topics/trim", form=changes.trim_form, plan=changes.plan_trim),
         Action(
             path="/topics/delete",
             form=changes.deletion_form,
             plan=changes.plan_deletion,
-            carry_out=changes.delete,
         ),
     ),
 )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from ....client.admin import TOPIC_RESOURCE, ConfigEntry, NewTopic
+from ....client.admin import TOPIC_RESOURCE, NewTopic
 from ....client.admin.records import EARLIEST, LATEST, TO_THE_END
+from ....client.admin.trim import CannotTrim, check_within_ends
+from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
-from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit, check_as_shown
+from ...commands import command, offset_words, option
 from ...formats import link
 from ...settings import (
     FIELD,
     HINT,
-    changes_asked,
+    SettingsChange,
     own_settings,
-    setting_differences,
-    settings_field,
+    settings_asked,
+    settings_fields,
     settings_of,
 )
 from .topic import known, topic_named
@@ -60,7 +63,7 @@ async def plan_creation(visit: Visit) -> Change:
     """The cluster checks it."""
     topic = new_topic(visit)
     await visit.admin.create_topics([topic], validate_only=True)
-    words = ["ottla", "topic", "create", topic.name]
+    words: list[str] = []
     differences = [Difference("topic", None, topic.name)]
     for what, flag, number in (
         ("partitions", "-p", topic.num_partitions),
@@ -70,13 +73,16 @@ async def plan_creation(visit: Visit) -> Change:
         words += [] if number < 0 else [flag, str(number)]
     for key, value in topic.configs.items():
         differences.append(Difference(key, None, value))
-        words += ["--config", f"{key}={value}"]
-    return Change(title=f"Create topic {topic.name}", differences=differences, command=shlex.join(words))
+        words += option("--config", f"{key}={value}")
+    return Change(
+        title=f"Create topic {topic.name}",
+        differences=differences,
+        carry_out=partial(_create, topic),
+        command=command("topic", "create", names=[topic.name], options=words),
+    )
 
 
-async def create(visit: Visit) -> Done:
-    """Create it."""
-    topic = new_topic(visit)
+async def _create(topic: NewTopic, visit: Visit) -> Done:
     await visit.admin.create_topics([topic])
     return Done(f"topic {topic.name} was created", _address(topic.name))
 
@@ -88,34 +94,32 @@ async def settings_form(visit: Visit) -> Form:
     """The settings that the topic has of its own, as text."""
     topic = await topic_named(visit, age_max_s=0)
     own = own_settings(await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name), SOURCE)
-    return Form(f"Settings of {topic.name}", (settings_field("settings of this topic", own),))
-
-
-async def _altered(visit: Visit) -> tuple[str, Sequence[ConfigEntry], dict[str, str | None]]:
-    topic = await topic_named(visit, age_max_s=0)
-    entries = await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name)
-    return topic.name, entries, changes_asked(entries, SOURCE, visit.form.get(FIELD, ""))
+    return Form(f"Settings of {topic.name}", settings_fields("settings of this topic", own))
 
 
 async def plan_settings(visit: Visit) -> Change:
     """The cluster checks the new values."""
-    name, entries, changes = await _altered(visit)
-    await visit.admin.alter_configs(TOPIC_RESOURCE, name, changes, validate_only=True)
-    words = ["ottla", "topic", "alter", name]
-    for key, value in changes.items():
-        words += ["--unset", key] if value is None else ["--set", f"{key}={value}"]
+    topic = await topic_named(visit, age_max_s=0)
+    change = await settings_asked(visit.admin, TOPIC_RESOURCE, topic.name, SOURCE, visit.form)
+    await change.check(visit.admin)
+    differences = await change.differences(visit.admin)
+    words: list[str] = []
+    for key, value in change.changes.items():
+        words += option("--unset", key) if value is None else option("--set", f"{key}={value}")
     return Change(
-        title=f"Change settings of {name}",
-        differences=setting_differences(entries, changes, SOURCE),
-        command=shlex.join(words),
+        title=f"Change settings of {topic.name}",
+        differences=differences,
+        carry_out=partial(_alter_settings, topic, change, differences),
+        command=command("topic", "alter", names=[topic.name], options=words),
     )
 
 
-async def alter_settings(visit: Visit) -> Done:
-    """Change them."""
-    name, _, changes = await _altered(visit)
-    await visit.admin.alter_configs(TOPIC_RESOURCE, name, changes)
-    return Done(f"changed for {name}: {', '.join(changes)}", _address(name))
+async def _alter_settings(
+    topic: TopicInfo, change: SettingsChange, shown: Sequence[Difference], visit: Visit
+) -> Done:
+    await visit.topics_as_shown(topic)
+    await change.carry_out(visit.admin, shown)
+    return Done(f"changed for {topic.name}: {', '.join(change.changes)}", _address(topic.name))
 
 
 # ------------------------------------------------------------ partitions
@@ -145,15 +149,20 @@ async def plan_partitions(visit: Visit) -> Change:
     await visit.admin.create_partitions(topic.name, total, validate_only=True)
     return Change(
         title=f"More partitions for {topic.name}",
-        differences=[Difference("partitions", str(len(topic.partitions)), str(total))],
-        command=shlex.join(["ottla", "topic", "add-partitions", topic.name, "--to", str(total)]),
+        differences=_more_partitions(topic, total),
+        carry_out=partial(_add_partitions, topic, total),
+        command=command("topic", "add-partitions", names=[topic.name], options=["--to", str(total)]),
         warning="Keys go to other partitions from then on. This cannot be undone.",
     )
 
 
-async def add_partitions(visit: Visit) -> Done:
-    """Add them."""
-    topic, total = await topic_named(visit, age_max_s=0), visit.number("total", least=1, most=PARTITIONS_MAX)
+def _more_partitions(topic: TopicInfo, total: int) -> list[Difference]:
+    return [Difference("partitions", str(len(topic.partitions)), str(total))]
+
+
+async def _add_partitions(topic: TopicInfo, total: int, visit: Visit) -> Done:
+    (now,) = await visit.topics_as_shown(topic)
+    check_as_shown(_more_partitions(topic, total), _more_partitions(now, total))
     await visit.admin.create_partitions(topic.name, total)
     return Done(f"{topic.name} has {total} partitions", _address(topic.name))
 
@@ -174,8 +183,8 @@ async def trim_form(visit: Visit) -> Form:
     )
 
 
-async def _trimmed(visit: Visit) -> tuple[str, dict[TopicPartition, int], list[Difference]]:
-    """The topic, the offset for each partition, and what that changes."""
+async def _trimmed(visit: Visit) -> tuple[TopicInfo, dict[TopicPartition, int], list[Difference]]:
+    """Return the topic, the offset for each partition, and what that changes."""
     topic = await topic_named(visit, age_max_s=0)
     indexes = sorted(topic.partitions)
     if visit.text("partition"):
@@ -187,7 +196,7 @@ async def _trimmed(visit: Visit) -> tuple[str, dict[TopicPartition, int], list[D
     before, differences = trim_plan(names, starts, ends, below)
     if not before:
         raise BadQuestion("no partition has records below that offset")
-    return topic.name, before, differences
+    return topic, before, differences
 
 
 def trim_plan(
@@ -196,15 +205,22 @@ def trim_plan(
     ends: Mapping[TopicPartition, int | KafkaError],
     below: int,
 ) -> tuple[dict[TopicPartition, int], list[Difference]]:
-    """Where each partition will begin; those that begin there already, or later, are left alone. The end is the one
-    that was shown: what is written after it stays. Raises BadQuestion for one that does not tell its offsets."""
+    """Return where each partition will begin. Partitions that begin there already, or later, are left alone.
+
+    The end is the one that is shown: what is written after it stays. Raises BadQuestion for a partition that does not
+    tell its offsets, or that ends before the offset.
+    """
     before: dict[TopicPartition, int] = {}
     differences = []
     for name in names:
         start, end = known(starts.get(name)), known(ends.get(name))
         if start is None or end is None:
             raise BadQuestion(f"partition {name.partition} does not tell its offsets now")
-        target = end if below == TO_THE_END else min(below, end)
+        target = end if below == TO_THE_END else below
+        try:
+            check_within_ends({name: target}, {name: end})
+        except CannotTrim as error:
+            raise BadQuestion(str(error)) from None
         if target > start:
             before[name] = target
             differences.append(
@@ -219,24 +235,24 @@ def trim_plan(
 
 async def plan_trim(visit: Visit) -> Change:
     """What goes."""
-    name, _, differences = await _trimmed(visit)
-    where = name + (f":{visit.text('partition')}" if visit.text("partition") else "")
+    topic, before, differences = await _trimmed(visit)
     return Change(
-        title=f"Trim {name}",
+        title=f"Trim {topic.name}",
         differences=differences,
-        command=shlex.join(["ottla", "topic", "trim", where, "--offset", visit.text("offset")]),
+        carry_out=partial(_trim, topic, before),
+        command=command("topic", "trim", names=offset_words(before)),
         warning="Records are deleted. This cannot be undone.",
     )
 
 
-async def trim(visit: Visit) -> Done:
-    """Delete them. Raises KafkaError for a partition that refused."""
-    name, before, _ = await _trimmed(visit)
+async def _trim(topic: TopicInfo, before: Mapping[TopicPartition, int], visit: Visit) -> Done:
+    """Delete what lies below these offsets. Raises KafkaError for a partition that refused."""
+    await visit.topics_as_shown(topic)
     results = await visit.admin.delete_records(before)
     for refused in results.values():
         if isinstance(refused, KafkaError):
             raise refused
-    return Done(f"{len(results)} partitions of {name} were trimmed", _address(name))
+    return Done(f"{len(results)} partitions of {topic.name} were trimmed", _address(topic.name))
 
 
 # ------------------------------------------------------------ delete
@@ -258,21 +274,25 @@ async def plan_deletion(visit: Visit) -> Change:
     visit.confirm(topic.name)
     return Change(
         title=f"Delete {topic.name}",
-        differences=[
-            Difference("topic", topic.name, None),
-            Difference("partitions", str(len(topic.partitions)), None),
-        ],
-        command=shlex.join(["ottla", "topic", "delete", topic.name]),
+        differences=_deletion(topic),
+        carry_out=partial(_delete, topic),
+        command=command("topic", "delete", names=[topic.name]),
         warning="The topic and all its records are deleted. This cannot be undone.",
     )
 
 
-async def delete(visit: Visit) -> Done:
-    """Delete it."""
-    await plan_deletion(visit)
-    name = visit.required("name")
-    await visit.admin.delete_topics([name])
-    return Done(f"topic {name} was deleted", "/topics")
+def _deletion(topic: TopicInfo) -> list[Difference]:
+    return [
+        Difference("topic", topic.name, None),
+        Difference("partitions", str(len(topic.partitions)), None),
+    ]
+
+
+async def _delete(topic: TopicInfo, visit: Visit) -> Done:
+    (now,) = await visit.topics_as_shown(topic)
+    check_as_shown(_deletion(topic), _deletion(now))
+    await visit.admin.delete_topics([topic.name])
+    return Done(f"topic {topic.name} was deleted", "/topics")
 
 
 def _address(topic: str) -> str:

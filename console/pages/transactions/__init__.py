@@ -17,13 +17,11 @@ AREA = Area(
             path="/transactions/abort",
             form=changes.abort_form,
             plan=changes.plan_abort,
-            carry_out=changes.abort,
         ),
         Action(
             path="/transactions/forget",
             form=changes.deletion_form,
             plan=changes.plan_deletion,
-            carry_out=changes.delete,
         ),
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import time
+from dataclasses import replace
+from functools import partial
 
 from ....client.admin import TransactionDescription
-from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
+from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Outdated, Visit
+from ...commands import command
 from ...formats import UNKNOWN, duration, link
 from .listing import DECIDED, OPEN, open_for_s
 from .transaction import described
@@ -14,7 +16,7 @@ from .transaction import described
 
 async def abort_form(visit: Visit) -> Form:
     """Its name once more."""
-    told = await described(visit)
+    told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Abort the transaction of {told.transactional_id}",
         (_again("the transactional id once more"),),
@@ -40,24 +42,33 @@ async def plan_abort(visit: Visit) -> Change:
             Difference("open for", duration(open_for_s(told, time.time())), None),
             Difference("partitions", f"{len(told.partitions):,}", None),
         ],
-        command=shlex.join(["ottla", "txn", "abort", told.transactional_id]),
+        carry_out=partial(_abort, told),
+        command=command("txn", "abort", names=[told.transactional_id]),
         warning="What the transaction wrote is lost, and its producer is fenced.",
     )
 
 
-async def abort(visit: Visit) -> Done:
-    """Abort it. Raises VersionUnsupported of clusters that are not of Ottla."""
-    told = await _abortable(visit)
-    await visit.admin.abort_transaction(told.transactional_id)
-    return Done(
-        f"the transaction of {told.transactional_id} was aborted",
-        link("/transactions/id", id=told.transactional_id),
-    )
+async def _abort(shown: TransactionDescription, visit: Visit) -> Done:
+    """Abort the transaction that was shown: it may have got more partitions. Raises VersionUnsupported of clusters that
+    are not of Ottla."""
+    name = shown.transactional_id
+    now = await described(visit.admin, name)
+    if now.state != OPEN:
+        raise Outdated(f"the transaction of {name} has ended: {name} is {now.state}")
+    if _identity(now) != _identity(shown):
+        raise Outdated(f"the transaction of {name} has ended, and another one is open")
+    await visit.admin.abort_transaction(name)
+    return Done(f"the transaction of {name} was aborted", link("/transactions/id", id=name))
+
+
+def _identity(told: TransactionDescription) -> tuple[int, int, int]:
+    """Return the producer and the begin of a transaction: no other transaction of its id has the same."""
+    return told.producer_id, told.producer_epoch, told.started_ms
 
 
 async def deletion_form(visit: Visit) -> Form:
     """Its name once more."""
-    told = await described(visit)
+    told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Delete the transactional id {told.transactional_id}",
         (_again("the transactional id once more"),),
@@ -83,16 +94,20 @@ async def plan_deletion(visit: Visit) -> Change:
             Difference("transactional id", told.transactional_id, None),
             Difference("application version", version, None),
         ],
-        command=shlex.join(["ottla", "txn", "delete", told.transactional_id]),
+        carry_out=partial(_delete, told),
+        command=command("txn", "delete", names=[told.transactional_id]),
         warning="A program that goes by its application version would begin anew. This cannot be undone.",
     )
 
 
-async def delete(visit: Visit) -> Done:
-    """Delete it. Raises VersionUnsupported of clusters that are not of Ottla."""
-    told = await _deletable(visit)
-    await visit.admin.delete_transactional_id(told.transactional_id)
-    return Done(f"the transactional id {told.transactional_id} was deleted", "/transactions")
+async def _delete(shown: TransactionDescription, visit: Visit) -> Done:
+    """Raises VersionUnsupported of clusters that are not of Ottla."""
+    name = shown.transactional_id
+    now = await described(visit.admin, name)
+    if replace(now, coordinator=shown.coordinator) != shown:
+        raise Outdated(f"{name} was used again: it is {now.state}")
+    await visit.admin.delete_transactional_id(name)
+    return Done(f"the transactional id {name} was deleted", "/transactions")
 
 
 def _again(label: str) -> FormField:
@@ -101,6 +116,6 @@ def _again(label: str) -> FormField:
 
 async def _confirmed(visit: Visit) -> TransactionDescription:
     """Raises BadQuestion where the form names another one."""
-    told = await described(visit)
+    told = await described(visit.admin, visit.exact("id"))
     visit.confirm(told.transactional_id, "id")
     return told

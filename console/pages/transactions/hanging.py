@@ -11,6 +11,7 @@ from ....client.admin import HangingTransaction
 from ....client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS
 from ....client.records import TopicPartition
 from ...area import BadQuestion, Paged, Rendered, Visit
+from ...commands import command
 
 PARTITIONS_MAX: Final = 5_000
 """Partitions that one search looks at: more take longer than a page may."""
@@ -49,8 +50,12 @@ def hanging_row(one: HangingTransaction, now_s: float) -> HangingRow:
         producer.producer_epoch,
         producer.transaction_start,
         max(0.0, now_s - producer.last_ms / 1000),
-        f"ottla txn abort-hanging {one.partition.topic}:{one.partition.partition} --producer-id "
-        f"{producer.producer_id} --secret-file FILE",
+        command(
+            "txn",
+            "abort-hanging",
+            names=[f"{one.partition.topic}:{one.partition.partition}"],
+            options=["--producer-id", str(producer.producer_id), "--secret-file", "FILE"],
+        ),
     )
 
 

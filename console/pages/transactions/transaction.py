@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....client.admin import TransactionDescription, TransactionListing
+from ....client.admin import Admin, TransactionDescription, TransactionListing
 from ....client.admin.transactions import Producers
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
@@ -53,10 +53,9 @@ def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> O
     )
 
 
-async def described(visit: Visit) -> TransactionDescription:
-    """The transactional id that the address names. Raises KafkaError."""
-    name = visit.exact("id")
-    told = (await visit.admin.describe_transactions([name]))[name]
+async def described(admin: Admin, name: str) -> TransactionDescription:
+    """Return the newest transaction of a transactional id. Raises KafkaError."""
+    told = (await admin.describe_transactions([name]))[name]
     if isinstance(told, KafkaError):
         raise told
     return told
@@ -64,7 +63,7 @@ async def described(visit: Visit) -> TransactionDescription:
 
 async def show(visit: Visit) -> Rendered:
     """The page. Leaders are asked for the partitions on this page alone."""
-    told = await described(visit)
+    told = await described(visit.admin, visit.exact("id"))
     paged = visit.paged(sorted(told.partitions))
     producers = await visit.admin.describe_producers(paged.rows) if paged.rows else {}
     now_s = time.time()

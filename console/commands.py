@@ -1,0 +1,60 @@
+"""Commands that do the same as the console, written for a shell. Pure.
+
+Names are chosen by strangers: each word is quoted, and none is taken for an option.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from ..client.records import TopicPartition
+
+
+def command(*words: str, names: Sequence[str] = (), options: Sequence[str | bytes] = ()) -> str:
+    """Return the line `ottla WORDS NAMES OPTIONS`. Names that look like options come last, after `--`."""
+    if any(name.startswith("-") for name in names):
+        return " ".join(map(quoted, ("ottla", *words, *options, "--", *names)))
+    return " ".join(map(quoted, ("ottla", *words, *names, *options)))
+
+
+def option(flag: str, value: str) -> list[str]:
+    """Return an option with its value: in one word where the value looks like an option itself."""
+    return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
+
+
+def quoted(word: str | bytes) -> str:
+    """Return a word that a shell reads back as it is.
+
+    Characters without a shape, and bytes that are no text, are escaped as bash and zsh read them. A page would show
+    them otherwise, and a terminal would act on them.
+    """
+    text = word if isinstance(word, str) else word.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def offset_words(offsets: Mapping[TopicPartition, int]) -> list[str]:
+    """Return offsets by partition as the command line takes them: `orders:0,2-4=50`."""
+    partitions: dict[tuple[str, int], list[int]] = {}
+    for one, offset in sorted(offsets.items()):
+        partitions.setdefault((one.topic, offset), []).append(one.partition)
+    return [f"{topic}:{_ranges(indexes)}={offset}" for (topic, offset), indexes in partitions.items()]
+
+
+def _ranges(indexes: Iterable[int]) -> str:
+    """Return numbers in order as `0,2-4`."""
+    ordered = list(indexes)
+    begins = [0, *(place for place, (one, other) in enumerate(pairwise(ordered), 1) if other > one + 1)]
+    spans = [ordered[begin:end] for begin, end in pairwise([*begins, len(ordered)])]
+    return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

@@ -1,0 +1,56 @@
+"""Previews that a session has shown. Each keeps the change that was decided, until a form says to carry it out.
+
+The page has the number of its preview, and the change itself stays here. So a form can neither alter a change nor ask
+for one that no preview has shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .area import Change, Outdated, Visit
+from .bounds import PREVIEW_S, PREVIEWS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    change: Change
+    form: bytes
+    shown_s: float
+
+
+class Previews:
+    """The newest previews by number."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def keep(self, change: Change, visit: Visit) -> str:
+        """Return the number under which the change is found: by a form with the same address and fields."""
+        number = secrets.token_urlsafe(16)
+        self._kept[number] = _Kept(change, _digest(visit), self._now())
+        while len(self._kept) > PREVIEWS_MAX:
+            self._kept.popitem(last=False)
+        return number
+
+    def take(self, number: str, visit: Visit) -> Change:
+        """Return the change of a preview, once. Raises Outdated."""
+        kept = self._kept.pop(number, None)
+        if kept is None or self._now() - kept.shown_s > PREVIEW_S:
+            raise Outdated("this preview was carried out before, or is too old")
+        if kept.form != _digest(visit):
+            raise Outdated("this preview is that of another form")
+        return kept.change
+
+
+def _digest(visit: Visit) -> bytes:
+    """The digest of the address and the fields of a form. It keeps a megabyte of fields out of memory."""
+    shown = json.dumps([visit.path, dict(visit.query), dict(visit.form)], sort_keys=True)
+    return hashlib.sha256(shown.encode()).digest()
