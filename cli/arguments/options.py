@@ -25,8 +25,14 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{words}: {message}; '{self.prog} --help' shows examples")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Arguments may stand between options and behind them, as people write them."""
-        if self._intermixing or any(isinstance(one, argparse._SubParsersAction) for one in self._actions):
+        """Parse arguments that stand between options and after them, as people write them.
+
+        After `--` all words are arguments, also those that begin with a dash. Such a line has no others, since argparse
+        loses the `--` where arguments are mixed with options.
+        """
+        has_end = args is not None and "--" in args
+        has_actions = any(isinstance(one, argparse._SubParsersAction) for one in self._actions)
+        if self._intermixing or has_end or has_actions:
             return super().parse_known_args(args, namespace)
         self._intermixing = True
         try:

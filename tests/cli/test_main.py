@@ -101,6 +101,16 @@ def test_the_commands_of_the_page_can_be_parsed(line: str) -> None:
         import_module(f"ottla.cli.{COMMANDS[words[0]]}").parser(words[0]).parse_args(words[1:])
 
 
+def test_names_may_begin_with_a_dash_after_two() -> None:
+    groups, topics = (
+        import_module(f"ottla.cli.{COMMANDS[name]}").parser(name) for name in ("group", "topic")
+    )
+    assert groups.parse_args(["seek", "--to", "end", "--", "-g"]).group == "-g"
+    found = topics.parse_args(["create", "-p", "3", "--", "-p7", "--config"])
+    assert (found.names, found.partitions) == (["-p7", "--config"], 3)
+    assert topics.parse_args(["delete", "a", "-y", "b"]).names == ["a", "b"]
+
+
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
