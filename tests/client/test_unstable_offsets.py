@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Self
 
 import confluent_kafka
@@ -51,7 +50,7 @@ async def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
         for number in range(PARTITIONS * RECORDS):
             await producer.send(name, b"%d" % (number // PARTITIONS), partition=number % PARTITIONS)
         await producer.flush()
-        await admin.alter_offsets(name, {place: COMMITTED for place in places(name)})
+        await admin.alter_offsets(name, dict.fromkeys(places(name), COMMITTED))
     return name
 
 
@@ -66,7 +65,7 @@ async def moving_offsets(cluster: RunningCluster, topic: str) -> AsyncIterator[P
         bootstrap_servers=cluster.bootstrap, transactional_id=topic, transaction_timeout_ms=DEADLINE_S * 1000
     ) as producer:
         await producer.begin_transaction()
-        offsets = {place: MOVED for place in places(topic)}
+        offsets = dict.fromkeys(places(topic), MOVED)
         await producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(topic))
         yield producer
 

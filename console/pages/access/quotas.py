@@ -129,7 +129,9 @@ async def new_form(visit: Visit) -> Form:
 
 def _quotas_fields(quotas: Mapping[str, float]) -> list[FormField]:
     hint = f"one a line: consumer_byte_rate=1048576. There are {KEYS}"
-    return lines_fields(FIELD, "quotas", {key: quota_text(value) for key, value in sorted(quotas.items())}, hint)
+    return lines_fields(
+        FIELD, "quotas", {key: quota_text(value) for key, value in sorted(quotas.items())}, hint
+    )
 
 
 async def _there(admin: Admin, entity: Entity) -> Mapping[str, float]:

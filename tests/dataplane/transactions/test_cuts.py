@@ -397,10 +397,11 @@ class Rights:
 
     def __init__(self, *topics: str) -> None:
         index = Authorizer()
+        kind, literal = AclResourceType.TOPIC, PatternType.LITERAL
         acls = [
-            Acl(AclResourceType.TOPIC, name, PatternType.LITERAL, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW)
+            Acl(kind, name, literal, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW)
             for name in topics
-        ]  # fmt: skip
+        ]
         index.change((acl, True) for acl in acls)
         self.request: Any = SimpleNamespace(access=Access(index.grants("User:ann", "10.0.0.1"), None, None))
 
