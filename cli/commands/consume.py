@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 import time
-from typing import Any
+from collections.abc import Mapping
 
 from ...client.admin import Admin
+from ...client.admin.records import EARLIEST, LATEST
 from ...client.consumer import Consumer
 from ...client.failures import UnreadableRecords
 from ...client.records import TopicPartition
+from ...protocol.errors import KafkaError
 from ..arguments.options import CommandParser, add_connection, add_output, add_regex, command_parser
 from ..arguments.selection import numbers_in, select, timestamp_ms
-from ..asking import run_client
+from ..asking import refusal, run_client
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
 from ..terminal.text import visible_bytes
 
 POLL_MS = 100
+POSITION_S = 1.0
+"""A partition whose position takes longer has no leader now."""
+SILENCE_S = 5.0
+"""After so long without a record partitions are asked again whether they have leaders."""
 
 
 def parser(name: str) -> CommandParser:
@@ -136,35 +143,106 @@ async def _consume(
     async with Admin(**connection_of(arguments)) as admin:
         # Asked for first, because a consumer's question would create them.
         existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
-    topics = select(existing, arguments.topics, "topic", regex=arguments.regex)
-    async with Consumer(
-        *(topics if arguments.group else ()),
-        **connection_of(arguments),
-        group_id=arguments.group,
-        auto_offset_reset="latest" if where[0] == "end" else "earliest",
-        isolation_level=arguments.isolation_level,
-    ) as consumer:
+        topics = select(existing, arguments.topics, "topic", regex=arguments.regex)
         partitions = _partitions(existing, topics, indexes)
-        ends = await consumer.end_offsets(partitions) if arguments.exit or where[0] == "last" else {}
-        if not arguments.group:
-            consumer.assign(partitions)
-            await _go_to(consumer, partitions, where, ends)
-        left = arguments.count
-        while left is None or left > 0:
-            limit = {} if left is None else {"max_records": min(left, 500)}
-            try:
-                some = await consumer.getmany(timeout_ms=POLL_MS, **limit)
-            except UnreadableRecords as error:
-                raise CommandFailed(f"{error}; {_way_on(error, arguments.group)}") from error
-            for records in some.values():
-                sys.stdout.buffer.write(b"".join([show(record) for record in records]))
-                if left is not None:
-                    left -= len(records)
-            sys.stdout.buffer.flush()
-            if some and arguments.group:
-                await consumer.commit()
-            if not some and arguments.exit and await _at_end(consumer, ends):
-                break
+        places = Places(admin, where, read_committed=arguments.isolation_level == "read_committed")
+        async with Consumer(
+            *(topics if arguments.group else ()),
+            **connection_of(arguments),
+            group_id=arguments.group,
+            auto_offset_reset="latest" if where[0] == "end" else "earliest",
+            isolation_level=arguments.isolation_level,
+        ) as consumer:
+            if arguments.exit or where[0] in ("offset", "last"):
+                begins = await places.ask(partitions)
+            else:
+                begins = dict.fromkeys(partitions)
+            if not arguments.group:
+                _go_to(consumer, begins, where)
+            await _print(arguments, consumer, places, show)
+
+
+async def _print(arguments: argparse.Namespace, consumer: Consumer, places: Places, show: Printer) -> None:
+    """Print until the count is reached or, with -e, the end. Raises CommandFailed if partitions are missing then."""
+    loop = asyncio.get_running_loop()
+    left, asked_s = arguments.count, loop.time()
+    while left is None or left > 0:
+        limit = {} if left is None else {"max_records": min(left, 500)}
+        try:
+            some = await consumer.getmany(timeout_ms=POLL_MS, **limit)
+        except UnreadableRecords as error:
+            raise CommandFailed(f"{error}; {_way_on(error, arguments.group)}") from error
+        for records in some.values():
+            sys.stdout.buffer.write(b"".join([show(record) for record in records]))
+            if left is not None:
+                left -= len(records)
+        sys.stdout.buffer.flush()
+        if some and arguments.group:
+            await consumer.commit()
+        if some:
+            asked_s = loop.time()
+            continue
+        behind = await _before_the_end(consumer, places) if arguments.exit else None
+        if behind == []:
+            places.check(consumer.assignment() if arguments.group else None)
+            return
+        if loop.time() > asked_s + SILENCE_S:
+            if behind:
+                await places.ask(behind)
+            elif places.missing and not arguments.exit and not arguments.group:
+                found = await places.ask(list(places.missing))
+                consumer.assign([*consumer.assignment(), *found])
+                _seek(consumer, found)
+            asked_s = loop.time()
+
+
+class Places:
+    """Where to begin and where the end is, as far as partitions have leaders that answer."""
+
+    def __init__(self, admin: Admin, where: tuple[str, int], *, read_committed: bool) -> None:
+        self._admin, self._where, self._read_committed = admin, where, read_committed
+        self.ends: dict[TopicPartition, int] = {}
+        self.missing: dict[TopicPartition, KafkaError] = {}
+        """Partitions that nobody answers for, and why."""
+
+    def check(self, partitions: set[TopicPartition] | None = None) -> None:
+        """Raise CommandFailed that names the missing partitions, of these or of all, if there are any."""
+        missing = {one: why for one, why in self.missing.items() if partitions is None or one in partitions}
+        if missing:
+            named = "; ".join(f"{topic}-{index}: {refusal(why)}" for (topic, index), why in missing.items())
+            raise CommandFailed(f"not all records are printed: {named}")
+
+    async def ask(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Return the offsets to begin at, of partitions that answer; learn `ends` and `missing`. Raises KafkaError for
+        a refusal that does not pass, CommandFailed for an offset beyond all ends."""
+        kind, number = self._where
+        stamp = {"end": LATEST, "timestamp": number}.get(kind, EARLIEST)
+        ends, begins = await asyncio.gather(
+            self._admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=self._read_committed),
+            self._admin.list_offsets(dict.fromkeys(partitions, stamp), read_committed=self._read_committed),
+        )
+        found: dict[TopicPartition, int | None] = {}
+        for one in partitions:
+            self.missing.pop(one, None)
+            match ends[one], begins[one]:
+                case (KafkaError() as why, _) | (_, KafkaError() as why):
+                    if not why.code.retriable:
+                        raise why
+                    self.missing[one] = why
+                case int(end), int(begin):
+                    self.ends[one] = min(end, self.ends.get(one, end))
+                    found[one] = self._begin(begin, end)
+        if kind == "offset" and self.ends and number > (last := max(self.ends.values())):
+            raise CommandFailed(f"there is no offset {number} yet: the log ends at {last}")
+        return found
+
+    def _begin(self, begin: int, end: int) -> int:
+        kind, number = self._where
+        if kind == "offset":
+            return min(max(number, begin), end)
+        if kind == "last":
+            return max(begin, end - number)
+        return end if begin < 0 else begin  # no record is as young as the time
 
 
 def _way_on(error: UnreadableRecords, group: str | None) -> str:
@@ -183,33 +261,34 @@ def _partitions(
     return [TopicPartition(topic, index) for topic in topics for index in indexes or existing[topic]]
 
 
-async def _go_to(
-    consumer: Consumer,
-    partitions: list[TopicPartition],
-    where: tuple[str, int],
-    ends: dict[TopicPartition, int],
-) -> None:
-    kind, number = where
-    if kind == "offset":
-        first = await consumer.beginning_offsets(partitions)
-        last = await consumer.end_offsets(partitions)
-        if number > max(last.values()):
-            raise CommandFailed(f"there is no offset {number} yet: the log ends at {max(last.values())}")
-        for partition in partitions:
-            consumer.seek(partition, min(max(number, first[partition]), last[partition]))
-    elif kind == "timestamp":
-        consumer.seek_to_timestamp(number)
-    elif kind == "last":
-        beginnings = await consumer.beginning_offsets(partitions)
-        for partition in partitions:
-            consumer.seek(partition, max(beginnings[partition], ends[partition] - number))
+def _go_to(consumer: Consumer, begins: Mapping[TopicPartition, int | None], where: tuple[str, int]) -> None:
+    """Assign partitions and go to where each begins; None leaves it to the consumer, which waits for leaders."""
+    consumer.assign(begins)
+    if where[0] == "timestamp" and None in begins.values():
+        consumer.seek_to_timestamp(where[1])
+    _seek(consumer, begins)
 
 
-async def _at_end(consumer: Consumer, ends: dict[TopicPartition, Any]) -> bool:
-    assigned = consumer.assignment()
-    if not assigned:
-        return False
-    for partition in assigned:
-        if await consumer.position(partition) < ends.get(partition, 0):
-            return False
-    return True
+def _seek(consumer: Consumer, begins: Mapping[TopicPartition, int | None]) -> None:
+    for partition, offset in begins.items():
+        if offset is not None:
+            consumer.seek(partition, offset)
+
+
+async def _before_the_end(consumer: Consumer, places: Places) -> list[TopicPartition] | None:
+    """The partitions that are not read to their ends, without missing ones; None while a group has assigned none."""
+    if not places.ends:
+        return []
+    if not (assigned := consumer.assignment()):
+        return None
+    behind = []
+    for partition in sorted(assigned - set(places.missing)):
+        try:
+            async with asyncio.timeout(POSITION_S):
+                position = await consumer.position(partition)
+        except TimeoutError:
+            behind.append(partition)
+        else:
+            if position < places.ends.get(partition, 0):
+                behind.append(partition)
+    return behind

@@ -40,6 +40,20 @@ class GroupReport:
         """The sum over partitions whose lag is known; None where it is known of none, as before the first commit."""
         return _known_sum(self.partitions)
 
+    @property
+    def unknown_lags(self) -> int:
+        """Return the number of partitions whose lag is not known, so that `total_lag` lacks it: without a leader that
+        tells the end, or with records and without a committed offset."""
+        return sum(self.unknown_lags_by_topic().values())
+
+    def unknown_lags_by_topic(self) -> dict[str, int]:
+        """Return the number of such partitions of each topic."""
+        topics: dict[str, int] = {}
+        for one in self.partitions:
+            is_unknown = one.lag is None and one.end != 0
+            topics[one.partition.topic] = topics.get(one.partition.topic, 0) + is_unknown
+        return topics
+
     def lag_by_topic(self) -> dict[str, tuple[int, int | None]]:
         """The number of partitions of each topic, and their lag as `total_lag` has it."""
         topics: dict[str, list[PartitionLag]] = {}

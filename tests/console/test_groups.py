@@ -114,6 +114,12 @@ def test_before_the_first_commit_no_lag_is_known(admin: WithGroups, browser: Bro
     assert " lag \u2013 " in seen(browser.read("/groups/group?name=fresh"))
 
 
+def test_a_lag_in_which_partitions_are_missing_is_marked(admin: WithGroups, browser: Browser) -> None:
+    admin.ends[REFUNDS] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")  # type: ignore[assignment]
+    assert "audit Empty classic consumer 0 60+ 1" in seen(browser.read("/groups"))
+    assert " lag 60+ " in seen(browser.read("/groups/group?name=audit"))
+
+
 def test_names_that_strangers_choose_are_text(admin: WithGroups, browser: Browser) -> None:
     member = GroupMember(HOSTILE, HOSTILE, HOSTILE, HOSTILE, (TopicPartition(HOSTILE, 0),), 3)
     admin.members[HOSTILE] = (member,)

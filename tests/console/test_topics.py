@@ -54,9 +54,11 @@ def test_a_row_says_what_is_wrong() -> None:
     row = topic_row(ill, {TopicPartition("orders", 0): 10, TopicPartition("orders", 2): 5}, Rates())
     assert (row.state, row.is_well) == ("1 without a leader, 2 under-replicated", False)
     assert (row.size, row.replicas, row.records_in) == (15, "3", None)
+    assert row.is_size_part
     rates = Rates({}, {TopicTraffic.RECORDS_IN: {"other": 1.0}})
     assert topic_row(ill, {}, rates).records_in == 0
     assert topic_row(ill, {}, rates).size is None
+    assert not topic_row(ill, {}, rates).is_size_part
     assert replication_of(topic("empty")) == ""
 
 

@@ -58,7 +58,7 @@ def _show(actions: Actions) -> None:
     listing.add_argument(
         "--lag", action="store_true", help="members and total lag as well (asks for each group)"
     )
-    listing.add_argument("--min-lag", type=int, metavar="N", help="only those at least so far behind")
+    listing.add_argument("--min-lag", type=int, metavar="N", help="only those so far behind, or perhaps so")
     listing.add_argument("--min-members", type=int, metavar="N", help="only those with so many members")
     add_regex(listing, "group names")
     add_common(listing)

@@ -26,6 +26,9 @@ def list_groups(arguments: argparse.Namespace) -> None:
         return
     columns = ["group", "state", "type", "protocol", "coordinator"]
     columns += ["members", "lag"] if rows and "lag" in rows[0] else []
+    for row in rows:
+        if "lag" in row:
+            row["lag"] = _lag(row["lag"], row["partitions_of_unknown_lag"])
     print_table(
         [column.upper() for column in columns], [[_shown(row[column]) for column in columns] for row in rows]
     )
@@ -58,6 +61,11 @@ def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
     )
 
 
+def may_lag(one: GroupReport, least: int) -> bool:
+    """Return whether a group is at least so far behind, or may be, since the lag of a partition is not known."""
+    return one.unknown_lags > 0 or (one.total_lag or 0) >= least
+
+
 async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     async with Admin(**connection_of(arguments)) as admin:
         known = {group.group_id: group for group in await admin.list_groups()}
@@ -77,10 +85,15 @@ async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             asked = [group.group_id for group in groups if group.type in DESCRIBED_TYPES]
             reports = {one.group.group_id: one for one in await report(admin, asked)}
             rows = [
-                row | {"members": len(one.group.members), "lag": one.total_lag}
+                row
+                | {
+                    "members": len(one.group.members),
+                    "lag": one.total_lag,
+                    "partitions_of_unknown_lag": one.unknown_lags,
+                }
                 for row in rows
                 if (one := reports.get(row["group"])) is not None
-                and (arguments.min_lag is None or (one.total_lag or 0) >= arguments.min_lag)
+                and (arguments.min_lag is None or may_lag(one, arguments.min_lag))
                 and len(one.group.members) >= (arguments.min_members or 0)
             ]
     return rows
@@ -105,7 +118,7 @@ def _summary(one: GroupReport) -> tuple[object, ...]:
         group.type,
         group.assignor,
         len(group.members),
-        _shown(one.total_lag),
+        _lag(one.total_lag, one.unknown_lags),
     )
 
 
@@ -122,10 +135,10 @@ def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
     ):
         say(f"{label:<12} {value}")
     if arguments.lag_per_topic:
-        topics = one.lag_by_topic()
+        topics, unknown = one.lag_by_topic(), one.unknown_lags_by_topic()
         print_table(
             ("TOPIC", "PARTITIONS", "LAG"),
-            [(topic, count, _shown(lag)) for topic, (count, lag) in topics.items()],
+            [(topic, count, _lag(lag, unknown[topic])) for topic, (count, lag) in topics.items()],
         )
         return
     columns = (
@@ -151,6 +164,11 @@ def _shown(value: object) -> object:
     return "-" if value is None else value
 
 
+def _lag(known: int | None, unknown: int) -> object:
+    """The sum of the known lags; `22+` if there are unknown ones."""
+    return "-" if known is None else f"{known}+" if unknown else known
+
+
 def _as_json(one: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
     group = one.group
     fields: dict[str, Any] = {
@@ -165,6 +183,7 @@ def _as_json(one: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
             "port": group.coordinator.port,
         },
         "total_lag": one.total_lag,
+        "partitions_of_unknown_lag": one.unknown_lags,
         "lag_by_topic": {topic: lag for topic, (_, lag) in one.lag_by_topic().items()},
         "members": [
             {

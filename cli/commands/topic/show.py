@@ -107,8 +107,9 @@ def _shown(number: int) -> object:
 
 def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
     topic = report.topic
-    total = sum(max(0, report.size(index)) for index in topic.partitions)
-    of_size = f", {bytes_text(total)}" if report.sizes else ""
+    sizes = [report.size(index) for index in topic.partitions]
+    total = sum(max(0, size) for size in sizes)
+    of_size = f", {bytes_text(total)}{'+' if UNKNOWN in sizes else ''}" if report.sizes else ""
     say(
         f"{topic.name}: {len(topic.partitions)} partitions, {replication_factor(topic)} replicas each{of_size}"
     )

@@ -18,6 +18,7 @@ from ...bounds import SAMPLES_MAX
 from ...charts import Series, legend, line_chart
 from ...formats import numbers
 from ...live.sampler import Sampler
+from .listing import lag_text
 
 CHART_S: Final = 600.0
 REMEMBERED_MAX: Final = 100
@@ -59,7 +60,7 @@ class GroupPage:
     assignor: str
     coordinator: int
     coordinator_address: str
-    total_lag: int | None
+    total_lag: str
     members: Sequence[MemberRow]
     paged: Paged[PartitionLag]
     partitions: Sequence[LagRow]
@@ -133,7 +134,7 @@ async def show(visit: Visit) -> Rendered:
         told.group.assignor,
         where.id,
         f"{where.host}:{where.port}",
-        told.total_lag,
+        lag_text(told),
         [member_row(one) for one in told.group.members],
         paged,
         [lag_row(one) for one in paged.rows],

@@ -10,6 +10,7 @@ from ....client.admin import GroupListing
 from ....client.admin.group_lag import GroupReport, report
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
+from ...formats import UNKNOWN, count
 from ...searching import has_words
 
 DESCRIBED_TYPES: Final = ("classic", "consumer")
@@ -18,7 +19,7 @@ DESCRIBED_TYPES: Final = ("classic", "consumer")
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group in the list. Members and lag are None where nobody told."""
+    """A group in the list. The number of members may be unknown; `lag` is a text (see `lag_text`)."""
 
     name: str
     state: str
@@ -26,7 +27,7 @@ class GroupRow:
     protocol: str
     coordinator: int
     members: int | None
-    lag: int | None
+    lag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,13 @@ def matching(groups: Sequence[GroupListing], search: str) -> list[GroupListing]:
     return [one for one in groups if has_words(one.group_id, search)]
 
 
+def lag_text(told: GroupReport | None) -> str:
+    """Return the lag of a group; `22+` if it is not known of all partitions, a dash if of none."""
+    if told is None or told.total_lag is None:
+        return UNKNOWN
+    return f"{count(told.total_lag)}{'+' if told.unknown_lags else ''}"
+
+
 def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupRow:
     """A group as the list shows it."""
     told = reports.get(group.group_id)
@@ -54,7 +62,7 @@ def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupR
         group.protocol_type,
         group.coordinator,
         None if told is None else len(told.group.members),
-        None if told is None else told.total_lag,
+        lag_text(told),
     )
 
 

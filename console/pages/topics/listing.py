@@ -15,7 +15,8 @@ from ...searching import has_words
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic in the list. `size` is that of its largest replicas, None where no broker tells."""
+    """A topic in the list. `size` is that of its largest replicas, None where no broker tells. `is_size_part`: some
+    partitions are not in it."""
 
     name: str
     is_internal: bool
@@ -25,6 +26,7 @@ class TopicRow:
     is_well: bool
     size: int | None
     records_in: float | None
+    is_size_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rate
         state == "",
         sum(known) if known else None,
         rates.of_topic(topic.name, TopicTraffic.RECORDS_IN),
+        0 < len(known) < len(topic.partitions),
     )
 
 
