@@ -28,6 +28,8 @@ Kafka's.
 
 A node reads its settings from the file that `-c` names: YAML, or `key=value` lines if the name ends in `.properties`.
 Such a file is read as Java reads it: a backslash stands for itself only where there are two.
+In YAML a value is the text that stands there, as in a `.properties` file: `010` is 010, and a rack named `no` is no. A
+setting that is declared to be a boolean takes an unquoted `yes`, `no`, `on` or `off` as well.
 A variable such as `KAFKA_LOG_SEGMENT_BYTES` overrides the file, and `--set log.segment.bytes=...` overrides both. An
 unknown key or a value of the wrong type ends the start. The message names the nearest key, or what is allowed.
 

@@ -58,7 +58,7 @@ def load(path: Path) -> Profiles:
     try:
         with path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
-            found: Any = json.load(file)
+            found: Any = json.load(file, parse_int=str, parse_float=str)
     except FileNotFoundError:
         return Profiles()
     except OSError as error:
@@ -69,7 +69,7 @@ def load(path: Path) -> Profiles:
         note(f"others may read {path}, which may hold passwords: chmod 600 {path}")
     try:
         settings = {
-            str(name): {str(key): str(value) for key, value in one.items()}
+            str(name): {str(key): _text(value) for key, value in one.items()}
             for name, one in found["profiles"].items()
         }
         chosen = found.get("chosen")
@@ -78,6 +78,11 @@ def load(path: Path) -> Profiles:
     if not isinstance(chosen, str | None):
         raise CommandFailed(f"{path} is damaged: 'chosen' is the name of a profile")
     return Profiles(chosen, settings)
+
+
+def _text(value: object) -> str:
+    """A value as it stands in the file: numbers are read as texts, and true is no True."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def save(profiles: Profiles, path: Path) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 LISTENER_VARIABLES = "LISTENER_NAME_"
+_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -87,23 +89,26 @@ def parse_properties(text: str, path: Path) -> dict[str, str]:
 
 
 def parse_yaml(text: str, path: Path) -> dict[str, str]:
-    """YAML whose keys are property names; nested mappings join with dots and lists with commas."""
+    """Return YAML whose keys are property names; nested mappings join with dots and lists with commas.
+
+    Scalars are texts as they stand, as in a .properties file: `010` is 010, `1:30` is 1:30, and a rack named `no` is
+    no. The declaration of a key decides whether its text is a number. A key that is declared to be a boolean takes an
+    unquoted yes, no, on or off as true or false. Raises CommandFailed.
+    """
     import yaml
 
-    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader: type[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        document = yaml.compose(text, Loader=loader)
-        if document is not None:
-            _check_keys(document, "", path)
-        tree = yaml.load(text, Loader=loader)
+        document: Any = yaml.compose(text, Loader=loader)
     except yaml.YAMLError as error:
         raise CommandFailed(f"{path} is not valid YAML: {_yaml_problem(error)}") from None
     settings: dict[str, str] = {}
-    if tree is None:
+    if document is None or (document.id == "scalar" and not document.value):
         return settings
-    if not isinstance(tree, dict):
+    _check_tag(document, path)
+    if document.id != "mapping":
         raise CommandFailed(f"{path}: expected 'key: value' lines at the top level")
-    _flatten(tree, "", settings, path)
+    _flatten(document, "", settings, path, ())
     return settings
 
 
@@ -114,13 +119,81 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return f"{problem} in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else problem
 
 
-def _flatten(tree: Mapping[object, object], prefix: str, settings: dict[str, str], path: Path) -> None:
-    for name, value in tree.items():
+def _flatten(node: Any, prefix: str, settings: dict[str, str], path: Path, within: tuple[Any, ...]) -> None:
+    """Put the settings of a mapping. `within`: the mappings and lists around it, where an alias would be a circle."""
+    for name, value in _entries(node, prefix, path, (*within, node)).items():
         key = f"{prefix}{name}"
-        if isinstance(value, dict):
-            _flatten(value, f"{key}.", settings, path)
+        if value.id == "mapping":
+            _flatten(value, f"{key}.", settings, path, (*within, node))
+        elif value.id == "sequence":
+            _put(settings, key, _joined(value, key, path, (*within, node)), path)
         else:
-            _put(settings, key, _text(value), path)
+            _put(settings, key, _boolean_text(key, value), path)
+
+
+def _entries(node: Any, prefix: str, path: Path, within: tuple[Any, ...]) -> dict[str, Any]:
+    """The values of a mapping, those that it merges (`<<`) where it has none of its own. Raises CommandFailed if a key
+    stands there twice: YAML forbids that, and PyYAML would take the last one."""
+    merged: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for name, value in node.value:
+        line = name.start_mark.line + 1
+        _check_tag(name, path)
+        _check_tag(value, path)
+        if name.id != "scalar":
+            raise CommandFailed(
+                f"{path}: the key in line {line} is a list or a mapping, and has to be a name"
+            )
+        if any(value is one for one in within):
+            raise CommandFailed(f"{path}: {prefix}{name.value} in line {line} refers to what it is part of")
+        if name.value == "<<" and not name.style:
+            for one in value.value if value.id == "sequence" else [value]:
+                if one.id != "mapping" or any(one is around for around in within):
+                    raise CommandFailed(f"{path}: << in line {line} merges mappings, and this is none")
+                merged = _entries(one, prefix, path, (*within, one)) | merged
+            continue
+        if name.value in lines:
+            raise _twice(path, f"{prefix}{name.value}", lines[name.value], line)
+        lines[name.value] = line
+        own[name.value] = value
+    return merged | own
+
+
+def _joined(node: Any, key: str, path: Path, within: tuple[Any, ...]) -> str:
+    """The texts of a list, and of lists in it, with commas between them."""
+    texts = []
+    for value in node.value:
+        _check_tag(value, path)
+        if value.id == "mapping":
+            _entries(value, f"{key}.", path, within)
+            raise CommandFailed(
+                f"{path}: {key} in line {value.start_mark.line + 1} is a list, which has texts in it, and no mappings"
+            )
+        if any(value is one for one in (*within, node)):
+            raise CommandFailed(f"{path}: {key} refers to what it is part of")
+        texts.append(value.value if value.id == "scalar" else _joined(value, key, path, (*within, node)))
+    return ",".join(texts)
+
+
+def _boolean_text(key: str, node: Any) -> str:
+    """A scalar; true or false for the other words of YAML 1.1 where the key is declared to be a boolean."""
+    text: str = node.value
+    if node.style or text.lower() not in _BOOLEANS:  # a quoted word is that word
+        return text
+    from ...protocol.config_keys import ConfigType, node_key
+
+    declared = node_key(key)
+    is_boolean = declared is not None and declared.type is ConfigType.BOOLEAN
+    return _BOOLEANS[text.lower()] if is_boolean else text
+
+
+def _check_tag(node: Any, path: Path) -> None:
+    """Raises CommandFailed for a node that is tagged to be something else than a text, a list or a mapping."""
+    if node.tag not in _TAGS:
+        raise CommandFailed(
+            f"{path} is not valid YAML: the tag in line {node.start_mark.line + 1} is not taken, as values are texts"
+        )
 
 
 def _put(settings: dict[str, str], key: str, value: str, path: Path) -> None:
@@ -129,32 +202,5 @@ def _put(settings: dict[str, str], key: str, value: str, path: Path) -> None:
     settings[key] = value
 
 
-def _check_keys(node: yaml.Node, prefix: str, path: Path) -> None:
-    """Raises CommandFailed if a mapping has a key twice: YAML forbids that, and PyYAML would take the last one."""
-    if isinstance(node.value, str):
-        return
-    lines: dict[str, int] = {}
-    for child in node.value:
-        if not isinstance(child, tuple):
-            _check_keys(child, prefix, path)
-            continue
-        name, value = child
-        key, line = f"{prefix}{name.value}", name.start_mark.line + 1
-        if key in lines:
-            raise _twice(path, key, lines[key], line)
-        lines[key] = line
-        _check_keys(value, f"{key}.", path)
-
-
 def _twice(path: Path, key: str, first: int, second: int) -> CommandFailed:
     return CommandFailed(f"{path}: {key} stands in line {first} and again in line {second}: keep one of them")
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return ",".join(_text(item) for item in value)
-    return str(value)

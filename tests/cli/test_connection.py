@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.arguments.options import add_connection
+from ottla.cli.connection import profiles
 from ottla.cli.connection.passwords import password_of
 from ottla.cli.connection.precedence import connection_of
 from ottla.cli.failures import CommandFailed, UsageError
@@ -180,6 +181,13 @@ def test_a_profile_that_cannot_work_is_not_kept(
     assert main(["profile", "create", *words]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "config" / "profiles.json").exists()
+
+
+def test_numbers_in_a_profile_keep_their_digits(tmp_path: Path) -> None:
+    """Of a file that somebody wrote by hand."""
+    path = tmp_path / "profiles.json"
+    path.write_text('{"profiles": {"a": {"sasl_plain_password": 12.50, "x": 1e3, "yes": true}}}')
+    assert profiles.load(path).of("a") == {"sasl_plain_password": "12.50", "x": "1e3", "yes": "true"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.nodes.settings import environment_settings, parse_overrides, read_settings, variable_of
+from ottla.protocol.config_keys import NODE_KEYS, ConfigError
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -47,6 +48,47 @@ def test_yaml_and_properties_say_the_same(tmp_path: Path) -> None:
     assert read_settings(properties) == flat
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "010", "0755", "0x1F", "0o17", "0b1", "1_000", "1:30", "190:20:30", "1.50", "1e3", ".5", ".inf", "+1", "-0",
+        "no", "on", "Yes", "n", "true", "True", "~", "null", "2026-01-31", "2026-01-31T12:00:00Z", "=", "<<x",
+        "123456701234567012345678901234567890",
+    ],
+)  # fmt: skip
+def test_a_value_in_yaml_is_the_text_that_stands_there(tmp_path: Path, text: str) -> None:
+    keys = ("broker.rack", "ssl.key.password", "log.retention.ms", "steps.limit")
+    nested = f"broker: {{rack: {text}}}\nssl.key.password: {text}\nlog.retention.ms: [{text}]\n"
+    nested += f"steps:\n  limit: {text}\n"
+    found = read_settings(written(tmp_path, "a.yaml", nested))
+    lines = "".join(f"{key}={text}\n" for key in keys)
+    assert found == read_settings(written(tmp_path, "a.properties", lines)) == dict.fromkeys(keys, text)
+    assert read_settings(written(tmp_path, "k.yaml", f"{text}: 1\n")) == {text: "1"}
+    assert read_settings(written(tmp_path, "q.yaml", f"rack: '{text}'\n")) == {"rack": text}
+
+
+def test_what_a_key_declares_decides(tmp_path: Path) -> None:
+    """Files that said yes and no to booleans go on; a number in another base is refused by its key."""
+    path = written(
+        tmp_path, "a.yaml", "auto.create.topics.enable: off\ndelete.topic.enable: 'off'\nbroker.rack: off\n"
+    )
+    assert read_settings(path) == {
+        "auto.create.topics.enable": "false", "delete.topic.enable": "off", "broker.rack": "off",
+    }  # fmt: skip
+    for text in ("1:30", "0x10", "1_000"):
+        given = read_settings(written(tmp_path, "b.yaml", f"log.retention.ms: {text}\n"))["log.retention.ms"]
+        with pytest.raises(ConfigError, match=f"Invalid value '{text}' for configuration log.retention.ms"):
+            NODE_KEYS["log.retention.ms"].parse(given)
+
+
+def test_mappings_are_merged_and_aliases_taken(tmp_path: Path) -> None:
+    text = "a: &common {x: 010, y: no}\nb: {<<: *common, y: 1}\nc: {<<: [{x: 5}, *common]}\nd: &z [1, 2]\ne: [*z, 3]\n"
+    assert read_settings(written(tmp_path, "a.yaml", text)) == {
+        "a.x": "010", "a.y": "no", "b.x": "010", "b.y": "1", "c.x": "5", "c.y": "no", "d": "1,2", "e": "1,2,3",
+    }  # fmt: skip
+    assert read_settings(written(tmp_path, "b.yaml", "--- \n")) == {}
+
+
 def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: Path) -> None:
     path = written(tmp_path, "n.yaml", "log.segment.bytes: 1\nnode.id: 1\nbroker.rack: a\n")
     environ = {"KAFKA_LOG_SEGMENT_BYTES": "2", "KAFKA_NODE_ID": "2", "HOME": "/root", "KAFKA_": "x"}
@@ -75,6 +117,13 @@ def test_only_kafka_variables_count() -> None:
         ("a.yaml", "node.id: 1\nlog.dirs: a\nnode.id: 2\n", "node.id stands in line 1 and again in line 3"),
         ("a.yaml", "log:\n  dirs: a\n  dirs: b\n", "log.dirs stands in line 2 and again in line 3"),
         ("a.yaml", "a: b\nssl.key.password: [hunter2", "is not valid YAML: did not find expected"),
+        ("a.yaml", "steps:\n- {a: 1, b: 2}\n", "steps in line 2 is a list, which has texts in it"),
+        ("a.yaml", "a: !!python/name:os.system hunter2\n", "is not valid YAML: the tag in line 1"),
+        ("a.yaml", "a: 1\nb: !!int '5'\n", "is not valid YAML: the tag in line 2"),
+        ("a.yaml", "? [a]\n: b\n", "the key in line 1 is a list or a mapping"),
+        ("a.yaml", "a: &x {b: *x}\n", "a.b in line 1 refers to what it is part of"),
+        ("a.yaml", "a: &x [1, *x]\n", "a refers to what it is part of"),
+        ("a.yaml", "a: {<<: hunter2}\n", "<< in line 1 merges mappings"),
         ("a.yaml", "steps:\n- {a: 1, a: 2}\n", "steps.a stands in line 2 and again in line 2"),
     ],
 )
