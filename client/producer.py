@@ -100,14 +100,18 @@ class Producer(RecordWriter):
             self._check_spool(transactional_id, spool_bytes_max)
             self.parts = replace(self.parts, auditor=None)  # those that deliver count
             inner: WriterOptions = {**options, "key_serializer": None, "value_serializer": None}
+
+            def courier(name: str) -> Producer:
+                one = Producer(transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner)
+                one.parts.cluster.log_in_as(self.parts.cluster)
+                return one
+
             self._spool = Spool(
                 Path(spool_dir),
                 spool_bytes_max,
                 self.parts.settings.max_block_s,
                 self.parts.cluster,
-                lambda name: Producer(
-                    transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner
-                ),
+                courier,
             )
             self.steps = SpoolSteps(self.steps, self._spool)
 

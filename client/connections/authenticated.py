@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
@@ -17,8 +18,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from ...protocol.schema import Message, Request
 from ..failures import AuthenticationFailed, ClientError, ConnectionLost
-from ..security.logins import ClientLogin, ClientLoginRefused, ClientLoginUndecided
-from ..security.oauth import TokenUnavailable
+from ..security.called_for import CredentialsUnavailable
+from ..security.logins import Attempt, ClientLogin, ClientLoginRefused, ClientLoginUndecided
 from .connection import Connection, ResponseWaiter
 from .metadata import BrokerAddress
 
@@ -26,6 +27,10 @@ RENEWED_AT = (0.8, 0.9)
 """The part of a login's life after which it is renewed, so that not all connections do it at a time."""
 RENEWED_S_MIN = 1.1
 """Brokers refuse to renew what is younger than a second."""
+TRIED_AGAIN_AT = (0.3, 0.6)
+"""The part of the rest of a session after which a renewal that lacked credentials is tried again."""
+PREPARED_S_MIN = 1.0
+"""The least time for getting credentials, and between two attempts while the session lasts longer."""
 _WITH_MESSAGES = 1
 """The version of SaslHandshake after which the mechanism's messages are requests of their own."""
 
@@ -54,6 +59,7 @@ class AuthenticatedConnection(Connection):
         self._due: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._lasts_ms = 0
+        self._ends_s = 0.0  # loop time
 
     @property
     def in_flight(self) -> int:
@@ -65,22 +71,37 @@ class AuthenticatedConnection(Connection):
 
         Raises AuthenticationFailed, ConnectionLost, RequestTimedOut, VersionUnsupported.
         """
+        async with self._within(timeout_ms / 1000):
+            await self._exchange(await self._login.prepare(self.address.host))
+        self._plan_renewal()
+
+    async def _exchange(self, attempt: Attempt) -> None:
+        await self._begin()
+        await attempt(self._ask_broker)
+        self._ends_s = self._turns.time() + self._lasts_ms / 1000
+
+    @asynccontextmanager
+    async def _within(self, timeout_s: float) -> AsyncIterator[None]:
+        """Bound a part of a login, and raise its failures as the client's."""
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._begin()
-                await self._login.run(self._exchange, self.address.host)
+            async with asyncio.timeout(timeout_s):
+                yield
         except TimeoutError:
-            raise ConnectionLost(f"the login to {self.address} took longer than {timeout_ms:g} ms") from None
+            raise ConnectionLost(
+                f"the login to {self.address} took longer than {1000 * timeout_s:g} ms"
+            ) from None
         except ClientLoginRefused as error:
             raise self._failed(str(error)) from None
         except ClientLoginUndecided as error:
             raise ConnectionLost(
                 f"cannot log in to {self.address} by {self._login.mechanism}: {error}"
             ) from None
-        except TokenUnavailable as error:
+        except CredentialsUnavailable as error:
             if error.is_final:
                 raise self._failed(str(error)) from error
             raise ConnectionLost(f"cannot log in to {self.address}: {error}") from error
+
+    def _plan_renewal(self) -> None:
         if self._lasts_ms > 0:
             due_s = max(self._lasts_ms / 1000 * random.uniform(*RENEWED_AT), RENEWED_S_MIN)
             self._due = self._turns.call_later(due_s, self._begin_renewal)
@@ -99,7 +120,7 @@ class AuthenticatedConnection(Connection):
         if response.error_code:
             raise self._failed(ErrorCode.of(response.error_code).message)
 
-    async def _exchange(self, message: bytes) -> bytes:
+    async def _ask_broker(self, message: bytes) -> bytes:
         response = await self._ask_now(
             SaslAuthenticateRequest(auth_bytes=message), self.version_for(SaslAuthenticateRequest)
         )
@@ -156,24 +177,42 @@ class AuthenticatedConnection(Connection):
     # renewal
 
     def _begin_renewal(self) -> None:
-        self._held = []
         self._renewing = asyncio.ensure_future(self._renew())
 
     async def _renew(self) -> None:
+        """Log in again. Requests go on until there is what the login needs; without it the session lasts to its end."""
+        left_s = self._ends_s - self._turns.time()
+        try:
+            async with self._within(max(min(self.request_timeout_ms / 1000, left_s), PREPARED_S_MIN)):
+                attempt = await self._login.prepare(self.address.host)
+        except ClientError as error:
+            self._renew_later(error)
+            return
+        self._held = []
         try:
             if super().in_flight:
                 self._silent = self._turns.create_future()
                 await self._silent
-            await self.log_in(self.request_timeout_ms)
+            async with self._within(self.request_timeout_ms / 1000):
+                await self._exchange(attempt)
         except ClientError as error:
             self._break(error)
             return
         except KafkaError as error:
             self._break(ConnectionLost(f"the login to {self.address} was not renewed: {error.message}"))
             return
+        self._plan_renewal()
         held, self._held = self._held or [], None
         for one in held:
             _send(one)
+
+    def _renew_later(self, error: ClientError) -> None:
+        left_s = self._ends_s - self._turns.time()
+        if left_s <= 0:
+            self._break(error)
+            return
+        pause_s = max(left_s * random.uniform(*TRIED_AGAIN_AT), min(left_s, PREPARED_S_MIN))
+        self._due = self._turns.call_later(pause_s, self._begin_renewal)
 
     def _answer(self, frame: memoryview) -> None:
         super()._answer(frame)

@@ -119,6 +119,11 @@ class Cluster:
         """As whom the client logs in, where it knows that itself."""
         return None if self._security is None else self._security.user
 
+    def log_in_as(self, other: Cluster) -> None:
+        """Share the credentials of another client: one token serves both, and is asked for once. For a client that has
+        not been started, on the same event loop."""
+        self._security = other._security
+
     def failure(
         self, code: ErrorCode, where: str, told: str | None = None, *, operation: str = "", name: str = ""
     ) -> KafkaError:

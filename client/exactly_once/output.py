@@ -127,6 +127,7 @@ class Output:
         logger.warning("a transactional producer that is of no more use is replaced")
         await self.producer.stop()
         successor = self._make()
+        successor.parts.cluster.log_in_as(self.producer.parts.cluster)
         await successor.start()
         self.producer, self._replaced = successor, True
 

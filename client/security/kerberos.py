@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from ...network.kerberos import (
 )
 from ...network.threads import in_thread
 from ...protocol.gssapi_layers import LayersRefused, chosen
-from .logins import Ask, ClientLoginRefused, ClientLoginUndecided
+from .logins import Ask, Attempt, ClientLoginRefused, ClientLoginUndecided
 
 _SERVER_UNKNOWN = 7
 _TICKET_EXPIRED = 32
@@ -60,19 +61,28 @@ class KerberosClientLogin:
         self._keytab = keytab
         self._own_cache = _new_cache()
 
-    async def run(self, ask: Ask, host: str) -> None:
-        """See ClientLogin."""
+    async def prepare(self, host: str) -> Attempt:
+        """See ClientLogin. The KDC is asked for the ticket."""
+        target = f"{self._service_name}@{self._domain_name or host}"
+        with self._tickets():
+            context = await in_thread(self._told, lambda: self._open(target), target)
+            token = await in_thread(self._told, context.step, target)
+        return partial(self._run, target, context, token)
+
+    @contextmanager
+    def _tickets(self) -> Iterator[None]:
+        """Leave the tickets in the cache after a failure: the broker may have a new key, which they are not for."""
         try:
-            await self._run(ask, host)
+            yield
         except BaseException:
-            # The broker may have a new key, which the tickets in there are not for.
             self._own_cache = _new_cache()
             raise
 
-    async def _run(self, ask: Ask, host: str) -> None:
-        target = f"{self._service_name}@{self._domain_name or host}"
-        context = await in_thread(self._told, lambda: self._open(target), target)
-        token = await in_thread(self._told, context.step, target)
+    async def _run(self, target: str, context: Any, token: bytes | None, ask: Ask) -> None:
+        with self._tickets():
+            await self._exchange(target, context, token, ask)
+
+    async def _exchange(self, target: str, context: Any, token: bytes | None, ask: Ask) -> None:
         for _ in range(_MESSAGES_MAX):
             answer = await ask(token or b"")
             if context.complete:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import inspect
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from ...network.threads import in_thread
 from ...protocol.scram import TOKEN_AUTH_EXTENSION, ScramClient, ScramMechanism, ScramRefused
-from .oauth import BearerTokens
+from ..failures import AuthenticationFailed
+from .called_for import CalledFor, CredentialsUnavailable, Given
+from .oauth import BearerToken, BearerTokens
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 """Brings the mechanism's next message to the broker, and its answer."""
+Attempt = Callable[[Ask], Awaitable[None]]
+"""Exchanges the mechanism's messages with the broker. Raises ClientLoginRefused, ClientLoginUndecided,
+CredentialsUnavailable, and what `ask` raises."""
 _NONCE_BYTES = 24
 _SEPARATOR = "\x01"
 
@@ -35,10 +42,10 @@ class ClientLogin(Protocol):
     shows_password: bool
     """Whether the password itself is sent."""
 
-    async def run(self, ask: Ask, host: str) -> None:
-        """Exchange the mechanism's messages with the broker on this host.
+    async def prepare(self, host: str) -> Attempt:
+        """Get what a login to the broker on this host needs. The broker hears nothing of it.
 
-        Raises ClientLoginRefused, ClientLoginUndecided, and what `ask` raises.
+        Raises ClientLoginRefused, ClientLoginUndecided, CredentialsUnavailable.
         """
 
 
@@ -50,12 +57,15 @@ class PlainClientLogin:
 
     def __init__(self, user: str, password: Any) -> None:
         self.user: str | None = user
-        self._name, self._password = user, password
+        self._name, self._passwords = user, Passwords(password)
 
-    async def run(self, ask: Ask, host: str) -> None:
+    async def prepare(self, host: str) -> Attempt:
         """See ClientLogin."""
-        password = await _current(self._password)
-        await ask(b"\0".join((b"", self._name.encode(), password.encode())))
+        return partial(self._run, await self._passwords.current())
+
+    async def _run(self, password: str, ask: Ask) -> None:
+        with self._passwords.tried(password):
+            await ask(b"\0".join((b"", self._name.encode(), password.encode())))
 
 
 class ScramClientLogin:
@@ -70,22 +80,25 @@ class ScramClientLogin:
         self.mechanism = mechanism.name
         self.user: str | None = None if with_token else user
         self._scram = mechanism
-        self._name, self._password = user, password
+        self._name, self._passwords = user, Passwords(password)
         self._extensions = {TOKEN_AUTH_EXTENSION: "true"} if with_token else {}
 
-    async def run(self, ask: Ask, host: str) -> None:
+    async def prepare(self, host: str) -> Attempt:
         """See ClientLogin."""
-        password = await _current(self._password)
+        return partial(self._run, await self._passwords.current())
+
+    async def _run(self, password: str, ask: Ask) -> None:
         client = ScramClient(
             self._scram, self._name, password, secrets.token_urlsafe(_NONCE_BYTES), self._extensions
         )
-        try:
-            challenge = await ask(client.first())
-            # In a thread: the broker says how often to hash, and it may take long.
-            final = await in_thread(client.final, challenge)
-            client.check(await ask(final))
-        except ScramRefused as error:
-            raise ClientLoginRefused(str(error)) from None
+        with self._passwords.tried(password):
+            try:
+                challenge = await ask(client.first())
+                # In a thread: the broker says how often to hash, and it may take long.
+                final = await in_thread(client.final, challenge)
+                client.check(await ask(final))
+            except ScramRefused as error:
+                raise ClientLoginRefused(str(error)) from None
 
 
 class BearerClientLogin:
@@ -99,16 +112,29 @@ class BearerClientLogin:
         self._tokens = tokens
         self._extensions = dict(extensions)
 
-    async def run(self, ask: Ask, host: str) -> None:
+    async def prepare(self, host: str) -> Attempt:
         """See ClientLogin."""
-        token, of_token = await self._tokens.current()
-        pairs = {**self._extensions, **of_token}
-        parts = [f"auth=Bearer {token}", *(f"{key}={value}" for key, value in pairs.items())]
-        answer = await ask(f"n,,{_SEPARATOR}{_SEPARATOR.join(parts)}{_SEPARATOR}{_SEPARATOR}".encode())
+        return partial(self._run, await self._tokens.current())
+
+    async def _run(self, token: BearerToken, ask: Ask) -> None:
+        pairs = {**self._extensions, **dict(token.extensions)}
+        parts = [f"auth=Bearer {token.text}", *(f"{key}={value}" for key, value in pairs.items())]
+        try:
+            answer = await ask(f"n,,{_SEPARATOR}{_SEPARATOR.join(parts)}{_SEPARATOR}{_SEPARATOR}".encode())
+        except AuthenticationFailed:
+            self._refused(token)
+            raise
         if answer:
-            self._tokens.forget()
+            self._refused(token)
             await ask(_SEPARATOR.encode())  # the broker waits for it before it says that the login failed
             raise ClientLoginRefused(f"the broker does not take the token: {_reason(answer)}")
+        self._tokens.accepted(token)
+
+    def _refused(self, token: BearerToken) -> None:
+        if (missing := self._tokens.refused(token)) is not None:
+            raise CredentialsUnavailable(
+                f"a broker does not take the last token any more, and there is no new one: {missing}"
+            )
 
 
 def _reason(answer: bytes) -> str:
@@ -119,16 +145,40 @@ def _reason(answer: bytes) -> str:
         return "it does not say why"
 
 
-async def _current(password: Any) -> str:
-    """The password of this login; whoever gives it may take their time."""
-    if isinstance(password, str):
-        return password
-    try:
-        given = await password() if inspect.iscoroutinefunction(password) else await in_thread(password)
-        if inspect.isawaitable(given):
-            given = await given
-    except Exception as error:
-        raise ClientLoginRefused(f"sasl_plain_password was called, and failed: {error!r}") from error
-    if not isinstance(given, str) or not given or "\0" in given:
-        raise ClientLoginRefused("sasl_plain_password was called, and gave no text that can be a password")
-    return given
+class Passwords:
+    """The password of a user: a text, or what the program gives for each login when it is called for."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self._called_for = CalledFor("password", self._call)
+
+    async def current(self) -> str:
+        """Return the password of this login. Raises CredentialsUnavailable."""
+        return self._given if isinstance(self._given, str) else await self._called_for.current()
+
+    @contextmanager
+    def tried(self, password: str) -> Iterator[None]:
+        """Learn from the exchange in the block whether brokers take it."""
+        try:
+            yield
+        except (ClientLoginRefused, AuthenticationFailed) as error:
+            if (missing := self._called_for.refused(password)) is None:
+                raise
+            raise CredentialsUnavailable(
+                f"a broker does not take the last password any more, and there is no new one: {missing}"
+            ) from error
+        self._called_for.accepted(password)
+
+    async def _call(self) -> Given[str]:
+        given: Any = self._given
+        try:
+            given = await given() if inspect.iscoroutinefunction(given) else await in_thread(given)
+            if inspect.isawaitable(given):
+                given = await given
+        except Exception as error:
+            raise CredentialsUnavailable(f"sasl_plain_password was called, and failed: {error!r}") from error
+        if not isinstance(given, str) or not given or "\0" in given:
+            raise CredentialsUnavailable(
+                "sasl_plain_password was called, and gave no text that can be a password", is_final=True
+            )
+        return Given(given)

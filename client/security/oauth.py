@@ -4,75 +4,80 @@ credentials (RFC 6749, section 4.4).
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import http.client
 import inspect
 import json
 import ssl
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...network.loopback import is_loopback
 from ...network.threads import in_thread
+from .called_for import CalledFor, CredentialsUnavailable, Given
 from .options import Token, TokenProvider
 
 ANSWER_BYTES_MAX = 1024 * 1024
 TOKEN_BYTES_MAX = 64 * 1024
 REQUEST_S = 10.0
-_KEPT = 0.75
-"""A token is used for this part of its life: less than the part after which logins are renewed, so that each renewal
-brings a new token."""
 
 
-class TokenUnavailable(Exception):
-    """There is no token. The text holds no secret. `is_final`: asking again would not help."""
+class BearerToken(NamedTuple):
+    """A token, and the extensions that go with it."""
 
-    def __init__(self, message: str, *, is_final: bool = False) -> None:
-        super().__init__(message)
-        self.is_final = is_final
+    text: str
+    extensions: tuple[tuple[str, str], ...] = ()
 
 
 class BearerTokens:
-    """What the provider gives, for all connections of a client."""
+    """The tokens that a provider gives, for all connections of a client."""
 
-    def __init__(self, provider: TokenProvider, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        provider: TokenProvider,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._provider = provider
-        self._clock = clock
-        self._kept: str | None = None
-        self._until_s = 0.0
-        self._asking = asyncio.Lock()
+        self._tokens = CalledFor("token", self._ask, clock=clock, monotonic=monotonic)
 
-    async def current(self) -> tuple[str, Mapping[str, str]]:
-        """A token and its extensions. Raises TokenUnavailable."""
-        async with self._asking:
-            token = self._kept
-            if token is None or self._clock() >= self._until_s:
-                token = self._take(await self._called("token"))
-            extensions = await self._called("extensions") if hasattr(self._provider, "extensions") else {}
-        return token, {str(key): str(value) for key, value in dict(extensions or {}).items()}
+    async def current(self) -> BearerToken:
+        """Return a token and its extensions. Raises CredentialsUnavailable."""
+        return await self._tokens.current()
 
-    def forget(self) -> None:
-        """The broker does not take it: ask for another one next time."""
-        self._kept = None
+    def accepted(self, token: BearerToken) -> None:
+        """Note that a broker has taken it."""
+        self._tokens.accepted(token)
 
-    def _take(self, given: Any) -> str:
-        """The token. One that comes with its end is kept."""
-        token, ends = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    def refused(self, token: BearerToken) -> CredentialsUnavailable | None:
+        """Forget a token that a broker has refused. Return why it was no newer one, if that is the reason."""
+        return self._tokens.refused(token)
+
+    async def _ask(self) -> Given[BearerToken]:
+        given = await self._called("token")
+        token, ends_s = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         if isinstance(token, bytes):
             token = token.decode(errors="replace")
         if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-            raise TokenUnavailable(f"token() gave no token, but a {type(given).__name__}", is_final=True)
+            raise CredentialsUnavailable(
+                f"token() gave no token, but a {type(given).__name__}", is_final=True
+            )
         if len(token) > TOKEN_BYTES_MAX:
-            raise TokenUnavailable(
+            raise CredentialsUnavailable(
                 f"token() gave one of {len(token)} bytes; at most {TOKEN_BYTES_MAX} are sent"
             )
-        if ends is not None:
-            now = self._clock()
-            self._kept, self._until_s = token, now + _KEPT * (float(ends) - now)
-        return token
+        extensions = await self._called("extensions") if hasattr(self._provider, "extensions") else {}
+        try:
+            pairs = tuple((str(key), str(value)) for key, value in dict(extensions or {}).items())
+            return Given(BearerToken(token, pairs), None if ends_s is None else float(ends_s))
+        except (TypeError, ValueError) as error:
+            raise CredentialsUnavailable(
+                "token() gives a token, or a token and its end in seconds since 1970, and extensions() a mapping: "
+                f"{error}",
+                is_final=True,
+            ) from None
 
     async def _called(self, name: str) -> Any:
         method = getattr(self._provider, name)
@@ -81,10 +86,12 @@ class BearerTokens:
                 return await method()
             given = await in_thread(method)
             return await given if inspect.isawaitable(given) else given
-        except TokenUnavailable:
+        except CredentialsUnavailable:
             raise
         except Exception as error:
-            raise TokenUnavailable(f"{name}() of sasl_oauth_token_provider failed: {error!r}") from error
+            raise CredentialsUnavailable(
+                f"{name}() of sasl_oauth_token_provider failed: {error!r}"
+            ) from error
 
 
 class ClientCredentials:
@@ -112,17 +119,17 @@ class ClientCredentials:
         self._form = {"grant_type": "client_credentials"} | ({} if scope is None else {"scope": scope})
 
     def token(self) -> Token:
-        """Waits for the server; for a thread. Raises TokenUnavailable."""
+        """Waits for the server; for a thread. Raises CredentialsUnavailable."""
         try:
             status, body = self._post()
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = str(error) or type(error).__name__
-            raise TokenUnavailable(f"{self._shown} cannot be asked for a token: {reason}") from None
+            raise CredentialsUnavailable(f"{self._shown} cannot be asked for a token: {reason}") from None
         try:
             told = json.loads(body)
             token, lasts_s = told["access_token"], told.get("expires_in")
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise TokenUnavailable(
+            raise CredentialsUnavailable(
                 f"{self._shown} gave no token (status {status}{_refusal(body)})",
                 is_final=status in (400, 401, 403, 404),
             ) from None

@@ -16,7 +16,7 @@ from ...protocol.scram import SCRAM_MECHANISMS
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 Password = str | Callable[[], str] | Callable[[], Awaitable[str]]
-"""What is called is called at each login."""
+"""A function is called at each login, once for logins at the same time. While calls fail, the last password is used."""
 
 Token = str | tuple[str, float]
 """With the time when it ends, in seconds since 1970, if that is known."""
@@ -29,8 +29,11 @@ class TokenProvider(Protocol):
     """
 
     def token(self) -> Token | Awaitable[Token]:
-        """A token that is valid now, plainly or as a coroutine. It is called at each login; one that comes with its end
-        is used until shortly before that. A plain method is called in a thread."""
+        """Return a token that is valid now, plainly or as a coroutine. A plain method is called in a thread.
+
+        It is called at each login, once for logins at the same time. A token that comes with its end is kept for three
+        quarters of its life. While calls fail, the last token is used to its end.
+        """
 
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -84,7 +84,7 @@ def asking(login: KerberosLogin) -> Ask:
 
 
 async def logged_in(one: KerberosClientLogin, login: KerberosLogin, host: str = HOST) -> LoggedIn:
-    await one.run(asking(login), host)
+    await (await one.prepare(host))(asking(login))
     assert login.outcome is not None
     return login.outcome
 
@@ -190,7 +190,7 @@ async def test_tokens_with_wrong_bytes_are_refused(realm: Kdc, login: Callable[[
         raise ConnectionAbortedError
 
     with pytest.raises(ConnectionAbortedError):
-        await client(realm).run(keep, HOST)
+        await (await client(realm).prepare(HOST))(keep)
     chance = random.Random(1)
     (token,) = tokens
     for _ in range(500):
@@ -213,7 +213,7 @@ async def test_a_token_counts_once(realm: Kdc, login: Callable[[], KerberosLogin
         sent.append(token)
         return await asking(first)(token)
 
-    await client(realm).run(ask, HOST)
+    await (await client(realm).prepare(HOST))(ask)
     again = login()
     with pytest.raises(LoginUndecided, match="replay"):
         await again.receive(sent[0])
@@ -234,7 +234,7 @@ async def test_clocks_that_differ_are_refused(
         return await asking(login())(token)
 
     with pytest.raises(LoginRefused, match="Clock skew too great"):
-        await client(realm).run(late, HOST)
+        await (await client(realm).prepare(HOST))(late)
 
 
 async def test_users_of_another_realm_need_a_rule(realm: Kdc) -> None:
@@ -273,14 +273,14 @@ async def test_what_a_client_is_told(
     realm: Kdc, name: str, principal: str, host: str, complaint: str
 ) -> None:
     with pytest.raises(ClientLoginRefused, match=complaint):
-        await client(realm, name, principal).run(nobody, host)
+        await (await client(realm, name, principal).prepare(host))(nobody)
 
 
 async def test_who_has_no_ticket_or_an_old_one_is_told_to_get_one(
     realm: Kdc, tickets: Callable[[Path], KerberosClientLogin]
 ) -> None:
     with pytest.raises(ClientLoginRefused, match=r"No Kerberos credentials .*`kinit NAME@REALM`"):
-        await tickets(realm.folder / "none").run(nobody, HOST)
+        await (await tickets(realm.folder / "none").prepare(HOST))(nobody)
     one = tickets(realm.ticket("ann", "-l", "1s"))
     deadline = time.monotonic() + 60
     while (told := await _told(one)) is None:
@@ -292,7 +292,7 @@ async def test_who_has_no_ticket_or_an_old_one_is_told_to_get_one(
 async def _told(one: KerberosClientLogin) -> str | None:
     """Why it does not log in; None if it has a ticket."""
     try:
-        await one.run(_ends, HOST)
+        await (await one.prepare(HOST))(_ends)
     except ConnectionAbortedError:
         return None
     except ClientLoginRefused as error:
@@ -308,10 +308,10 @@ async def test_without_a_kdc_a_client_tries_again(realm: Kdc) -> None:
     one = client(realm)
     realm.stop()
     with pytest.raises(ClientLoginUndecided, match="Cannot contact any KDC for realm"):
-        await one.run(nobody, HOST)
+        await (await one.prepare(HOST))(nobody)
     realm.start()
     with pytest.raises(ConnectionAbortedError):
-        await one.run(_ends, HOST)
+        await (await one.prepare(HOST))(_ends)
 
 
 @pytest.mark.parametrize(

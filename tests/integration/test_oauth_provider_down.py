@@ -1,11 +1,13 @@
-"""An authorization server that is down when brokers start, comes up, and goes away again."""
+"""An authorization server that is down when brokers start, comes up, and goes away again; or is away for clients."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
 import urllib.request
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -96,3 +98,72 @@ async def test_clients_wait_for_it_and_outlive_it() -> None:
         wait_until(lambda: (metric(cluster, "ottla_oauth_keys_age_seconds") or 0) >= 2, "ageing")
         await send_with_ours(cluster, tokens)
         assert metric(cluster, "ottla_oauth_keys") == 1
+
+
+class ShortTokens(Tokens):
+    """Of an authorization server that is away at times. Its tokens tell their end."""
+
+    def __init__(self, life_s: float) -> None:
+        super().__init__()
+        self.life_s = life_s
+        self.is_away = False
+        self.calls = 0
+
+    async def token(self) -> tuple[str, float]:  # type: ignore[override]
+        self.calls += 1
+        if self.is_away:
+            raise ConnectionRefusedError("the authorization server is away")
+        claims = claims_of(lasts_s=self.life_s)
+        return signed(claims, self.key, "ES256"), claims["exp"]
+
+
+async def test_a_token_is_used_to_its_end_while_the_server_is_away(tmp_path: Path) -> None:
+    tokens, of_spool = ShortTokens(life_s=8), ShortTokens(life_s=300)
+    of_spool.key = tokens.key
+    with running_issuer() as issuer:
+        issuer.keys = [tokens.key]
+        settings = {
+            "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+            "listener.name.plaintext.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "connections.max.reauth.ms": "3600000",
+            f"{PREFIX}jwks.endpoint.url": f"{issuer.url}/keys",
+            f"{PREFIX}expected.issuer": ISSUER,
+            f"{PREFIX}expected.audience": AUDIENCE,
+        }
+        with LocalCluster(brokers=1, settings=settings) as cluster:
+            async with Producer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauth_token_provider=tokens,
+            ) as producer:
+                await producer.send_and_wait("topic", b"value")
+                reached = producer.parts.cluster
+                (broker,) = reached.metadata.brokers
+                stands = await reached.connection(broker, "stands")
+                began_s = time.monotonic()
+                tokens.is_away = True
+                while time.monotonic() - began_s < 6.4:  # logins are renewed from this time on
+                    await producer.send_and_wait("topic", b"value")
+                    await asyncio.sleep(0.05)
+                while time.monotonic() - began_s < 7.0:
+                    await producer.send_and_wait("topic", b"value")
+                    made = await reached.connection(broker, f"made at {time.monotonic()}")
+                    made.close()
+                assert stands.lost is None
+                assert 1 < tokens.calls < 10
+                tokens.is_away = False
+                while time.monotonic() - began_s < 10:  # that token has ended
+                    await producer.send_and_wait("topic", b"value")
+                    await asyncio.sleep(0.05)
+                assert stands.lost is None
+                assert tokens.calls < 20
+            async with Producer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauth_token_provider=of_spool,
+                spool_dir=tmp_path / "spool",
+            ) as spooling:
+                await spooling.send_and_wait("topic", b"value")
+            assert of_spool.calls == 1, "a spool and those that deliver it log in with one token"

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client.security.oauth import ClientCredentials, TokenUnavailable
+from ottla.client.security.called_for import CredentialsUnavailable
+from ottla.client.security.oauth import ClientCredentials
 from tests.certificates import Authority
 
 
@@ -108,18 +109,18 @@ def test_a_server_that_gives_none(
     is_final: bool,
 ) -> None:
     server.status, server.answer = status, answer
-    with pytest.raises(TokenUnavailable, match=message) as failed:
+    with pytest.raises(CredentialsUnavailable, match=message) as failed:
         credentials(server, authority).token()
     assert failed.value.is_final is is_final
     assert "ter2" not in str(failed.value)
 
 
 def test_a_server_that_is_not_believed(server: AuthorizationServer) -> None:
-    with pytest.raises(TokenUnavailable, match="certificate verify failed"):
+    with pytest.raises(CredentialsUnavailable, match="certificate verify failed"):
         credentials(server, None).token()
     assert not server.asked
 
 
 def test_a_server_that_is_not_there(authority: Authority, server: AuthorizationServer) -> None:
-    with pytest.raises(TokenUnavailable, match=r"cannot be asked for a token: .*refused"):
+    with pytest.raises(CredentialsUnavailable, match=r"cannot be asked for a token: .*refused"):
         credentials(server, authority, url="https://localhost:1/x").token()

@@ -9,13 +9,16 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.client.failures import AuthenticationFailed
+from ottla.client.security.called_for import CredentialsUnavailable
 from ottla.client.security.logins import (
     BearerClientLogin,
+    ClientLogin,
     ClientLoginRefused,
     PlainClientLogin,
     ScramClientLogin,
 )
-from ottla.client.security.oauth import BearerTokens, TokenUnavailable
+from ottla.client.security.oauth import BearerTokens
 from ottla.client.security.options import Token
 from ottla.protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramUser
 from tests.protocol.scram_exchange import AnsweringServer
@@ -30,7 +33,7 @@ async def test_plain_sends_user_and_password() -> None:
         sent.append(message)
         return b""
 
-    await PlainClientLogin("änn", "pä=ss,").run(ask, "broker")
+    await (await PlainClientLogin("änn", "pä=ss,").prepare("broker"))(ask)
     assert sent == ["\0änn\0pä=ss,".encode()]
 
 
@@ -47,19 +50,52 @@ async def test_a_password_is_asked_for_at_each_login() -> None:
         return next(given)
 
     login = PlainClientLogin("u", lambda: next(given))
-    await login.run(ask, "broker")
-    await login.run(ask, "broker")
-    await PlainClientLogin("u", later).run(ask, "broker")
+    await (await login.prepare("broker"))(ask)
+    await (await login.prepare("broker"))(ask)
+    await (await PlainClientLogin("u", later).prepare("broker"))(ask)
     assert sent == [b"\0u\0one", b"\0u\0two", b"\0u\0three"]
 
 
-@pytest.mark.parametrize("password", [lambda: "", lambda: None, lambda: 1 / 0])
-async def test_a_password_that_does_not_come_is_told(password: Callable[[], str]) -> None:
-    async def ask(_: bytes) -> bytes:
-        raise AssertionError("nothing is sent")
+@pytest.mark.parametrize(
+    ("password", "is_final"), [(lambda: "", True), (lambda: None, True), (lambda: 1 / 0, False)]
+)
+async def test_a_password_that_does_not_come_is_told(password: Callable[[], str], is_final: bool) -> None:
+    with pytest.raises(CredentialsUnavailable, match="sasl_plain_password was called") as failed:
+        await PlainClientLogin("u", password).prepare("broker")
+    assert failed.value.is_final is is_final
 
-    with pytest.raises(ClientLoginRefused, match="sasl_plain_password was called"):
-        await PlainClientLogin("u", password).run(ask, "broker")
+
+@pytest.mark.parametrize("kind", ["PLAIN", "OAUTHBEARER"])
+async def test_while_nobody_gives_another_credential_the_last_one_is_used(kind: str) -> None:
+    given: list[str] = ["one"]
+    sent: list[bytes] = []
+
+    class Tokens:
+        def token(self) -> str:
+            return given.pop()
+
+    async def ask(message: bytes) -> bytes:
+        sent.append(message)
+        if refuses:
+            raise AuthenticationFailed("not this one")
+        return b""
+
+    login: ClientLogin = (
+        PlainClientLogin("u", given.pop) if kind == "PLAIN" else BearerClientLogin(BearerTokens(Tokens()), {})
+    )
+    refuses = False
+    attempts = [await login.prepare("broker") for _ in range(3)]
+    assert not given
+    for attempt in attempts:
+        await attempt(ask)
+    assert len({*sent}) == 1
+    refuses = True
+    for attempt in attempts:
+        with pytest.raises(
+            CredentialsUnavailable, match=r"not take the last .*, and there is no new one"
+        ) as failed:
+            await attempt(ask)
+        assert not failed.value.is_final, "the next one may be taken"
 
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -77,7 +113,7 @@ async def test_scram_proves_both_ends(name: str, with_token: bool) -> None:
     async def ask(message: bytes) -> bytes:
         return server.receive(message)
 
-    await ScramClientLogin(mechanism, "a,b=c", "secret", with_token=with_token).run(ask, "broker")
+    await (await ScramClientLogin(mechanism, "a,b=c", "secret", with_token=with_token).prepare("broker"))(ask)
     assert server.done
     assert users == [ScramUser("a,b=c", {"tokenauth": "true"} if with_token else {})]
 
@@ -93,7 +129,7 @@ async def test_a_false_server_is_refused() -> None:
         return server.receive(message)
 
     with pytest.raises(ClientLoginRefused, match="may be a false one"):
-        await ScramClientLogin(SHA_256, "u", "secret").run(ask, "broker")
+        await (await ScramClientLogin(SHA_256, "u", "secret").prepare("broker"))(ask)
 
 
 @pytest.mark.parametrize("iterations", ["4095", "1000001", "99999999999", "-1"])
@@ -104,7 +140,7 @@ async def test_a_server_cannot_make_the_client_work_for_hours(iterations: str) -
 
     began = time.process_time()
     with pytest.raises(ClientLoginRefused, match="iterations"):
-        await ScramClientLogin(SHA_256, "u", "secret").run(ask, "broker")
+        await (await ScramClientLogin(SHA_256, "u", "secret").prepare("broker"))(ask)
     assert time.process_time() - began < 5
 
 
@@ -138,8 +174,8 @@ async def test_a_token_goes_with_its_extensions() -> None:
         sent.append(message)
         return b""
 
-    await BearerClientLogin(BearerTokens(Provider("abc")), {"pool": "p"}).run(ask, "broker")
-    await BearerClientLogin(BearerTokens(AsyncProvider()), {}).run(ask, "broker")
+    await (await BearerClientLogin(BearerTokens(Provider("abc")), {"pool": "p"}).prepare("broker"))(ask)
+    await (await BearerClientLogin(BearerTokens(AsyncProvider()), {}).prepare("broker"))(ask)
     assert sent == [
         b"n,,\x01auth=Bearer abc\x01pool=p\x01logicalCluster=lkc-1\x01\x01",
         b"n,,\x01auth=Bearer abc\x01\x01",
@@ -156,9 +192,9 @@ async def test_a_refused_token_is_told_and_forgotten() -> None:
     provider = Provider(("one", time.time() + 100), "two")
     tokens = BearerTokens(provider)
     with pytest.raises(ClientLoginRefused, match="does not take the token: status invalid_token"):
-        await BearerClientLogin(tokens, {}).run(ask, "broker")
+        await (await BearerClientLogin(tokens, {}).prepare("broker"))(ask)
     assert sent[1] == b"\x01"
-    assert (await tokens.current())[0] == "two"
+    assert (await tokens.current()).text == "two"
 
 
 async def test_a_token_is_kept_for_most_of_its_life() -> None:
@@ -179,13 +215,13 @@ async def test_a_token_is_kept_for_most_of_its_life() -> None:
 
 @pytest.mark.parametrize("given", ["", None, "with\nline", 7, "x" * 70_000])
 async def test_what_is_no_token_is_told_without_showing_it(given: Token) -> None:
-    with pytest.raises(TokenUnavailable, match=r"token\(\) gave"):
+    with pytest.raises(CredentialsUnavailable, match=r"token\(\) gave"):
         await BearerTokens(Provider(given)).current()
 
 
 async def test_a_provider_that_fails_is_told() -> None:
     with pytest.raises(
-        TokenUnavailable, match=r"token\(\) of sasl_oauth_token_provider failed: IndexError"
+        CredentialsUnavailable, match=r"token\(\) of sasl_oauth_token_provider failed: IndexError"
     ) as failed:
         await BearerTokens(Provider()).current()
     assert not failed.value.is_final

@@ -19,7 +19,8 @@ from ottla.client.connections.connection import Connection
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.connections.opening import connect
 from ottla.client.failures import AuthenticationFailed, ConnectionLost, TlsFailed
-from ottla.client.security.logins import PlainClientLogin
+from ottla.client.security.called_for import CredentialsUnavailable
+from ottla.client.security.logins import Attempt, PlainClientLogin
 from ottla.client.security.options import SecurityOptions
 from ottla.client.security.security import Security, security_of
 from ottla.protocol.codec import encode
@@ -351,6 +352,59 @@ async def test_a_login_that_is_not_renewed_ends_the_connection() -> None:
         with pytest.raises(AuthenticationFailed, match="no more"):
             connection.send(MetadataRequest(topics=[]))
     assert lost == [connection]
+
+
+class SeldomLogin(PlainClientLogin):
+    """A login whose password cannot be had while `is_away`."""
+
+    is_away = False
+    prepared = 0
+
+    async def prepare(self, host: str) -> Attempt:
+        self.prepared += 1
+        if self.is_away:
+            raise CredentialsUnavailable("nobody gives a password")
+        return await super().prepare(host)
+
+
+@pytest.mark.usefixtures("quickly_renewed")
+async def test_a_session_lasts_to_its_end_while_no_credentials_can_be_had() -> None:
+    broker, login = Broker(), SeldomLogin("ann", "hunter2")
+    broker.lifetimes_ms = [1_500]
+    async with listening(broker) as address:
+        loop = asyncio.get_running_loop()
+        connection = await opened(address, Security(None, login))
+        began_s = loop.time()
+        login.is_away = True
+        async with asyncio.timeout(20):
+            while connection.lost is None:
+                await asyncio.sleep(0.01)
+                if connection.lost is None:
+                    await connection.request(MetadataRequest(topics=[]))
+        assert loop.time() - began_s >= 1.45, "not before the session ended"
+        assert isinstance(connection.lost, ConnectionLost)
+        assert "nobody gives a password" in str(connection.lost)
+    assert 3 <= login.prepared < 10
+    assert broker.asked.count("handshake") == 1, "the broker hears of a renewal that can be carried out"
+
+
+@pytest.mark.usefixtures("quickly_renewed")
+async def test_a_session_is_renewed_as_soon_as_there_are_credentials_again() -> None:
+    broker, login = Broker(), SeldomLogin("ann", "hunter2")
+    broker.lifetimes_ms = [1_500]
+    async with listening(broker) as address:
+        connection = await opened(address, Security(None, login))
+        login.is_away = True
+        async with asyncio.timeout(20):
+            while login.prepared < 2:
+                await asyncio.sleep(0.01)
+            login.is_away = False
+            while broker.asked.count("login") < 2:
+                await connection.request(MetadataRequest(topics=[]))
+                await asyncio.sleep(0.01)
+        await connection.request(MetadataRequest(topics=[]))
+        assert connection.lost is None
+        connection.close()
 
 
 @pytest.mark.usefixtures("quickly_renewed")
