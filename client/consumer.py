@@ -37,6 +37,7 @@ from .consuming.options import CONSUMER_GROUPS, ConsumerOptions, ConsumerSetting
 from .consuming.positions import Positions
 from .consuming.questions import ConsumerQuestions
 from .consuming.reading import Reading
+from .consuming.topic_notices import TopicNotices
 from .failures import ClientClosed, UnreadableRecords
 from .kinds import fitted
 from .large_messages.assembly import LargeMessageStats
@@ -82,8 +83,10 @@ class Consumer(Positions, ConsumerQuestions):
     `group_protocol`: "classic", or "consumer", where the broker assigns (KIP-848), by its assignor
     `group_remote_assignor` if one is named. Session and heartbeats are set in the broker then; in the classic protocol
     `session_timeout_ms` is 45,000, `heartbeat_interval_ms` 3,000, the strategy ("range", "cooperative-sticky").
-    `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `client_rack`: read from the
-    replica in this rack, where brokers select replicas by rack (KIP-392).
+    `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `metadata_max_idle_ms`: how
+    long to know topics that are neither subscribed to nor assigned, as for `end_offsets`. Only `subscribe` creates
+    topics, where brokers are set to do so. `client_rack`: read from the replica in this rack, where brokers select
+    replicas by rack (KIP-392).
 
     `large_messages`: put values together that a Producer has split (its `large_message_segment_size`). Of those that
     have not come whole yet it keeps up to `large_message_buffer_bytes`, and gives up the oldest beyond that, or who has
@@ -104,7 +107,8 @@ class Consumer(Positions, ConsumerQuestions):
         self._life = Lifecycle("consumer")
         self._cluster = connection.cluster(settings.security)
         self._fetch_options = fetching.of_fetcher(connection)
-        self._fetcher = Fetcher(self._cluster, self._fetch_options)
+        notices = TopicNotices(self._cluster)
+        self._fetcher = Fetcher(self._cluster, self._fetch_options, notices=notices)
         self._deserialization = settings.handing_out.deserialization()
         self._assemblies = settings.assembling.assemblies()
         self._inbox = Inbox(
@@ -155,6 +159,7 @@ class Consumer(Positions, ConsumerQuestions):
             self._handover,
             member,
             self.reading.attendance,
+            notices,
             metadata_max_age_ms=connection.metadata_max_age_ms,
             retry_backoff_max_ms=connection.retry_backoff_max_ms,
         )

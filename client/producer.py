@@ -44,7 +44,9 @@ class Producer(RecordWriter):
     `batch_size`, `buffer_memory`, `max_request_size`: bytes before compression; `send` waits while the buffer
     is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails. `max_block_ms`: how long
     to wait for a topic, or a partition that `send` names, to exist, and for the cluster's answers about transactions.
-    `metadata_max_age_ms`: how often to look for partitions that were added. `key_serializer` and
+    `metadata_max_age_ms`: how often to look for partitions that were added. `metadata_max_idle_ms`: after so long
+    without a record a topic is forgotten. Only `send` and `partitions_for` create topics, where brokers are set to do
+    so. `key_serializer` and
     `value_serializer` make bytes of what `send` is given; None stays None: a record without key, or a tombstone.
     `busy_poll_us`: for how long `send_and_wait` may poll for an answer, if the one before came as quickly, which spares
     it the time that a sleeping processor takes to wake.

@@ -5,8 +5,9 @@ belong.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from ..failures import (
 )
 from ..security.security import Security
 from .connection import Connection
+from .followed import FollowedTopics
 from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
 from .opening import connect
 from .refreshing import Refreshing
@@ -45,11 +47,18 @@ READ_PER_TURN = 5_000
 """Of the partitions in an answer to Metadata, so many are read before others have their turn."""
 TOPIC_TAKES = 20
 """A topic without partitions takes as long to read as so many partitions."""
+TOPICS_AT_A_TIME = 2_000
+"""Brokers refuse a request with too many, and its answer would not come in time. So many are asked about at once."""
+METADATA_MAX_IDLE_MS = 300_000
+FORGETTING_TURNS = 10
+"""So many times within the idle time, refreshes look for topics to forget."""
 
 AnswerT = TypeVar("AnswerT")
 ResponseT = TypeVar("ResponseT", bound=Message)
 _Line = tuple[BrokerAddress, str]
 """A connection is known by where it goes and what for."""
+InUse = Callable[[float], Set[str]]
+"""Drops its state of topics unused since a loop time, and returns the topics that are still in use."""
 
 
 class Cluster:
@@ -65,13 +74,12 @@ class Cluster:
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int | None = None,
         retry_backoff_max_ms: int = 1_000,
+        metadata_max_idle_ms: int = METADATA_MAX_IDLE_MS,
         security: Security | None = None,
     ) -> None:
         """`connect_timeout_ms`: unless given, CONNECT_TIMEOUT_MS or, if that is shorter, `request_timeout_ms`: a host
         that dies while a connection is being made is waited for no longer than one that dies later."""
         self.metadata = ClusterMetadata()
-        self.creates_topics = True
-        """Whether a topic that is followed but is not there may come into being, if the brokers do that."""
         self.request_timeout_ms = request_timeout_ms
         self.retry_backoff_max_ms = retry_backoff_max_ms
         self._bootstrap = parse_bootstrap(bootstrap_servers)
@@ -85,8 +93,12 @@ class Cluster:
         self._refused_s: dict[
             BrokerAddress, float
         ] = {}  # loop time at which a broker last refused the client
-        self._topics: set[str] = set()
-        self._refreshing = Refreshing(self._refresh)
+        self.users: list[InUse] = []
+        """The parts of the client that know which topics they use."""
+        self._topics = FollowedTopics(metadata_max_idle_ms / 1000)
+        self._forgot_s = 0.0
+        self._refreshing = Refreshing(partial(self._refresh, create=False))
+        self._creating = Refreshing(partial(self._refresh, create=True))
         self._refreshing_on: asyncio.Task[None] | None = None
         self._turn = 0
         self._closed = False
@@ -110,7 +122,7 @@ class Cluster:
             tasks.append(self._refreshing_on)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, self._refreshing.close(), return_exceptions=True)
+        await asyncio.gather(*tasks, self._refreshing.close(), self._creating.close(), return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
 
@@ -209,25 +221,32 @@ class Cluster:
 
     # metadata
 
-    def follow(self, topics: Iterable[str]) -> None:
-        """From now on a refresh of everything asks for these topics too."""
-        self._topics.update(topics)
+    def follow(self, holder: Hashable, topics: Iterable[str]) -> None:
+        """Let each refresh of everything ask about these topics for `holder`, instead of those that it named before;
+        without any, ask about none for it."""
+        self._topics.hold(holder, topics)
 
     def unfollow(self, topics: Iterable[str]) -> None:
-        """Ask for these topics no more."""
-        self._topics.difference_update(topics)
+        """Ask no more about topics that `partitions_of` was called for."""
+        self._topics.drop(topics)
 
-    async def refresh(self, topics: Iterable[str] | None = None) -> None:
-        """Fetch fresh metadata of `topics`, which are followed from now on; without them, of all that are followed.
-        Callers at the same time share requests.
+    async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
+        """Fetch fresh metadata of `topics`; without them, of all that are followed or in use. Callers at the same time
+        share requests. With `create` the brokers may create a topic that is not there, if they are set to do so.
 
         Raises NoBrokerReachable or RequestTimedOut.
         """
-        wanted = self._topics if topics is None else set(topics)
-        self.follow(wanted)
         if self._closed:
             raise ClientClosed("the client was closed")
-        await self._refreshing.of(wanted)
+        now = asyncio.get_running_loop().time()
+        self._forget_idle(now)
+        wanted = self._topics.all()
+        if topics is not None:
+            wanted = set(topics)
+            self._topics.ask(wanted, now)
+        refreshing = self._creating if create else self._refreshing
+        for some in _slices(wanted):  # Between two of them, a question about other topics has its turn.
+            await refreshing.of(set(some))
 
     def refresh_every(self, seconds: float) -> None:
         """From now on fetch fresh metadata so often: nobody tells a client of partitions that are added."""
@@ -236,9 +255,10 @@ class Cluster:
     async def partitions_of(
         self, topic: str, *, patience_s: float, backoff_max_ms: float, partition: int | None = None
     ) -> list[int]:
-        """The partitions of `topic`, waiting up to `patience_s` of max_block_ms for it to exist, and to have
-        `partition`. Raises KafkaError."""
+        """Return the partitions of `topic`, waiting up to `patience_s` of max_block_ms for it to exist, and to have
+        `partition`. A topic that is not there may be created by that. Raises KafkaError."""
         loop = asyncio.get_running_loop()
+        self._topics.use((topic,), loop.time())
         deadline = loop.time() + patience_s
         backoff = Backoff(backoff_max_ms)
         while True:
@@ -259,7 +279,7 @@ class Cluster:
                 raise KafkaError(error, f"topic {topic!r} did not appear in {patience_s:g} s")
             if info is not None:
                 await asyncio.sleep(backoff.next_s())
-            await self.refresh([topic])
+            await self.refresh([topic], create=True)
 
     async def _refresh_every(self, seconds: float) -> None:
         while True:
@@ -267,12 +287,21 @@ class Cluster:
             with suppress(KafkaError):  # whoever sends meanwhile notices it, too, and looks more often
                 await self.refresh()
 
-    async def _refresh(self, topics: Sequence[str]) -> None:
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic) for topic in topics],
-            allow_auto_topic_creation=self.creates_topics,
-        )
-        await self.ask_metadata(request, self.metadata, timeout_ms=METADATA_TIMEOUT_MS)
+    def _forget_idle(self, now_s: float) -> None:
+        if now_s - self._forgot_s < self._topics.idle_s / FORGETTING_TURNS:
+            return
+        self._forgot_s = now_s
+        since_s = now_s - self._topics.idle_s
+        in_use = {topic for user in self.users for topic in user(since_s)}
+        self.metadata.keep(self._topics.forget(now_s, in_use))
+
+    async def _refresh(self, topics: Sequence[str], *, create: bool) -> None:
+        for some in _slices(topics):  # Of several callers together, there may be too many again.
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=topic) for topic in some],
+                allow_auto_topic_creation=create,
+            )
+            await self.ask_metadata(request, self.metadata, timeout_ms=METADATA_TIMEOUT_MS)
 
     async def _first_answer(
         self, ask: Callable[[Connection], Awaitable[AnswerT]], *, idle_first: bool = False
@@ -361,7 +390,10 @@ class Cluster:
                 security=self._security,
             )
         except AuthenticationFailed:
-            self._refused_s[address] = asyncio.get_running_loop().time()
+            now = asyncio.get_running_loop().time()
+            pause_s = self.retry_backoff_max_ms / 1000
+            self._refused_s = {one: at_s for one, at_s in self._refused_s.items() if at_s + pause_s > now}
+            self._refused_s[address] = now
             raise
         finally:
             del self._opening[line]
@@ -405,3 +437,10 @@ class Backoff:
 def _rotated(addresses: list[BrokerAddress], turn: int) -> list[BrokerAddress]:
     start = turn % len(addresses) if addresses else 0
     return addresses[start:] + addresses[:start]
+
+
+def _slices(topics: Iterable[str]) -> Iterator[Sequence[str]]:
+    """Yield the topics in order, so many at a time; nothing once where there are none: the brokers are asked for."""
+    ordered = sorted(topics)
+    for first in range(0, len(ordered) or 1, TOPICS_AT_A_TIME):
+        yield ordered[first : first + TOPICS_AT_A_TIME]

@@ -4,7 +4,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -131,6 +131,11 @@ class ClusterMetadata:
             if topic.partitions is not None:
                 self._take_topic(topic)
             yield len(topic.partitions or ())
+
+    def keep(self, topics: Container[str]) -> None:
+        """Know nothing of other topics any more."""
+        for topic in [one for one in self.topics if one not in topics]:
+            del self.topics[topic]
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The broker id of the leader, None when not known."""

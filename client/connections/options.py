@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..security.options import SecurityOptions
 from ..security.security import security_of
-from .cluster import Cluster
+from .cluster import METADATA_MAX_IDLE_MS, Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,7 @@ class ConnectionOptions:
     request_timeout_ms: int = 30_000
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    metadata_max_idle_ms: int = METADATA_MAX_IDLE_MS
 
     def cluster(self, security: SecurityOptions) -> Cluster:
         """New connections to the cluster. Raises TypeError and ValueError for what are no addresses."""
@@ -27,5 +28,6 @@ class ConnectionOptions:
             client_id=self.client_id,
             request_timeout_ms=self.request_timeout_ms,
             retry_backoff_max_ms=self.retry_backoff_max_ms,
+            metadata_max_idle_ms=self.metadata_max_idle_ms,
             security=security_of(security),
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 
@@ -18,6 +18,7 @@ from ..records import TopicPartition
 from .assigned import EARLIEST, LATEST, AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
 from .offset_lookups import OffsetLookups
+from .topic_notices import TopicNotices
 
 BY_NAME = 12
 """The last Fetch version that names topics; later ones go by topic id."""
@@ -37,11 +38,19 @@ _Leader = tuple[int, int]
 class Fetcher:
     """Fetches for the partitions in `assigned`. `wait` returns when there may be something to take."""
 
-    def __init__(self, cluster: Cluster, options: FetchOptions, lane: str = "fetch") -> None:
-        """`lane`: two fetchers on one connection would wait for each other's long polls."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: FetchOptions,
+        lane: str = "fetch",
+        notices: TopicNotices | None = None,
+    ) -> None:
+        """`lane`: two fetchers on one connection would wait for each other's long polls. `notices` report on topics
+        that are denied or absent."""
         self.assigned: dict[TopicPartition, AssignedPartition] = {}
         self._cluster = cluster
         self._lane = lane
+        self._notices = notices
         self._options = options
         self._news = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -68,12 +77,13 @@ class Fetcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._cluster.follow(self, ())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch these partitions; those assigned before keep position and buffer."""
         wanted = list(dict.fromkeys(partitions))
         self.assigned = {one: self.assigned.get(one) or AssignedPartition(one) for one in wanted}
-        self._cluster.follow({one.topic for one in wanted})
+        self._cluster.follow(self, {one.topic for one in wanted})
         self.changed()
 
     def changed(self) -> None:
@@ -169,6 +179,7 @@ class Fetcher:
                 with suppress(ConnectionLost, RequestTimedOut):
                     await self._cluster.refresh(in_need)
                     self._unreachable_since_s = None
+                    self._notice(in_need)
             finally:
                 self._ask_again_at_s = self._next_retry_s(leaderless)
         if failed or leaderless:
@@ -177,6 +188,13 @@ class Fetcher:
             self._backoff.reset()
             self._asked_about, self._ask_again_at_s = set(), 0.0
         return max(0.0, min(looks_at_s) - loop.time()) if looks_at_s else None
+
+    def _notice(self, topics: Collection[str]) -> None:
+        if self._notices is None:
+            return
+        denial = self._notices.look(topics, asyncio.get_running_loop().time())
+        if denial is not None:
+            self.fail(denial)
 
     async def _look_positions_up(self) -> set[str]:
         """Of partitions whose turn it is; the topics of those that still have none."""

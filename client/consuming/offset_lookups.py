@@ -31,7 +31,6 @@ class OffsetLookups:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.request_timeout_ms / 1000
         backoff = Backoff(self._options.retry_backoff_max_ms)
-        self._cluster.follow({one.topic for one in timestamps})
         while missing := {one: stamp for one, stamp in timestamps.items() if one not in found}:
             failure: KafkaError | None
             try:

@@ -40,6 +40,7 @@ class ReadingOptions(TypedDict, total=False):
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     metadata_max_age_ms: int
+    metadata_max_idle_ms: int
     large_messages: bool
     large_message_buffer_bytes: int
     large_message_expiry_offsets: int

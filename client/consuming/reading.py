@@ -104,7 +104,10 @@ class Reading:
         return taken
 
     async def _poll(self, take: Callable[[], T], timeout_ms: float | None) -> T:
-        """What `take` gives once that is something, or after `timeout_ms`."""
+        """Return what `take` gives once that is something, or after `timeout_ms`. Raise a failure before anything is
+        taken: partitions that always have records would hide the failure of another one for ever."""
+        self._check_open()
+        self._raise_failures()
         loop = asyncio.get_running_loop()
         deadline = None if timeout_ms is None else loop.time() + timeout_ms / 1000
         with self.attendance.reading():

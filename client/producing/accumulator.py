@@ -128,6 +128,8 @@ class PartitionQueue(Generic[ResultT]):
         self.limit = limit
         """Of the topic's batches."""
         self.identity: ProducerIdentity | None = None
+        self.used_s = 0.0
+        """When its youngest batch was begun."""
         self.retry_at_s = 0.0
         """No retry before this time, unless the leader is another than `failed_leader`."""
         self.failed_leader: tuple[int, int] | None = None
@@ -313,6 +315,7 @@ class PartitionQueue(Generic[ResultT]):
     def _begin(self, now_s: float) -> ProducerBatch[ResultT]:
         if self._waiting:
             self._waiting[-1].is_open = False
+        self.used_s = now_s
         bytes_max = self.limit.for_new_batch(now_s)
         batch = ProducerBatch(self._next_order, now_s, self._result(self.topic, self.partition), bytes_max)
         self._next_order += 1

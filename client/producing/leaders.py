@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Container, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +120,17 @@ class Leaders:
         queue.failed_leader = None
         self._backoffs.pop(queue, None)
         self._leaderless.pop(queue, None)
+
+    def forget(self, queue: _Queue) -> None:
+        """Keep nothing about a queue in which nothing waits."""
+        self._backoffs.pop(queue, None)
+        self._leaderless.pop(queue, None)
+
+    def forget_brokers(self, known: Container[int]) -> None:
+        """Keep nothing about brokers other than those known."""
+        for broker_id in [one for one in self._unreachable if one not in known]:
+            if (timer := self._unreachable.pop(broker_id).timer) is not None:
+                timer.cancel()
 
     def close(self) -> None:
         """Search no longer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 
@@ -123,6 +124,7 @@ class Sender:
         self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
         self._closed_with: KafkaError | None = None
+        cluster.users.append(self.forget_idle)
 
     # for the producer
 
@@ -194,6 +196,25 @@ class Sender:
                 else TransactionAborted(f"another record of the transaction failed: {error}")
             )
 
+    def forget_idle(self, since_s: float) -> set[str]:
+        """Drop the state of topics without a record since `since_s` (loop time); return the topics still in use."""
+        queues = self._queues.values()
+        in_use = {queue.topic for queue in queues if queue.used_s > since_s or not queue.empty}
+        idle = [queue for queue in queues if queue.topic not in in_use and self._may_forget(queue)]
+        for queue in idle:
+            del self._queues[queue.topic, queue.partition]
+            self._active.pop(queue, None)
+            self._leaders.forget(queue)
+            if self._transaction is None:
+                # A queue that is made for the partition later does not know the numbers used up under this identity.
+                self._idempotence.give_up(queue.identity)
+        if idle:
+            self._appender.clear()
+            kept = {queue.topic for queue in self._queues.values()}
+            self._limits = {topic: limit for topic, limit in self._limits.items() if topic in kept}
+        self._leaders.forget_brokers(self._cluster.metadata.brokers)
+        return in_use
+
     def check_open(self) -> None:
         """KafkaError: what it was closed with."""
         if self._closed_with is not None:
@@ -203,6 +224,8 @@ class Sender:
         """Stop now; what is not acknowledged fails with `error`, ClientClosed if none is given."""
         self._closed = True
         self._closed_with = error
+        with suppress(ValueError):  # closed before
+            self._cluster.users.remove(self.forget_idle)
         self._appender.clear()
         self._leaders.close()
         self._in_flight.close()
@@ -235,6 +258,10 @@ class Sender:
             queue = PartitionQueue(topic, partition, self._limit(topic), result)
             self._queues[topic, partition] = queue
         return queue
+
+    def _may_forget(self, queue: _Queue) -> bool:
+        """Whether its numbers are of no use: a transaction's coordinator alone gives another identity."""
+        return self._transaction is None or queue.identity != self._idempotence.identity
 
     def _limit(self, topic: str) -> BatchLimit:
         limit = self._limits.get(topic)

@@ -47,8 +47,6 @@ class Writer(Facade, Generic[WriterT_co]):
         self._loop = shared_loop()
         super().__init__(client, self._loop)
         self._handover = Handover(self._loop, self._take)
-        self._partitions: dict[str, frozenset[int]] = {}
-        """Of topics to which something was sent: of these it is known that `_take` need not wait for them."""
 
     def send(
         self,
@@ -84,11 +82,10 @@ class Writer(Facade, Generic[WriterT_co]):
             self._loop.run(self._enqueue(kept), timeout_ms=timeout_ms)
             return kept.delivery
         sent = Sent(topic, partition, record, size, Delivery())
-        known = self._partitions.get(topic)
-        if known is not None and (partition is None or partition in known):
+        if steps.knows(topic, partition):
             self._handover.put(sent, timeout_ms)
         else:
-            self._partitions[topic] = self._loop.run(self._first(sent), timeout_ms=timeout_ms)
+            self._loop.run(self._first(sent), timeout_ms=timeout_ms)
         return sent.delivery
 
     def send_and_wait(
@@ -164,10 +161,10 @@ class Writer(Facade, Generic[WriterT_co]):
         await self._writer.stop()
         await self._handover.settled()
 
-    async def _first(self, sent: Sent) -> frozenset[int]:
+    async def _first(self, sent: Sent) -> None:
+        """Send to a topic or partition that is not known: the caller waits for it, and gets the error."""
         await self._handover.settled()
         await self._enqueue(sent)
-        return frozenset(await self._writer.partitions_for(sent.topic))
 
     async def _enqueue(self, sent: Sent) -> None:
         """The rest of `ottla.Producer.send`."""

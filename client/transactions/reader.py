@@ -116,6 +116,7 @@ class TransactionReader:
 
     async def _begin(self) -> Assembler:
         """At the log starts; or at the ends, in such a way that the first transaction told of is whole."""
+        self._fetcher.assign(self._partitions)  # First: its topics are followed for as long as they are read.
         which = LATEST if self._begins_at_end else EARLIEST
         found = await self._stable.list_offsets(dict.fromkeys(self._partitions, which))
         starts = {one: offset for one, (offset, _) in found.items()}
@@ -126,7 +127,6 @@ class TransactionReader:
         options = self._options
         assembler = Assembler(starts, after, options.buffer_bytes_max, self._assembly, options.passing_over)
         assembler.plain_from(plain_from)
-        self._fetcher.assign(self._partitions)
         for one, state in self._fetcher.assigned.items():
             state.seek(starts[one])
         self._fetcher.start()

@@ -37,6 +37,7 @@ class WriterOptions(SecurityKeywords, total=False):
     max_block_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
+    metadata_max_idle_ms: int
     busy_poll_us: int
     partitioner: Partitioner
     key_serializer: Serializer | None

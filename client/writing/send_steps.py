@@ -127,6 +127,13 @@ class SendSteps:
         """Whether it is a large message, for `send_split`."""
         return self._splitter is not None and self._splitter.splits(record)
 
+    def knows(self, topic: str, partition: int | None = None) -> bool:
+        """Return whether the topic is known, and its partition if one is named. For every thread."""
+        info = self._cluster.metadata.topics.get(topic)
+        return (
+            info is not None and bool(info.partitions) and (partition is None or partition in info.partitions)
+        )
+
     def ready(self, topic: str, size: int, partition: int | None = None) -> bool:
         """Whether a record can be added at once: its topic is known, and its partition if it names one, and there is
         room."""

@@ -213,7 +213,6 @@ def _cluster(loop: LoopThread, client: Mapping[str, Any]) -> Cluster:
 
         async def make() -> Cluster:
             cluster = Cluster(**options, security=security_of(security))
-            cluster.creates_topics = False
             await cluster.start()
             return cluster
 

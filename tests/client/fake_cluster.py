@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -207,7 +207,7 @@ class FakeCluster:
                 )
             case MetadataRequest():
                 self.metadata_requests += 1
-                response = self._metadata()
+                response = self._metadata([one.name for one in request.topics or ()])
             case InitProducerIdRequest(transactional_id=None):
                 response = InitProducerIdResponse(producer_id=self.next_producer_id(), producer_epoch=0)
             case ProduceRequest():
@@ -244,7 +244,7 @@ class FakeCluster:
     def appended(self, index: int, header: BatchHeader, values: list[bytes]) -> None:
         """A batch was appended, and not for the second time."""
 
-    def _metadata(self) -> MetadataResponse:
+    def _metadata(self, asked: Sequence[str | None]) -> MetadataResponse:
         partitions = [
             MetadataResponsePartition(
                 partition_index=index,
@@ -262,7 +262,11 @@ class FakeCluster:
             ],
             cluster_id="fake",
             controller_id=0,
-            topics=[MetadataResponseTopic(name=self.topic, topic_id=b"t" * 16, partitions=partitions)],
+            topics=[
+                MetadataResponseTopic(name=one, topic_id=b"t" * 16, partitions=partitions)
+                for one in asked
+                if one == self.topic
+            ],
         )
 
     def _produce(self, broker: int, request: ProduceRequest, version: int) -> ProduceResponse | None:

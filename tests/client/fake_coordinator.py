@@ -67,10 +67,10 @@ class Coordinator:
     async def connection(self, _broker: int, _lane: str) -> Any:
         return await self.any_connection()
 
-    async def refresh(self, _topics: object = ()) -> None:
+    async def refresh(self, _topics: object = (), *, create: bool = False) -> None:
         pass
 
-    def follow(self, _topics: object) -> None:
+    def follow(self, _holder: object, _topics: object) -> None:
         pass
 
     async def close(self) -> None:

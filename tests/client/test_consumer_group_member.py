@@ -10,7 +10,7 @@ import pytest
 
 from ottla import Consumer, RebalanceListener, TopicPartition
 from ottla.client.connections.metadata import KnownTopic
-from ottla.client.failures import ConnectionLost
+from ottla.client.failures import AuthorizationFailed, ConnectionLost
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_groups import (
     Assignment,
@@ -280,3 +280,17 @@ async def test_what_was_being_taken_over_as_a_member_left_is_not_read(
         while consumer._fetcher.assigned[PLACE].held:
             await asyncio.sleep(0.001)
         reading.cancel()
+
+
+async def test_a_coordinator_that_denies_a_topic_ends_no_membership(
+    coordinator: Coordinator, broker: Broker
+) -> None:
+    """A right may be taken away between the look at the topics and the heartbeat; as in Java, it may come back."""
+    broker.failing = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    async with member() as consumer, asyncio.timeout(25):
+        with pytest.raises(AuthorizationFailed, match="DESCRIBE on topic 't'") as raised:
+            while True:
+                await consumer.getmany(timeout_ms=10)
+        assert raised.value.resource == "topic 't'"
+        while not consumer.assignment():
+            await consumer.getmany(timeout_ms=10)

@@ -132,7 +132,6 @@ async def test_what_cannot_be_read_of_a_slice_is_an_error(address: str) -> None:
         Cluster(address) as cluster,
     ):
         await admin.create_topics([NewTopic("cut", num_partitions=2)])
-        cluster.creates_topics = False
         for _ in range(10):
             await producer.send_and_wait("cut", b"x", partition=0)
         await admin.delete_records({FIRST: 4})

@@ -133,7 +133,7 @@ async def test_a_broker_that_has_yet_to_hear_of_a_partition_takes_it_from_no_rea
     """A consumer without a group gave it up, had it again with the next answer, and began anew where it begins."""
     refreshed = 0
 
-    async def refresh(_topics: object = ()) -> None:
+    async def refresh(_topics: object = (), *, create: bool = False) -> None:
         nonlocal refreshed
         refreshed += 1
         coordinator.metadata.update(answer([(1, 0)] * (1 if refreshed > 2 else 2)))

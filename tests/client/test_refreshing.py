@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -123,27 +124,102 @@ async def test_when_it_is_closed_nobody_waits_any_more() -> None:
 
 
 class Asked(Cluster):
-    """Notes about which topics somebody is asked."""
+    """Notes about which topics somebody is asked, and of which of them creation is allowed."""
 
-    def __init__(self) -> None:
-        super().__init__("localhost:1")
+    def __init__(self, **options: Any) -> None:
+        super().__init__("localhost:1", **options)
         self.asked: list[list[str | None]] = []
+        self.creating: list[list[str | None]] = []
+        self.answered: Callable[[Sequence[str | None]], Awaitable[None]] | None = None
 
     async def ask_metadata(
         self, request: MetadataRequest, into: ClusterMetadata, *, timeout_ms: float | None = None
     ) -> None:
-        self.asked.append([topic.name for topic in request.topics or ()])
+        names = [topic.name for topic in request.topics or ()]
+        self.asked.append(names)
+        if request.allow_auto_topic_creation:
+            self.creating.append(names)
+        if self.answered is not None:
+            await self.answered(names)
+
+
+def known(*names: str | None) -> MetadataResponse:
+    partitions = [MetadataResponsePartition(partition_index=0, leader_id=1)]
+    return MetadataResponse(topics=[MetadataResponseTopic(name=one, partitions=partitions) for one in names])
 
 
 async def test_a_cluster_is_asked_about_the_topics_in_need_and_not_about_all() -> None:
     cluster = Asked()
-    cluster.follow({"a", "b", "c"})
+    cluster.follow("reader", {"a", "b", "c"})
     await cluster.refresh(["b"])
     await cluster.refresh({"d"})
     await cluster.refresh()
-    cluster.unfollow({"d"})
+    cluster.follow("reader", {"c"})
     await cluster.refresh()
-    assert cluster.asked == [["b"], ["d"], ["a", "b", "c", "d"], ["a", "b", "c"]]
+    cluster.follow("reader", ())
+    await cluster.refresh()
+    assert cluster.asked == [["b"], ["d"], ["a", "b", "c"], ["c"], []]
+
+
+async def test_a_topic_is_created_by_its_first_use_and_by_no_refresh() -> None:
+    """It would come back each time that somebody deletes it (KAFKA-2948)."""
+    cluster = Asked()
+
+    async def answered(names: Sequence[str | None]) -> None:
+        cluster.metadata.update(known(*names))
+
+    cluster.answered = answered
+    await cluster.partitions_of("a", patience_s=1, backoff_max_ms=1)
+    await cluster.partitions_of("a", patience_s=1, backoff_max_ms=1)
+    cluster.follow("reader", ["b"])
+    await cluster.refresh()
+    await cluster.refresh(["a", "b", "c"])
+    assert cluster.asked == [["a"], ["a", "b"], ["a", "b", "c"]]
+    assert cluster.creating == [["a"]]
+
+
+async def test_a_topic_that_is_not_used_any_more_is_forgotten() -> None:
+    cluster = Asked(metadata_max_idle_ms=20)
+    cluster.metadata.update(known("a", "b", "c", "d"))
+    cluster.users.append(lambda _since_s: {"b"})
+    cluster.follow("reader", ["c"])
+    for used in "ab":
+        await cluster.partitions_of(used, patience_s=1, backoff_max_ms=1)
+    await cluster.refresh(["d"])
+    async with asyncio.timeout(25):
+        while cluster.metadata.topics.keys() & {"a", "d"}:
+            await asyncio.sleep(0.001)
+            await cluster.refresh()
+    assert cluster.asked[1] == ["a", "b", "c"]
+    assert cluster.asked[-1] == ["b", "c"]
+    assert set(cluster.metadata.topics) == {"b", "c"}
+
+
+async def test_of_very_many_topics_some_are_asked_about_at_a_time() -> None:
+    """A broker refuses 21,000 at once, and a client learned nothing any more."""
+    cluster = Asked()
+    names = {f"t{number}" for number in range(21_001)}
+    cluster.follow("reader", names)
+    await cluster.refresh()
+    assert max(map(len, cluster.asked)) <= 5_000
+    assert sorted(name or "" for some in cluster.asked for name in some) == sorted(names)
+
+
+async def test_a_question_about_a_new_topic_waits_for_a_part_of_very_many_others() -> None:
+    cluster = Asked()
+    cluster.follow("reader", {f"t{number}" for number in range(21_001)})
+
+    async def answered(_: Sequence[str | None]) -> None:
+        await asyncio.sleep(0)
+
+    cluster.answered = answered
+    others = asyncio.ensure_future(cluster.refresh())
+    while not cluster.asked:
+        await asyncio.sleep(0)
+    await cluster.refresh(["new"])
+    assert not others.done()
+    await others
+    assert any("new" in some for some in cluster.asked[:4])
 
 
 async def test_others_have_turns_while_a_long_answer_is_read() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -78,7 +78,9 @@ class ConsumerGroupMember:
         wanted: Wanted,
         handover: Handover,
         attendance: Attendance,
+        look_again: Callable[[], None],
     ) -> None:
+        """`look_again`: called when a topic is denied that was not before; `subscribe` may follow, without it."""
         self.member_id = str(uuid.uuid4())
         self.failure: BaseException | None = None
         """What ended the membership for good."""
@@ -86,9 +88,11 @@ class ConsumerGroupMember:
         self._options = options
         self._handover = handover
         self._attendance = attendance
+        self._look_again = look_again
         self._known_as = ConsumerGroupMetadata(options.group_id)
         self._state = Membership(wanted)
         self._names: dict[bytes, str] = {}
+        """Of the topics that it has, or is about to take over or to give up."""
         self._patterns = wanted.pattern is not None
         """Whether the coordinator may know a pattern of this member."""
         self._told_assignment = False
@@ -192,6 +196,9 @@ class ConsumerGroupMember:
         elif error.code in FENCED:
             self._state.fenced()
             await self._lose()
+        elif error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # As in Java, it may be allowed again.
+            self._handover.deny(error)
+            self._look_again()
         elif not error.code.retriable:
             hint = EXPLAINED.get(error.code)
             where = f"group {self._options.group_id!r}, heartbeat: {error.message}"
@@ -256,17 +263,7 @@ class ConsumerGroupMember:
                 self._request(beat), timeout_ms=self._options.request_timeout_ms
             )
             if response.error_code:
-                code = ErrorCode.of(response.error_code)
-                # A topic of the subscription may be what is denied: the broker's text tells.
-                of_group = code is ErrorCode.GROUP_AUTHORIZATION_FAILED
-                raise cluster_error(
-                    code,
-                    "",
-                    response.error_message,
-                    operation="READ" if of_group else "",
-                    name=self._options.group_id,
-                    user=self._coordinator.user,
-                )
+                raise self._refusal(ErrorCode.of(response.error_code), response.error_message)
         except BaseException:
             self._state.unanswered()
             raise
@@ -277,6 +274,18 @@ class ConsumerGroupMember:
                 self._options.group_id, self._state.epoch, self.member_id, self._options.group_instance_id
             )
         self._heard.set()
+
+    def _refusal(self, code: ErrorCode, told: str | None) -> KafkaError:
+        """Return the coordinator's error. Where a topic is denied, its answer does not name the topic."""
+        user = self._coordinator.user
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            topics = self._state.wanted.topics
+            where = f"group {self._options.group_id!r}, one of the topics {', '.join(map(repr, topics))}"
+            name = topics[0] if len(topics) == 1 else ""
+            return cluster_error(code, "" if name else where, operation="DESCRIBE", name=name, user=user)
+        operation = "READ" if code is ErrorCode.GROUP_AUTHORIZATION_FAILED else ""
+        name = self._options.group_id
+        return cluster_error(code, "", told, operation=operation, name=name, user=user)
 
     def _request(self, beat: Beat) -> ConsumerGroupHeartbeatRequest:
         options = self._options
@@ -348,9 +357,11 @@ class ConsumerGroupMember:
         return {TopicPartition(self._names[topic_id], index) for topic_id, index in places}
 
     async def _learn_names(self, topic_ids: Iterable[bytes]) -> None:
-        """Of these topics, as far as the cluster tells."""
+        """Learn those of these topics, as far as the cluster tells, and forget others that nothing needs any more."""
+        wanted = {topic_id for topic_id, _ in self._state.owned | self._state.target}.union(topic_ids)
+        self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in wanted}
         for topic in self._cluster.metadata.topics.values():
-            if any(topic.id):
+            if topic.id in wanted:
                 self._names.setdefault(topic.id, topic.name)
         missing = [one for one in topic_ids if one not in self._names]
         if not missing:

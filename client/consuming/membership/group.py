@@ -128,6 +128,7 @@ class Group:
         lost = self.generation == NO_GENERATION
         await self._meanwhile_beating(self._handover.give_up(self._handover.owned, lost=lost))
         await self._say_goodbye()
+        self._lead_none()
 
     def metadata(self) -> ConsumerGroupMetadata:
         """Who it is now; who it was, once it is no member any more: that one is fenced, nobody would not be."""
@@ -191,6 +192,7 @@ class Group:
 
     async def _lose(self) -> None:
         self.generation = NO_GENERATION
+        self._lead_none()
         await self._handover.give_up(self._handover.owned, lost=True)
 
     async def _stay_away(self) -> None:
@@ -224,7 +226,7 @@ class Group:
     async def _join_and_sync(self) -> list[TopicPartition]:
         options = self._options
         self._join_again.clear()
-        self._counts = None
+        self._lead_none()
         # The coordinator answers when all members are there, at the latest after the rebalance timeout.
         joined = await self._ask(
             JoinGroupRequest(
@@ -268,6 +270,11 @@ class Group:
         )
         return [TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes]
 
+    def _lead_none(self) -> None:
+        """Ask no more about the topics of others, as the leader of a generation does."""
+        self._counts = None
+        self._cluster.follow(self, ())
+
     def _subscription(self, assignor: str) -> bytes:
         owned = Claim(self.generation, tuple(self._handover.owned))
         user_data = ASSIGNORS[assignor].user_data(self._last)
@@ -277,6 +284,7 @@ class Group:
         """The leader's work: everyone's partitions by the assignor that all members know."""
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
         topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
+        self._cluster.follow(self, topics)
         await self._cluster.refresh(topics)
         counts = self._counts = self._counted(dict.fromkeys(topics, 0))
         assignor = ASSIGNORS[joined.protocol_name or self._options.assignors[0]]

@@ -88,6 +88,10 @@ class Handover:
         self._failures.append(error)
         self._fetcher.wake_waiter()
 
+    def deny(self, denial: KafkaError) -> None:
+        """Let the next read raise `denial`. One that comes before that read takes its place."""
+        self._fetcher.fail(denial)
+
     def wake(self) -> None:
         """Let a read that waits look at what has become of the membership."""
         self._fetcher.wake_waiter()

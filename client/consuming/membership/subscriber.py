@@ -16,6 +16,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.metadata import MetadataRequest
 from ...connections.cluster import Backoff, Cluster
 from ...records import TopicPartition
+from ..topic_notices import TopicNotices
 from .attendance import Attendance
 from .consumer_group import ConsumerGroupMember, ConsumerGroupOptions
 from .group import Group, GroupOptions
@@ -43,6 +44,7 @@ class Subscriber:
         handover: Handover,
         options: GroupOptions | ConsumerGroupOptions | None,
         attendance: Attendance,
+        notices: TopicNotices,
         *,
         metadata_max_age_ms: int,
         retry_backoff_max_ms: int,
@@ -52,9 +54,12 @@ class Subscriber:
         self._handover = handover
         self._options = options
         self._attendance = attendance
+        self._notices = notices
         self._max_age_s = metadata_max_age_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._selection: Selection | None = None
+        self._created_for: Selection | None = None
+        """The selection whose topics brokers may have created, as they do where that is allowed."""
         self._topics: tuple[str, ...] = ()
         self._reading: tuple[str, ...] = ()
         self._changed = asyncio.Event()
@@ -89,8 +94,6 @@ class Subscriber:
         self._selection = selection
         self._topics = selection.names
         self._handover.listener = listener or RebalanceListener()
-        # What a pattern matched would come back after it was deleted, by being asked for.
-        self._cluster.creates_topics = bool(selection.names)
         self._changed.set()
         if self._started and self._watch is None:
             self._watch = asyncio.ensure_future(self._keep_up())
@@ -111,6 +114,7 @@ class Subscriber:
             watch, before = self._watch, self._dropping
             self._watch = self._selection = None
             self._topics = self._reading = ()
+            self._cluster.follow(self, ())
             self._dropping = asyncio.ensure_future(self._leave(watch, before))
         elif self._dropping is None:
             self._dropping = asyncio.ensure_future(self._handover.settled())
@@ -133,7 +137,7 @@ class Subscriber:
 
     async def _keep_up(self) -> None:
         backoff = Backoff(self._retry_backoff_max_ms)
-        wait_s = self._max_age_s
+        wait_s = self._notices.wait_s(self._topics, self._max_age_s)
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -142,7 +146,7 @@ class Subscriber:
             try:
                 if self._selection is not None:
                     await self._apply(self._selection)
-                wait_s = self._max_age_s
+                wait_s = self._notices.wait_s(self._topics, self._max_age_s)
                 backoff.reset()
             except Exception as error:
                 wait_s = backoff.next_s()
@@ -157,10 +161,7 @@ class Subscriber:
             topics = selection.names
         else:
             topics = await self._matching(selection.pattern)
-            self._cluster.unfollow(set(self._topics).difference(topics))
-        self._cluster.follow(topics)
-        # Of those that are read, too, which a pattern of the brokers does not name.
-        await self._cluster.refresh()
+        await self._look_at(topics, selection)
         if self._selection is not selection:
             return
         self._topics = topics
@@ -171,18 +172,37 @@ class Subscriber:
             self.group = self._member(self._options, topics, selection)
             self.group.start()
         elif isinstance(self.group, ConsumerGroupMember):
-            self.group.subscribe(Wanted(topics, selection.brokers_pattern))
+            self.group.subscribe(self._wanted(topics, selection))
         else:
             self.group.subscribe(topics)
             self.group.metadata_refreshed()
+
+    async def _look_at(self, topics: tuple[str, ...], selection: Selection) -> None:
+        """Fetch what the cluster says of these topics. Reads raise a denial."""
+        self._cluster.follow(self, topics)
+        # One that a pattern matched is never created: it would come back after it was deleted.
+        if selection.names and selection is not self._created_for:
+            await self._cluster.refresh(topics, create=True)
+            self._created_for = selection
+        else:  # Of those that are read, too, which a pattern of the brokers does not name.
+            await self._cluster.refresh()
+        if (denial := self._notices.look(topics, asyncio.get_running_loop().time())) is not None:
+            self._handover.deny(denial)
+
+    def _wanted(self, topics: tuple[str, ...], selection: Selection) -> Wanted:
+        """Return what a member asks the coordinator for: that refuses all if the user may not see one of them."""
+        denied = set(self._notices.denied(topics))
+        return Wanted(tuple(one for one in topics if one not in denied), selection.brokers_pattern)
 
     def _member(
         self, options: GroupOptions | ConsumerGroupOptions, topics: tuple[str, ...], selection: Selection
     ) -> Group | ConsumerGroupMember:
         if isinstance(options, GroupOptions):
             return Group(self._cluster, options, topics, self._handover, self._attendance)
-        wanted = Wanted(topics, selection.brokers_pattern)
-        return ConsumerGroupMember(self._cluster, options, wanted, self._handover, self._attendance)
+        wanted = self._wanted(topics, selection)
+        return ConsumerGroupMember(
+            self._cluster, options, wanted, self._handover, self._attendance, self._changed.set
+        )
 
     async def _matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
@@ -204,13 +224,21 @@ class Subscriber:
             await self._handover.take_over(new)
 
     async def _appeared(self, topics: Iterable[str]) -> None:
-        """Return once these have partitions. Raises KafkaError if they do not within the request timeout."""
+        """Return once these have partitions, or may not be seen. Raises KafkaError if they have none within the request
+        timeout."""
         wanted, known = list(topics), self._cluster.metadata.topics
+        loop = asyncio.get_running_loop()
         backoff = Backoff(100)
-        deadline = asyncio.get_running_loop().time() + self._cluster.request_timeout_ms / 1000
+        deadline = loop.time() + self._cluster.request_timeout_ms / 1000
         while missing := [one for one in wanted if one not in known or not known[one].partitions]:
+            denied = self._notices.denied(missing)
+            missing = [one for one in missing if one not in denied]
+            if not missing:
+                return
             error = known[missing[0]].error if missing[0] in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if asyncio.get_running_loop().time() > deadline:
+            if loop.time() > deadline:
                 raise KafkaError(error, f"there is no topic {missing[0]!r}")
             await asyncio.sleep(backoff.next_s())
             await self._cluster.refresh(wanted)
+            if (denial := self._notices.look(wanted, loop.time())) is not None:
+                self._handover.deny(denial)

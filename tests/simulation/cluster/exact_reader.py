@@ -47,7 +47,7 @@ class ExactReader:
         self._cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
         )
-        self._cluster.follow([self._place.topic])
+        self._cluster.follow(self, [self._place.topic])
         while True:
             after = workload.over
             try:

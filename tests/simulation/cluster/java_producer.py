@@ -63,7 +63,7 @@ class JavaProducer:
         self._cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
         )
-        self._cluster.follow(workload.topics)
+        self._cluster.follow(self, workload.topics)
         await self._initialise()
         sending = [asyncio.create_task(self._send_all(place)) for place in self._places]
         while not workload.over:

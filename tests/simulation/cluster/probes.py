@@ -115,7 +115,7 @@ class Prober:
         cluster = self._cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
         )
-        cluster.follow(workload.topics)
+        cluster.follow(self, workload.topics)
         unjudged = {*workload.copies, *workload.lossy, *workload.trimmed, *workload.compacted}
         places = [one for one in workload.partitions if one.topic not in unjudged]
         producer = Producer(workload, cluster, self._name, chance.choice(places))

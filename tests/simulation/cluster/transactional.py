@@ -74,7 +74,7 @@ class StockWriter:
         cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
         )
-        cluster.follow(workload.topics)
+        cluster.follow(self, workload.topics)
         self._producer = StockProducer(
             workload, cluster, self._name, self._transactional_id, self._timeout_ms
         )

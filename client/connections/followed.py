@@ -1,0 +1,66 @@
+"""The topics that a client asks its cluster about, and the time after which it forgets a topic. Pure: the caller passes
+the time.
+
+    held    by a part of the client, as a consumer's subscription: asked about with each refresh until it lets go
+    used    by name, as in `send`: asked about with each refresh for as long as `idle_s` after the last use
+    asked   once, as for `end_offsets`: known for `idle_s`, and never asked about with a refresh
+
+A producer that asked about a deleted topic for ever would have it created again and again (KAFKA-2948).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Set
+from math import inf
+
+
+class FollowedTopics:
+    """The topics of one client. Times are seconds of any clock that does not go back."""
+
+    def __init__(self, idle_s: float) -> None:
+        self.idle_s = idle_s
+        self._held: dict[Hashable, frozenset[str]] = {}
+        self._used_s: dict[str, float] = {}
+        self._asked_s: dict[str, float] = {}
+
+    def hold(self, holder: Hashable, topics: Iterable[str]) -> None:
+        """Follow these for `holder` instead of the topics that it held before; without any, it holds none."""
+        before = self._held.pop(holder, frozenset())
+        held = frozenset(topics)
+        if held:
+            self._held[holder] = held
+        self._leave(before - held)
+
+    def use(self, topics: Iterable[str], now_s: float) -> None:
+        """Follow these for `idle_s` from now on."""
+        self._used_s.update(dict.fromkeys(topics, now_s))
+
+    def ask(self, topics: Iterable[str], now_s: float) -> None:
+        """Keep the answers about these for `idle_s`, at least."""
+        self._asked_s.update(dict.fromkeys(topics, now_s))
+
+    def drop(self, topics: Iterable[str]) -> None:
+        """Follow these no more on account of their use."""
+        self._leave([topic for topic in topics if self._used_s.pop(topic, None) is not None])
+
+    def __len__(self) -> int:
+        return len(self.all())
+
+    def all(self) -> set[str]:
+        """Return the topics that a refresh asks about."""
+        return set(self._used_s).union(*self._held.values())
+
+    def forget(self, now_s: float, in_use: Set[str]) -> set[str]:
+        """Forget topics of which the last use is `idle_s` ago, except those still `in_use`; return those of which the
+        answers are kept."""
+        due_s = now_s - self.idle_s
+        self.drop([one for one, used_s in self._used_s.items() if used_s <= due_s and one not in in_use])
+        self._asked_s = {
+            one: asked_s for one, asked_s in self._asked_s.items() if asked_s > due_s or one in in_use
+        }
+        return self.all() | self._asked_s.keys() | in_use
+
+    def _leave(self, topics: Iterable[str]) -> None:
+        """Keep the answers about these no longer than they were asked for."""
+        for topic in topics:
+            self._asked_s.setdefault(topic, -inf)
