@@ -62,7 +62,7 @@ _DYNAMIC: Final[Mapping[str, str]] = {
     "group.consumer.assignment.interval.ms": _AT_ONCE,
     "group.consumer.assignor.offload.enable": _AT_ONCE,
     "group.coordinator.cached.buffer.max.bytes": _ONE_LOOP,
-    "max.decompressed.message.bytes": "a batch may expand to 2 GiB",
+    "max.decompressed.message.bytes": "a batch may expand to 64 times max.message.bytes, from 16 MiB to 256 MiB",
     "metric.reporters": _OWN_METRICS,
     "num.io.threads": _ONE_LOOP,
     "num.network.threads": _ONE_LOOP,

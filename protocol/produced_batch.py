@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .checksum import crc32c
-from .compression import Compression, expand
+from .compression import DECOMPRESSED_BYTES_MAX, Compression, expand
 from .errors import ErrorCode, KafkaError
 from .frame_ends import check_lz4_is_for_all
 from .pure_python import PURE_PYTHON
@@ -32,8 +32,6 @@ find_sole = _validation.sole_batch
 """See `record_validation.sole_batch`."""
 VALIDATION: Final = "python" if _validation.__name__.endswith(".record_validation") else "C"
 """Which validation of records is in use."""
-EXPANDED_BYTES_MAX: Final = (1 << 31) - 1
-"""Bound of what one produced batch may expand to. Memory does not depend on it: it bounds the time."""
 
 _PIECE_BYTES: Final = 64 * 1024
 
@@ -72,7 +70,7 @@ def walk_records(
     earliest_ms: int,
     latest_ms: int,
     keyed: bool,
-    expanded_bytes_max: int = EXPANDED_BYTES_MAX,
+    expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     expanded: list[bytes] | None = None,
 ) -> int:
     """Go over the records of `batch`, whose header and CRC are right. Returns their largest timestamp in ms, -1 if no

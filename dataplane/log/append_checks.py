@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...protocol.compression import DECOMPRESSED_BYTES_MAX
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.produced_batch import (
-    EXPANDED_BYTES_MAX,
     BrokenRules,
     ExpandsTooFar,
     walk_records,
@@ -67,7 +67,7 @@ def check_records(
     header: BatchHeader,
     config: LogConfig,
     now_ms: int,
-    expanded_bytes_max: int = EXPANDED_BYTES_MAX,
+    expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     expanded: list[bytes] | None = None,
 ) -> int:
     """Check every record of a batch whose header and CRC are right, as Kafka's `LogValidator` does: its form, its key

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from ...protocol.compression import Compression
+from ...protocol.compression import DECOMPRESSED_BYTES_MAX, Compression
 
 _LONG_MAX = 2**63 - 1
+_EXPANSION_MAX = 64
+_EXPANDED_BYTES_MIN = 16 << 20
 OFFSETS_MAX = 2**31
 """So many a segment has at most, those that are left out among them: indexes hold them relative to its base."""
 
@@ -54,6 +56,12 @@ class LogConfig:
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
+
+    @property
+    def expanded_bytes_max(self) -> int:
+        """How far one compressed batch may expand: 64 times `max.message.bytes`, at least 16 MiB, and no further than
+        clients read."""
+        return min(max(_EXPANSION_MAX * self.max_message_bytes, _EXPANDED_BYTES_MIN), DECOMPRESSED_BYTES_MAX)
 
     @property
     def stamps_at_append(self) -> bool:

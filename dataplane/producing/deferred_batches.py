@@ -203,7 +203,14 @@ class Deferred:
         for place, records, takes_long in batches:
             arrived = partial(self._arrived, place)
             try:
-                queue.submit(place.partition, records, self._request.connection, arrived, takes_long)
+                queue.submit(
+                    place.partition,
+                    records,
+                    self._request.connection,
+                    arrived,
+                    takes_long,
+                    self._request.spend,
+                )
             except KafkaError as error:
                 place.partition.log.produced.refused_for_now(records)
                 arrived(error)

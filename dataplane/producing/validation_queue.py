@@ -3,19 +3,23 @@
 Only batches that take long come here. They are appended in the order of arrival in each partition: a batch waits for
 the one before it, even if its own thread is done first. So producers with several requests under way keep their
 sequences, and a connection keeps the order of its answers.
+
+Clients have fair turns at the threads, by the time that their batches have taken: see `FairTurns`. That time counts for
+the quota `request_percentage`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.produced_batch import EXPANDED_BYTES_MAX, VALIDATION, ExpandsTooFar
+from ...protocol.produced_batch import VALIDATION, ExpandsTooFar
 from ...protocol.record import recompressed
 from ...protocol.record_batch import (
     COMPRESSION_MASK,
@@ -29,6 +33,7 @@ from ..log.append_checks import check_limits, check_records, check_records_on_lo
 from ..log.config import StoredCompression
 from ..replication.replica.partition import Partition
 from ..server.connection import ClientConnection
+from .fair_turns import FairTurns
 
 UNCOMPRESSED_ON_LOOP_MAX: Final = 2 << 20 if VALIDATION == "C" else 64 << 10
 """So many bytes of a batch that is not compressed are validated on the event loop: about 1 ms at most in C."""
@@ -58,15 +63,25 @@ Outcome = ValidatedBatch | KafkaError
 Append = Callable[[Outcome], None]
 
 
+Spend = Callable[[float], None]
+"""Counts seconds of a thread for the client that they were spent for."""
+
+
 class _Batch:
     """One batch on its way; `outcome` is what to append, or why not."""
 
-    __slots__ = ("append", "data", "outcome")
+    __slots__ = ("append", "client", "data", "outcome", "partition", "spend")
 
-    def __init__(self, data: memoryview, append: Append) -> None:
+    def __init__(
+        self, partition: Partition, data: memoryview, append: Append, client: tuple[object, str], spend: Spend
+    ) -> None:
+        self.partition = partition
         self.data = data
         """As it came."""
         self.append = append
+        self.client = client
+        """The principal and the address that it came from."""
+        self.spend = spend
         self.outcome: Outcome | None = None
 
 
@@ -77,7 +92,11 @@ class ValidationQueue:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="validate")
         self.waiting: dict[Partition, deque[_Batch]] = {}
         """Empty while nothing is under way."""
+        self.turns: FairTurns[_Batch] = FairTurns()
+        """The batches that wait for a thread."""
         self._held_bytes = 0
+        self._working = 0
+        self._closed = False
 
     def takes(self, partition: Partition, records: memoryview) -> bool:
         """Whether this batch has to come here.
@@ -100,9 +119,11 @@ class ValidationQueue:
         connection: ClientConnection,
         append: Append,
         takes_long: bool = False,
+        spend: Spend = lambda _seconds: None,
     ) -> None:
         """Call `append` once with the batch as it is to be appended, or what is wrong with it: after those that came
         before, perhaps within this call. `records` are copied. With `takes_long` even a small batch goes to a thread.
+        `spend` is called with the seconds that a thread has spent for the batch.
 
         KafkaError: REQUEST_TIMED_OUT if too much waits already; nothing is appended then.
         """
@@ -112,29 +133,52 @@ class ValidationQueue:
                 ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait to be validated already"
             )
         data = memoryview(bytearray(records))
-        batch = _Batch(data, append)
+        session = connection.session
+        batch = _Batch(partition, data, append, (session.principal, session.host), spend)
         self._held_bytes += size
         if self._held_bytes > _MUTED_BYTES:
             connection.mute(_MUTED_MS)
         self.waiting.setdefault(partition, deque()).append(batch)
-        now_ms, config = partition.wall_ms(), partition.log.config
-        outcome = _outcome_on_loop(data, partition, now_ms, takes_long)
+        outcome = _outcome_on_loop(data, partition, partition.wall_ms(), takes_long)
         if outcome is not None:
             self._done(partition, batch, outcome)
             return
+        self.turns.add(batch.client, connection, batch)
+        self._give_turns()
+
+    def _give_turns(self) -> None:
+        while self._working < _THREADS and not self._closed and (batch := self.turns.take()) is not None:
+            self._work_on(batch)
+
+    def _work_on(self, batch: _Batch) -> None:
+        self._working += 1
+        partition = batch.partition
         work = asyncio.get_running_loop().run_in_executor(
-            self._threads, _outcome_in_thread, data, partition.settings.stored, config, now_ms
+            self._threads,
+            _timed_outcome,
+            batch.data,
+            partition.settings.stored,
+            partition.log.config,
+            partition.wall_ms(),
         )
         work.add_done_callback(lambda done: self._worked(partition, batch, done))
 
-    def _worked(self, partition: Partition, batch: _Batch, work: asyncio.Future[Outcome]) -> None:
+    def _worked(
+        self, partition: Partition, batch: _Batch, work: asyncio.Future[tuple[Outcome, float]]
+    ) -> None:
+        self._working -= 1
+        if not work.cancelled() and work.exception() is None:
+            seconds = work.result()[1]
+            self.turns.spend(batch.client, seconds)
+            batch.spend(seconds)
+        self._give_turns()
         if work.cancelled():
             self._done(partition, batch, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops"))
         elif error := work.exception():
             logger.error("a batch of %r cannot be validated", partition, exc_info=error)
             self._done(partition, batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
-            self._done(partition, batch, work.result())
+            self._done(partition, batch, work.result()[0])
 
     def _done(self, partition: Partition, batch: _Batch, outcome: Outcome) -> None:
         batch.outcome = outcome
@@ -152,7 +196,11 @@ class ValidationQueue:
 
     def close(self) -> None:
         """Validate nothing more. Batches that no thread has begun with are refused."""
+        self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+        while (batch := self.turns.take()) is not None:
+            stops = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops")
+            self._done(batch.partition, batch, stops)
 
 
 def _needs_thread(header: BatchHeader, size: int, partition: Partition, takes_long: bool = False) -> bool:
@@ -180,6 +228,15 @@ def _outcome_on_loop(data: memoryview, partition: Partition, now_ms: int, takes_
         return error
 
 
+def _timed_outcome(
+    data: memoryview, stored: StoredCompression | None, config: LogConfig, now_ms: int
+) -> tuple[Outcome, float]:
+    """Return the outcome, and the processor time that it took in seconds."""
+    begun_s = time.thread_time()
+    outcome = _outcome_in_thread(data, stored, config, now_ms)
+    return outcome, time.thread_time() - begun_s
+
+
 def _outcome_in_thread(
     data: memoryview, stored: StoredCompression | None, config: LogConfig, now_ms: int
 ) -> Outcome:
@@ -188,7 +245,9 @@ def _outcome_in_thread(
         check_limits(parsed, len(data), config)
         ((_, header),) = parsed
         if stored is None or header.compression == stored.codec:
-            return ValidatedBatch(data, check_records(data, header, config, now_ms, EXPANDED_BYTES_MAX))
+            return ValidatedBatch(
+                data, check_records(data, header, config, now_ms, config.expanded_bytes_max)
+            )
         return _recompressed(data, header, stored, config, now_ms)
     except ExpandsTooFar as error:
         return KafkaError(ErrorCode.INVALID_RECORD, str(error))
@@ -203,6 +262,7 @@ def _recompressed(
 ) -> ValidatedBatch:
     """Expanded only once. What the batch has become is of another size, which the append looks at."""
     expanded: list[bytes] = []
-    largest = check_records(data, header, config, now_ms, _RECOMPRESSED_BYTES_MAX, expanded)
+    bytes_max = min(_RECOMPRESSED_BYTES_MAX, config.expanded_bytes_max)
+    largest = check_records(data, header, config, now_ms, bytes_max, expanded)
     records = b"".join(expanded) if header.compression else data[HEADER_SIZE:]
     return ValidatedBatch(memoryview(recompressed(header, records, stored.codec, stored.level)), largest)

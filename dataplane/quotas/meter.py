@@ -36,6 +36,10 @@ class RequestMeter:
             self._spent_s += self._clock() - self._started_s
             self._started_s = None
 
+    def spend(self, seconds: float) -> None:
+        """Count time that a thread has worked on the request."""
+        self._spent_s += seconds
+
     def charge(self) -> int:
         """Charge what the request has cost; how long its client has to wait, in ms."""
         self.pause()

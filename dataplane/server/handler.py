@@ -293,6 +293,11 @@ class ClientRequest:
             self.throttle_ms = for_ms
             self.connection.mute(for_ms)
 
+    def spend(self, seconds: float) -> None:
+        """Count processor time that a thread has spent for the request, where a quota limits that."""
+        if self.meter is not None:
+            self.meter.spend(seconds)
+
     def charge(self) -> None:
         """Charge the client what the request has cost so far, where a quota limits that."""
         if self.meter is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -18,6 +20,7 @@ from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.config import StoredCompression
 from ottla.dataplane.producing import validation_queue
+from ottla.dataplane.quotas import ClientQuotas, RequestMeter
 from ottla.dataplane.server import HandlerTable, Server
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
@@ -46,11 +49,15 @@ class Bench:
         self,
         shelf: Shelf,
         queue: validation_queue.ValidationQueue,
+        port: int,
+        quotas: ClientQuotas,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         self.shelf = shelf
         self.queue = queue
+        self.port = port
+        self.quotas = quotas
         self._reader, self._writer = reader, writer
         self._sent = 0
 
@@ -98,12 +105,22 @@ async def running(directory: Path) -> AsyncIterator[Bench]:
     server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        yield Bench(shelf, queue, reader, writer)
+        yield Bench(shelf, queue, port, server.quotas, reader, writer)
     finally:
         writer.close()
         server.close()
         handlers.close()
         await shelf.close()
+
+
+@contextlib.asynccontextmanager
+async def another(bench: Bench) -> AsyncIterator[Bench]:
+    """One more connection to the same broker."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
+    try:
+        yield Bench(bench.shelf, bench.queue, bench.port, bench.quotas, reader, writer)
+    finally:
+        writer.close()
 
 
 def batch(number: int, size: int, codec: Compression, count: int = 2) -> bytes:
@@ -219,15 +236,92 @@ async def test_a_batch_that_nobody_could_read_is_refused_in_a_thread_too(tmp_pat
             assert (await bench.answer())[0].error_code == 0
 
 
-async def test_a_batch_expands_no_further_than_is_allowed(tmp_path: Path) -> None:
-    with mock.patch.object(validation_queue, "EXPANDED_BYTES_MAX", 1_000_000):
-        async with running(tmp_path) as bench:
-            bench.send(encode_batch([(None, bytes(900_000), 0)], compression=Compression.ZSTD))
-            bench.send(encode_batch([(None, bytes(1_100_000), 0)], compression=Compression.ZSTD))
+@pytest.mark.parametrize(
+    ("max_message_bytes", "expanded_bytes_max"),
+    [(1_048_588, 64 * 1_048_588), (1_000, 16 << 20), (100_000_000, 256 << 20)],
+)
+def test_how_far_a_batch_may_expand_depends_on_its_topic(
+    max_message_bytes: int, expanded_bytes_max: int
+) -> None:
+    assert LogConfig(max_message_bytes=max_message_bytes).expanded_bytes_max == expanded_bytes_max
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
+async def test_a_batch_expands_no_further_than_its_topic_allows(tmp_path: Path, codec: Compression) -> None:
+    async with running(tmp_path) as bench:
+        for size in ((16 << 20) - 100, 16 << 20):
+            bomb = encode_batch([(None, bytes(size), 0)], compression=codec)
+            log = bench.shelf.replica("t", 0).log
+            log.config = replace(log.config, max_message_bytes=100_000)
+            bench.send(bomb)
+        assert (await bench.answer())[0].error_code == 0
+        (refused,) = await bench.answer()
+        assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        assert refused.error_message == f"the batch expands to more than the {16 << 20} bytes allowed"
+
+
+async def test_a_producer_waits_for_no_more_than_the_batches_that_threads_have_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six batches of a megabyte that expanded to a gigabyte delayed another producer by nine seconds."""
+    begun: list[int] = []
+    go_on = threading.Event()
+    outcome = validation_queue._outcome_in_thread
+
+    def counted(data: memoryview, *rest: Any) -> validation_queue.Outcome:
+        begun.append(parse_header(data).producer_id)
+        assert go_on.wait(TIMEOUT_S)
+        return outcome(data, *rest)
+
+    monkeypatch.setattr(validation_queue, "_outcome_in_thread", counted)
+    noise = random.Random(1).randbytes(100_000)
+    async with running(tmp_path) as bench, another(bench) as victim:
+        for producer_id in range(20):
+            bench.send(encode_batch([(None, noise, 0)], compression=Compression.GZIP, producer_id=producer_id,
+                                    producer_epoch=0, base_sequence=0))  # fmt: skip
+        while len(begun) < 2 or bench.queue.turns.waiting < 18:
+            await asyncio.sleep(0.001)
+        # In another partition, as batches of one partition keep their order.
+        victims = encode_batch([(None, noise, 0)], compression=Compression.GZIP, producer_id=99, producer_epoch=0,
+                               base_sequence=0)  # fmt: skip
+        victim.send(batch(0, 1, Compression.NONE), victims)
+        while bench.queue.turns.waiting < 19:
+            await asyncio.sleep(0.001)
+        go_on.set()
+        assert [one.error_code for one in await victim.answer()] == [0, 0]
+        for _ in range(20):
             assert (await bench.answer())[0].error_code == 0
-            (refused,) = await bench.answer()
-            assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
-            assert refused.error_message == "the batch expands to more than the 1000000 bytes allowed"
+    assert begun.index(99) <= 3, "two that were begun with, and one more turn of the other connection"
+
+
+async def test_the_time_of_threads_counts_for_the_quota_of_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent: list[float] = []
+    monkeypatch.setattr(RequestMeter, "spend", lambda _meter, seconds: spent.append(seconds))
+    async with running(tmp_path) as bench:
+        bench.send(encode_batch([(None, bytes(3 << 20), 0)], compression=Compression.GZIP))
+        await bench.answer()
+        assert not spent, "nobody has a quota"
+        bench.quotas.changed({(("client-id", "test"),): {"request_percentage": 1000.0}})
+        bench.send(encode_batch([(None, bytes(3 << 20), 0)], compression=Compression.GZIP))
+        await bench.answer()
+    assert len(spent) == 1
+    assert spent[0] > 0
+
+
+def test_a_meter_charges_what_threads_have_spent() -> None:
+    charged: list[float] = []
+
+    class Quota:
+        def charge(self, user: str, client_id: str | None, amount: float, now_ms: float) -> int:
+            charged.append(amount)
+            return 0
+
+    meter = RequestMeter(cast(Any, Quota()), "ann", "c", 5.0, lambda: 5.0)
+    meter.spend(0.25)
+    meter.charge()
+    assert charged == [25.0]
 
 
 async def test_a_large_duplicate_is_acknowledged_whatever_has_changed(tmp_path: Path) -> None:
