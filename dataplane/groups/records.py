@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 
 _version = struct.Struct(">h")
 
+_EXPANDED_BYTES_MAX = 64 << 20
+"""Of one batch, which is read in one turn of the event loop. Brokers write such batches uncompressed and of 1 MiB.
+Those that a mirror copies are of its source."""
+
 KeyValue = tuple[bytes, bytes | None]
 
 
@@ -192,7 +196,7 @@ def read_records(data: memoryview) -> Iterator[StoredRecord]:
             if header.is_control:
                 yield from _read_marker(batch, header)
                 continue
-            records = list(decode_records(batch))
+            records = list(decode_records(batch, _EXPANDED_BYTES_MAX))
         except KafkaError as error:
             logger.error(
                 "passing over the batch of groups at offset %d: %s", header.base_offset, error.message

@@ -17,10 +17,11 @@ from ...protocol.messages.list_offsets import (
 )
 from ..fetching.reading import READ_COMMITTED
 from ..log import is_damage
-from ..log.timestamps import max_timestamp_offset, offset_for_timestamp
+from ..log.timestamps import Known, TakesLookup, max_timestamp_offset, offset_for_timestamp
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
+from ..runtime.threads import in_thread
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
@@ -90,7 +91,7 @@ class ListOffsetsHandlers:
             for part in topic[0].partitions
         )
         async for (topic, answer), part in in_time_slices(parts, _LOOK_UPS_PER_TURN):
-            found = self._list(
+            found = await self._list(
                 topic.name,
                 part,
                 request.api_version,
@@ -101,7 +102,7 @@ class ListOffsetsHandlers:
             answer.partitions.append(found)
         return ListOffsetsResponse(topics=answers)
 
-    def _list(
+    async def _list(
         self,
         topic: str,
         part: ListOffsetsPartition,
@@ -119,9 +120,7 @@ class ListOffsetsHandlers:
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} needs a later version"
                 )
-            partition = self._replicas.get(topic, part.partition_index)
-            leader = partition.leading(part.current_leader_epoch)
-            found = self._look_up(partition, leader, part.timestamp, seen)
+            found = await self._find(topic, part, seen)
         except Exception as error:
             code = as_kafka_error(error, f"a look-up in {topic}-{part.partition_index}").code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_NOT_AVAILABLE:
@@ -134,9 +133,22 @@ class ListOffsetsHandlers:
             answer.leader_epoch = found.leader_epoch
         return answer
 
-    def _look_up(self, partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:
+    async def _find(self, topic: str, part: ListOffsetsPartition, seen: _Seen) -> _Found:
+        """Look up one partition. Batches whose records take long are gone over in a thread, one after the other."""
+        known: Known = {}
+        while True:
+            partition = self._replicas.get(topic, part.partition_index)
+            leader = partition.leading(part.current_leader_epoch)
+            try:
+                return self._look_up(partition, leader, part.timestamp, seen, known)
+            except TakesLookup as taken:
+                known[taken.lookup.key] = await in_thread(taken.lookup.find)
+
+    def _look_up(
+        self, partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen, known: Known
+    ) -> _Found:
         try:
-            return _look_up(partition, leader, timestamp, seen)
+            return _look_up(partition, leader, timestamp, seen, known)
         except KafkaError as error:
             if is_damage(error):
                 self._replicas.found_damaged(partition, error)
@@ -150,7 +162,7 @@ def _seen_by(request: ClientRequest, message: ListOffsetsRequest) -> _Seen:
     return _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
 
 
-def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen) -> _Found:
+def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen, known: Known) -> _Found:
     log = partition.log
     end = _end(partition, leader, seen)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -159,12 +171,12 @@ def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _S
         return _NOTHING  # no segment is or will be on another tier
     if timestamp == MAX_TIMESTAMP:
         # Whether what has it counts is not known while its transaction is open: as in Kafka nothing is told then.
-        largest = max_timestamp_offset(log, leader.high_watermark if seen is _Seen.STABLE else end)
+        largest = max_timestamp_offset(log, leader.high_watermark if seen is _Seen.STABLE else end, known)
         return _NOTHING if largest is None or largest.offset >= end else _Found(*largest)
     if timestamp < 0 and timestamp != LATEST:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
     if timestamp != LATEST:
-        found = offset_for_timestamp(log, timestamp, end)
+        found = offset_for_timestamp(log, timestamp, end, known)
         if found is not None:
             return _Found(*found)
     if seen is not _Seen.ALL and leader.high_watermark < leader.epoch_start_offset:

@@ -16,6 +16,9 @@ from .storage_errors import BrokenBatch, damage, disk_error
 if TYPE_CHECKING:
     from .open_log import OpenLog
 
+_COMPRESSED_SHORT_BYTES = 2 * 1024
+_SHORT_BYTES = 256 * 1024
+
 
 class TimestampOffset(NamedTuple):
     """A record found by time; `timestamp` in ms."""
@@ -25,31 +28,84 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: OpenLog, timestamp: int, upto_offset: int) -> TimestampOffset | None:
+Known = dict[tuple[int, int], TimestampOffset | None]
+"""What batches were found to have, by their base offset and the timestamp that was looked for."""
+
+
+class BatchLookup(NamedTuple):
+    """A batch whose records are to be gone over for the first one at or after a timestamp and the log start."""
+
+    batch: bytes
+    header: BatchHeader
+    timestamp: int
+    log_start_offset: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The key among those that are `Known`."""
+        return self.header.base_offset, self.timestamp
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it may take more than a millisecond: compressed records expand up to a thousand times."""
+        return self.header.size > (_COMPRESSED_SHORT_BYTES if self.header.compression else _SHORT_BYTES)
+
+    def find(self) -> TimestampOffset | None:
+        """Go over the records. If they cannot be read, the header stands for them: it says that such a record is in the
+        batch, which begins at its base offset."""
+        header = self.header
+        epoch = header.partition_leader_epoch
+        stamped_ms = header.max_timestamp if header.is_log_append_time else None
+        try:
+            for record in decode_records(self.batch):
+                found_ms = record.timestamp_ms if stamped_ms is None else stamped_ms
+                if found_ms >= self.timestamp and record.offset >= self.log_start_offset:
+                    return TimestampOffset(found_ms, record.offset, epoch)
+        except KafkaError:
+            return TimestampOffset(
+                header.max_timestamp, max(header.base_offset, self.log_start_offset), epoch
+            )
+        return None
+
+
+class TakesLookup(Exception):
+    """A lookup comes to a batch whose records take long to go over. It is to be made again once this is `Known`."""
+
+    def __init__(self, lookup: BatchLookup) -> None:
+        super().__init__(f"the batch at offset {lookup.header.base_offset} has to be gone over")
+        self.lookup = lookup
+
+
+def offset_for_timestamp(
+    log: OpenLog, timestamp: int, upto_offset: int, known: Known | None = None
+) -> TimestampOffset | None:
     """The first record below `upto_offset` whose timestamp is at or after `timestamp` (ms); None if none is.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR. Raises TakesLookup with `known`, for a long batch that is not in it.
     """
     log.check_usable()
-    found = find_timestamp(log.segment_list.copy(), timestamp, log.log_start_offset)
+    found = find_timestamp(log.segment_list.copy(), timestamp, log.log_start_offset, known)
     return None if found is None or found.offset >= upto_offset else found
 
 
-def max_timestamp_offset(log: OpenLog, upto_offset: int | None = None) -> TimestampOffset | None:
+def max_timestamp_offset(
+    log: OpenLog, upto_offset: int | None = None, known: Known | None = None
+) -> TimestampOffset | None:
     """The record with the largest timestamp below `upto_offset` (None: the log end); None if there is none.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    Raises KafkaError: KAFKA_STORAGE_ERROR. Raises TakesLookup with `known`, for a long batch that is not in it.
     """
     log.check_usable()
     return largest_timestamp(
         log.segment_list.copy(),
         log.log_end_offset if upto_offset is None else upto_offset,
         log.log_start_offset,
+        known,
     )
 
 
 def find_timestamp(
-    segments: Sequence[Segment], timestamp: int, log_start_offset: int
+    segments: Sequence[Segment], timestamp: int, log_start_offset: int, known: Known | None = None
 ) -> TimestampOffset | None:
     """The first record at or after `log_start_offset` whose timestamp is at or after `timestamp`.
 
@@ -61,14 +117,14 @@ def find_timestamp(
             continue
         below = segment.time_index.lookup(timestamp)
         start = segment.base_offset if below is None else below[1]
-        found = _scan(segment, max(start, log_start_offset), timestamp, log_start_offset)
+        found = _scan(segment, max(start, log_start_offset), timestamp, log_start_offset, known)
         if found is not None:
             return found
     return None
 
 
 def largest_timestamp(
-    segments: Sequence[Segment], upto_offset: int, log_start_offset: int
+    segments: Sequence[Segment], upto_offset: int, log_start_offset: int, known: Known | None = None
 ) -> TimestampOffset | None:
     """The first record with the largest timestamp from `log_start_offset` to below `upto_offset`.
 
@@ -85,7 +141,7 @@ def largest_timestamp(
             latest = header.latest_known_ms
             later = best is None or latest > best.timestamp
             if later and latest >= 0 and header.last_offset >= log_start_offset:
-                best = _record_in_batch(segment, position, header, latest, log_start_offset)
+                best = _record_in_batch(segment, position, header, latest, log_start_offset, known)
     return best
 
 
@@ -114,12 +170,14 @@ def _perhaps_latest(
         yield position, header
 
 
-def _scan(segment: Segment, offset: int, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
+def _scan(
+    segment: Segment, offset: int, timestamp: int, log_start_offset: int, known: Known | None
+) -> TimestampOffset | None:
     for position, header in _batches_from(segment, offset):
         # A batch that does not tell its largest timestamp may have any.
         may_have = header.max_timestamp >= timestamp or header.max_timestamp < 0 <= header.base_timestamp
         if may_have and header.last_offset >= log_start_offset:
-            found = _record_in_batch(segment, position, header, timestamp, log_start_offset)
+            found = _record_in_batch(segment, position, header, timestamp, log_start_offset, known)
             if found is not None:
                 return found
     return None
@@ -136,21 +194,26 @@ def _batches_from(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHea
 
 
 def _record_in_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
+    segment: Segment,
+    position: int,
+    header: BatchHeader,
+    timestamp: int,
+    log_start_offset: int,
+    known: Known | None,
 ) -> TimestampOffset | None:
     """The first record of a batch at or after `timestamp` and the log start.
 
-    Only here are records decoded, of one batch, as the answer is a record and headers do not suffice. If they cannot be
-    read, the header stands for them: it says that such a record is in the batch, which begins at its base offset.
+    Only here are records decoded, of one batch, as the answer is a record and headers do not suffice.
     """
     epoch = header.partition_leader_epoch
-    stamped_ms = header.max_timestamp if header.is_log_append_time else None
     # Compaction takes records out, and may put a delete horizon in the place of the base timestamp.
     whole = header.record_count == header.last_offset_delta + 1 and not header.has_delete_horizon
-    if whole and stamped_ms is not None:
-        return TimestampOffset(stamped_ms, max(header.base_offset, log_start_offset), epoch)
+    if whole and header.is_log_append_time:
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
     if whole and header.base_timestamp >= timestamp and header.base_offset >= log_start_offset:
         return TimestampOffset(header.base_timestamp, header.base_offset, epoch)
+    if known is not None and (header.base_offset, timestamp) in known:
+        return known[header.base_offset, timestamp]
     descriptor = segment.descriptor()
     try:
         batch = os.pread(descriptor.fd, header.size, position)
@@ -158,11 +221,7 @@ def _record_in_batch(
         raise disk_error("read", segment.path, error) from error
     finally:
         descriptor.release()
-    try:
-        for record in decode_records(batch):
-            found_ms = record.timestamp_ms if stamped_ms is None else stamped_ms
-            if found_ms >= timestamp and record.offset >= log_start_offset:
-                return TimestampOffset(found_ms, record.offset, epoch)
-    except KafkaError:
-        return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
-    return None
+    lookup = BatchLookup(batch, header, timestamp, log_start_offset)
+    if known is not None and lookup.is_long:
+        raise TakesLookup(lookup)
+    return lookup.find()
