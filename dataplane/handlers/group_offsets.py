@@ -42,6 +42,20 @@ from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 EPOCHS_VERSION = 9
 """From here on commits say a member epoch where a generation was."""
 TOPIC_IDS_VERSION = 10
+_COORDINATOR_ELSEWHERE = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Errors of a whole group beside which its partitions have UNSTABLE_OFFSET_COMMIT, for clients that know that error.
+
+librdkafka to 2.15 sends no second OffsetFetch after NOT_COORDINATOR, nor after any of these if its assignment has
+changed since the request (`rd_kafka_handle_OffsetFetch`, `rd_kafka_assignment_apply_offsets`). It reads nothing of the
+partitions until another rebalance. It repeats the request for partitions with UNSTABLE_OFFSET_COMMIT. Other clients
+look at the error of the group first.
+"""
 UNSET = -1
 ASK_AGAIN = -1000
 """The offset beside UNSTABLE_OFFSET_COMMIT, where Kafka answers -1: RD_KAFKA_OFFSET_STORED of librdkafka.
@@ -166,20 +180,20 @@ class GroupOffsetHandlers:
     async def offset_fetch(self, request: ClientRequest, message: OffsetFetchRequest) -> OffsetFetchResponse:
         if request.api_version < 8:
             return self._fetch_one(request.access, message)
-        by_id = request.api_version >= TOPIC_IDS_VERSION
         # An answer must not grow with how often a group is named.
         groups = {asked.group_id: asked for asked in reversed(message.groups)}
         return OffsetFetchResponse(
             groups=[
-                self._fetch_group(request.access, asked, by_id=by_id, stable=message.require_stable)
+                self._fetch_group(request.access, asked, request.api_version, stable=message.require_stable)
                 async for asked in in_time_slices(reversed(groups.values()))
             ]
         )
 
     def _fetch_group(
-        self, access: Access, asked: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+        self, access: Access, asked: OffsetFetchRequestGroup, version: int, *, stable: bool
     ) -> OffsetFetchResponseGroup:
-        """One group of a request since version 8; topics that are unknown by id have their own error."""
+        """Return the answer for one group since version 8; topics that are unknown by id have their own error."""
+        by_id = version >= TOPIC_IDS_VERSION
         group = OffsetFetchResponseGroup(group_id=asked.group_id)
         image = self._image()
         try:
@@ -190,6 +204,12 @@ class GroupOffsetHandlers:
                 raise KafkaError(refusal)
         except KafkaError as error:
             group.error_code = error.code
+            # Sarama speaks version 8, looks at partitions first, and never asks for stable offsets.
+            if error.code in _COORDINATOR_ELSEWHERE and (stable or version >= EPOCHS_VERSION):
+                unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+                group.topics = [
+                    _refused(topic, unstable, topic.partition_indexes) for topic in asked.topics or ()
+                ]
             return group
         wanted: dict[str, list[int]] | None = None
         if asked.topics is not None:
@@ -235,9 +255,9 @@ class GroupOffsetHandlers:
             code = ErrorCode.NONE
         except KafkaError as error:
             code = error.code
-            found_by_topic = [
-                (name, [(p, _Found(None, code)) for p in ps]) for name, ps in (wanted or {}).items()
-            ]
+            asks_again = message.require_stable and code in _COORDINATOR_ELSEWHERE
+            row = _UNSTABLE if asks_again else _Found(None, code)
+            found_by_topic = [(name, [(p, row) for p in ps]) for name, ps in (wanted or {}).items()]
         return OffsetFetchResponse(
             error_code=code,
             topics=[

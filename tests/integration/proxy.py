@@ -126,12 +126,13 @@ class Passage:
     """One connection of a client, and the one to the broker behind it."""
 
     def __init__(self, proxy: Proxy, host: str, port: int) -> None:
-        self._proxy, self._host, self._port = proxy, host, port
+        self._proxy = proxy
+        self.address = host, port
         self._naming: dict[int, RequestHeader] = {}
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until either side closes."""
-        from_broker, self._to_broker = await asyncio.open_connection(self._host, self._port)
+        from_broker, self._to_broker = await asyncio.open_connection(*self.address)
         self._to_client = writer
         both = [
             asyncio.ensure_future(self._requests(reader)),
@@ -150,6 +151,17 @@ class Passage:
         """To the broker."""
         self._to_broker.write(len(frame).to_bytes(4, "big") + frame)
         await self._to_broker.drain()
+
+    async def ask(self, host: str, port: int, frame: bytes) -> None:
+        """Have another broker than that of this connection answer the client."""
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            writer.write(len(frame).to_bytes(4, "big") + frame)
+            answer = await _next_frame(reader)
+        finally:
+            writer.close()
+        self._to_client.write(len(answer).to_bytes(4, "big") + answer)
+        await self._to_client.drain()
 
     def reset(self) -> None:
         """The client's connection breaks; that to the broker stays."""
@@ -182,6 +194,24 @@ class Passage:
 async def _next_frame(reader: asyncio.StreamReader) -> bytes:
     size = await reader.readexactly(4)
     return await reader.readexactly(int.from_bytes(size, "big"))
+
+
+class MisdirectingProxy(Proxy):
+    """A proxy that has the first requests of a kind answered by other brokers than the client has chosen."""
+
+    def __init__(self, bootstrap: str, api_key: int, count: int) -> None:
+        super().__init__(bootstrap)
+        self._api_key = api_key
+        self.left = count
+        """The number of requests that are still to go elsewhere."""
+
+    async def request(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
+        if header.api_key != self._api_key or self.left == 0:
+            await super().request(passage, header, frame, position)
+            return
+        self.left -= 1
+        host, port = next(one for one in self._ports if one != passage.address)
+        await passage.ask(host, port, frame)
 
 
 class Fate(Enum):

@@ -19,7 +19,12 @@ from ottla.dataplane.handlers.group_offsets import ASK_AGAIN, GroupOffsetHandler
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from ottla.protocol.record_batch import NO_SEQUENCE, walk_batches
 from ottla.protocol.schema import ZERO_UUID
 
@@ -349,4 +354,33 @@ async def test_all_offsets_of_a_group_are_fetched_stable_or_not() -> None:
 
     assert await fetched(stable=False) == {"t": (0, 4), "u": (0, 4)}
     assert await fetched(stable=True) == {"t": (ErrorCode.UNSTABLE_OFFSET_COMMIT, ASK_AGAIN), "u": (0, 4)}
+    coordinator.close()
+
+
+@pytest.mark.parametrize("stable", [True, False])
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_clients_that_know_of_unstable_offsets_ask_again_after_the_group_has_moved(
+    version: int, *, stable: bool
+) -> None:
+    topics = Topics(t=1)
+    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: topics.image.topics)
+    handlers = GroupOffsetHandlers(coordinator, lambda: topics.image, Clock(), 4096)
+    topic_id = topics.image.topics["t"].id
+    asked = OffsetFetchRequest(require_stable=stable and version >= 7)
+    if version < 8:
+        asked.group_id = "g"
+        asked.topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    else:
+        some = OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=[0])
+        asked.groups = [OffsetFetchRequestGroup(group_id="g", topics=[some])]
+    answer = await handlers.offset_fetch(
+        cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=version)), asked
+    )
+    of_group = answer if version < 8 else answer.groups[0]
+    assert of_group.error_code == ErrorCode.NOT_COORDINATOR
+    rows = [(row.error_code, row.committed_offset) for topic in of_group.topics for row in topic.partitions]
+    if version >= 9 or asked.require_stable:
+        assert rows == [(ErrorCode.UNSTABLE_OFFSET_COMMIT, ASK_AGAIN)]
+    else:
+        assert rows == ([(ErrorCode.NOT_COORDINATOR, -1)] if version < 8 else [])
     coordinator.close()
