@@ -10,10 +10,12 @@ from tests.histories.operations import Commit, Copied, Send, Transaction
 from tests.simulation.cluster.begun_jobs import employ_begun_job, has_begun_job
 from tests.simulation.cluster.copying import Copyist
 from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
+from tests.simulation.cluster.hasty_consumer import HastyConsumer
 from tests.simulation.cluster.list_appenders import appenders, has_appenders
 from tests.simulation.cluster.probes import Prober
 from tests.simulation.cluster.shared_writers import employ_job, has_job
-from tests.simulation.cluster.transactional import TOPICS, is_transactional, writers
+from tests.simulation.cluster import transactional
+from tests.simulation.cluster.transactional import TOPICS, copies_exactly, is_transactional, writers
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.process import Process
 
@@ -64,6 +66,9 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
     if is_transactional(seed):
         for name, make in writers(workload, seed).items():
             crew.employ(name, make)
+        if copies_exactly(seed):
+            hasty = HastyConsumer(workload, transactional.GROUP, transactional.SOURCE)
+            start("hasty-consumer", hasty.run)
         if has_job(seed):
             employ_job(workload, Crew(workload, start, Random(f"fate of the job {seed}"), seconds), seed)
         if has_begun_job(seed):

@@ -10,6 +10,7 @@ from tests.simulation.cluster import (
     mutants_of_brokers,
     mutants_of_duplicates,
     mutants_of_endings,
+    mutants_of_offsets,
     mutants_of_raft,
     mutants_of_replication,
     mutants_of_the_isr,
@@ -29,6 +30,7 @@ MUTANTS: dict[str, Mutant] = {
         *mutants_of_transactions.ALL,
         *mutants_of_endings.ALL,
         *mutants_of_duplicates.ALL,
+        *mutants_of_offsets.ALL,
     )
 }
 """By name."""
