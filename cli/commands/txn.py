@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..arguments.options import (
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from ...client.admin.transactions import Described
     from ...protocol.errors import KafkaError
 
+    Failures = dict[str, KafkaError]
+    Listed = tuple[list[TransactionListing], Failures]
+
+PATIENCE_MS = 5_000
+"""A broker that cannot list its ids yet is asked again for so long."""
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
@@ -173,10 +178,12 @@ def _abort_hanging(actions: Actions) -> None:
 
 
 def list_transactions(arguments: argparse.Namespace) -> None:
-    """Print transactional ids."""
-    from ..asking import run_client
+    """Print transactional ids. Raises CommandFailed that names the brokers that list none."""
+    from ..asking import raise_refusals, run_client
 
-    listed = run_client(_list(arguments))
+    listed, failures = run_client(_list(arguments))
+    if failures and not listed:
+        raise_refusals(failures)
     if arguments.output == "json":
         print_json(
             [
@@ -189,16 +196,19 @@ def list_transactions(arguments: argparse.Namespace) -> None:
                 for one in listed
             ]
         )
-        return
-    rows = [(one.transactional_id, one.state, one.producer_id, one.coordinator) for one in listed]
-    print_table(("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR"), rows)
+    else:
+        rows = [(one.transactional_id, one.state, one.producer_id, one.coordinator) for one in listed]
+        print_table(("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR"), rows)
+    raise_refusals(failures)
 
 
 def describe(arguments: argparse.Namespace) -> None:
     """Print what is known of transactional ids."""
     from ..asking import raise_refusals, run_client
 
-    found, failures = _split(run_client(_describe(arguments)))
+    described, unlisted = run_client(_describe(arguments))
+    found, failures = _split(described)
+    failures |= unlisted
     if failures and not found:
         raise_refusals(failures)
     if arguments.output == "json":
@@ -218,7 +228,9 @@ def abort(arguments: argparse.Namespace) -> None:
     from ..asking import raise_refusals, run_client
     from ..terminal.confirmation import confirm
 
-    described, failures = _split(run_client(_describe(arguments)))
+    told, unlisted = run_client(_describe(arguments))
+    raise_refusals(unlisted)  # all that match are aborted, or none is
+    described, failures = _split(told)
     opened = [one for one in described if one.state == "Ongoing"]
     if opened:
         listed = ", ".join(f"{one.transactional_id} (open for {age(one)})" for one in opened)
@@ -240,10 +252,11 @@ def abort(arguments: argparse.Namespace) -> None:
 
 def delete(arguments: argparse.Namespace) -> None:
     """Delete after a question on a terminal, and show what became of each."""
-    from ..asking import refusal, run_client
+    from ..asking import raise_refusals, refusal, run_client
     from ..terminal.confirmation import confirm
 
-    names = run_client(_named(arguments))
+    names, unlisted = run_client(_named(arguments))
+    raise_refusals(unlisted)
     what = "transactional id" if len(names) == 1 else f"{len(names)} transactional ids"
     listed = ", ".join(names)
     confirm(f"Delete {what}, and forget the application versions committed: {listed}?", yes=arguments.yes)
@@ -323,7 +336,7 @@ def age(one: TransactionDescription, now_ms: float | None = None) -> str:
 # ------------------------------------------------------------ what is asked
 
 
-async def _list(arguments: argparse.Namespace) -> list[TransactionListing]:
+async def _list(arguments: argparse.Namespace) -> Listed:
     from ...client.admin import Admin
     from ..arguments.selection import milliseconds_of
 
@@ -331,14 +344,28 @@ async def _list(arguments: argparse.Namespace) -> list[TransactionListing]:
     longer_ms = None if longer is None else milliseconds_of(longer, "--open-longer-than")
     pattern = _pattern(arguments)
     async with Admin(**connection_of(arguments)) as admin:
-        found = await admin.list_transactions(
-            states=arguments.state,
-            producer_ids=arguments.producer_id,
-            open_longer_than_ms=longer_ms,
-            pattern=pattern,
+        found, failures = _joined(
+            await admin.list_transactions_by_broker(
+                states=arguments.state,
+                producer_ids=arguments.producer_id,
+                open_longer_than_ms=longer_ms,
+                pattern=pattern,
+                patience_ms=PATIENCE_MS,
+            )
         )
     wanted = set() if arguments.regex else set(arguments.names)
-    return [one for one in found if not wanted or one.transactional_id in wanted]
+    return [one for one in found if not wanted or one.transactional_id in wanted], failures
+
+
+def _joined(answers: Mapping[int, list[TransactionListing] | KafkaError]) -> Listed:
+    """Return the ids of all brokers that list theirs, and why the others do not."""
+    from ...client.admin.by_broker import split
+
+    listed, failures = split(answers)
+    found = {(one.transactional_id, one.producer_id): one for one in listed}
+    return [found[key] for key in sorted(found)], {
+        f"broker {broker}": why for broker, why in failures.items()
+    }
 
 
 def _pattern(arguments: argparse.Namespace) -> str | None:
@@ -350,26 +377,30 @@ def _pattern(arguments: argparse.Namespace) -> str | None:
     return "|".join(f"(?:{pattern(name).pattern})" for name in arguments.names)
 
 
-async def _describe(arguments: argparse.Namespace) -> Described:
+async def _describe(arguments: argparse.Namespace) -> tuple[Described, Failures]:
+    """Return what was named, or all that is listed, and the brokers that list none."""
     from ...client.admin import Admin
 
-    names = await _named(arguments)
+    names, failures = await _named(arguments)
     async with Admin(**connection_of(arguments)) as admin:
-        return await admin.describe_transactions(names)
+        return await admin.describe_transactions(names), failures
 
 
-async def _named(arguments: argparse.Namespace) -> list[str]:
-    """The ids named, all if none is; patterns become ids by what there is. Raises CommandFailed if nothing matches."""
+async def _named(arguments: argparse.Namespace) -> tuple[list[str], Failures]:
+    """Return the ids named, all if none is, and the brokers that list none; patterns become ids by what there is.
+    Raises CommandFailed if nothing matches."""
     from ...client.admin import Admin
 
     pattern = _pattern(arguments)
     if arguments.names and not pattern:
-        return list(dict.fromkeys(arguments.names))
+        return list(dict.fromkeys(arguments.names)), {}
     async with Admin(**connection_of(arguments)) as admin:
-        names = [one.transactional_id for one in await admin.list_transactions(pattern=pattern)]
-    if pattern and not names:
+        listed, failures = _joined(
+            await admin.list_transactions_by_broker(pattern=pattern, patience_ms=PATIENCE_MS)
+        )
+    if pattern and not listed and not failures:
         raise CommandFailed(f"no transactional id matches {' or '.join(arguments.names)}")
-    return names
+    return [one.transactional_id for one in listed], failures
 
 
 def _split(described: Described) -> tuple[list[TransactionDescription], dict[str, KafkaError]]:

@@ -44,14 +44,31 @@ class GroupAdmin(AdminTheme):
         """The groups of all brokers, in order of their names."""
         found: dict[str, GroupListing] = {}
         for broker_id in await self.session.brokers_to_ask():
-            response = await self.session.cluster.ask(broker_id, ListGroupsRequest())
-            check(response.error_code, f"groups of broker {broker_id}", None)
-            for group in response.groups:
-                kind = group.group_type.lower() or "classic"
-                found[group.group_id] = GroupListing(
-                    group.group_id, group.protocol_type, group.group_state, kind, broker_id
-                )
+            found |= {group.group_id: group for group in await self._groups_of(broker_id)}
         return [found[name] for name in sorted(found)]
+
+    async def list_groups_by_broker(
+        self, *, patience_ms: int = 0
+    ) -> dict[int, list[GroupListing] | KafkaError]:
+        """List the groups of each broker, or why it does not tell of them.
+
+        A broker that may answer later, such as one with COORDINATOR_LOAD_IN_PROGRESS, is asked again for `patience_ms`.
+        """
+        return await self.session.of_each_broker(self._groups_of, patience_ms=patience_ms)
+
+    async def _groups_of(self, broker_id: int) -> list[GroupListing]:
+        response = await self.session.cluster.ask(broker_id, ListGroupsRequest())
+        check(response.error_code, f"groups of broker {broker_id}", None)
+        return [
+            GroupListing(
+                group.group_id,
+                group.protocol_type,
+                group.group_state,
+                group.group_type.lower() or "classic",
+                broker_id,
+            )
+            for group in response.groups
+        ]
 
     async def describe_groups(self, names: Iterable[str]) -> list[GroupDescription]:
         """State and members of groups, each asked of its coordinator. Raises GROUP_ID_NOT_FOUND."""

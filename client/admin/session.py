@@ -87,6 +87,29 @@ class AdminSession:
         fenced = {one.broker_id for one in response.brokers if one.is_fenced}
         return [broker_id for broker_id in known if broker_id not in fenced]
 
+    async def of_each_broker(
+        self, ask: Callable[[int], Coroutine[None, None, ResultT]], *, patience_ms: int = 0
+    ) -> dict[int, ResultT | KafkaError]:
+        """Return the answer of each live broker, or why it gave none. All are asked at a time.
+
+        A broker that may answer later is asked again for `patience_ms`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_ms / 1000
+
+        async def answer(broker_id: int) -> ResultT | KafkaError:
+            backoff = Backoff(1_000)
+            while True:
+                try:
+                    return await ask(broker_id)
+                except KafkaError as error:
+                    if not error.code.retriable or loop.time() >= deadline:
+                        return error
+                await asyncio.sleep(backoff.next_s())
+
+        brokers = sorted(await self.brokers_to_ask())
+        return dict(zip(brokers, await asyncio.gather(*map(answer, brokers)), strict=True))
+
     async def with_retries(self, attempt: Callable[[], Coroutine[None, None, ResultT]]) -> ResultT:
         """Run `attempt` until it succeeds. Raises its KafkaError if that is not retriable, names an unknown topic, or
         comes after `timeout_ms`."""

@@ -58,17 +58,31 @@ class TransactionAdmin(AdminTheme):
         `pattern` is a regular expression (RE2) for whole ids. As in Kafka an id that never began a transaction passes
         `open_longer_than_ms`. Raises ValueError for a state that is none.
         """
-        request = ListTransactionsRequest(
-            state_filters=list(states),
-            producer_id_filters=list(producer_ids),
-            duration_filter=_ANY_DURATION if open_longer_than_ms is None else open_longer_than_ms,
-            transactional_id_pattern=pattern,
-        )
+        request = _listing_request(states, producer_ids, open_longer_than_ms, pattern)
         found: dict[tuple[str, int], TransactionListing] = {}
         for broker_id in await self.session.brokers_to_ask():
             for one in await self.session.with_retries(lambda of=broker_id: self._listed(of, request)):  # type: ignore[misc]
                 found[one.transactional_id, one.producer_id] = one
         return [found[key] for key in sorted(found)]
+
+    async def list_transactions_by_broker(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        open_longer_than_ms: int | None = None,
+        pattern: str | None = None,
+        patience_ms: int = 0,
+    ) -> dict[int, list[TransactionListing] | KafkaError]:
+        """List transactional ids as `list_transactions` does, by the broker that tells of them; or why it does not.
+
+        A broker that may answer later, such as one with COORDINATOR_LOAD_IN_PROGRESS, is asked again for `patience_ms`.
+        Raises ValueError for a state that is none.
+        """
+        request = _listing_request(states, producer_ids, open_longer_than_ms, pattern)
+        return await self.session.of_each_broker(
+            lambda broker_id: self._listed(broker_id, request), patience_ms=patience_ms
+        )
 
     async def _listed(self, broker_id: int, request: ListTransactionsRequest) -> list[TransactionListing]:
         response = await self.session.cluster.ask(broker_id, request)
@@ -246,6 +260,20 @@ class TransactionAdmin(AdminTheme):
             self.session.cluster.metadata.learn_broker(BrokerAddress(one.node_id, one.host, one.port))
             found.setdefault(one.node_id, []).append(one.key)
         return found
+
+
+def _listing_request(
+    states: Iterable[str],
+    producer_ids: Iterable[int],
+    open_longer_than_ms: int | None,
+    pattern: str | None,
+) -> ListTransactionsRequest:
+    return ListTransactionsRequest(
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+        duration_filter=_ANY_DURATION if open_longer_than_ms is None else open_longer_than_ms,
+        transactional_id_pattern=pattern,
+    )
 
 
 def _abort_of(hanging: HangingTransaction) -> WritableTxnMarker:

@@ -65,6 +65,7 @@ class Admin(Facade):
     partition_sizes = blocking(admin.Admin.partition_sizes)
 
     list_groups = blocking(admin.Admin.list_groups)
+    list_groups_by_broker = blocking(admin.Admin.list_groups_by_broker)
     describe_groups = blocking(admin.Admin.describe_groups)
     delete_groups = blocking(admin.Admin.delete_groups)
     committed_offsets = blocking(admin.Admin.committed_offsets)
@@ -82,6 +83,7 @@ class Admin(Facade):
     lift_throttles = blocking(admin.Admin.lift_throttles)
 
     list_transactions = blocking(admin.Admin.list_transactions)
+    list_transactions_by_broker = blocking(admin.Admin.list_transactions_by_broker)
     describe_transactions = blocking(admin.Admin.describe_transactions)
     abort_transaction = blocking(admin.Admin.abort_transaction)
     delete_transactional_id = blocking(admin.Admin.delete_transactional_id)

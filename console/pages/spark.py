@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ...client.admin import Admin, GroupListing, TransactionDescription
 from ..area import Area, Paged, Rendered, View, Visit
 from ..formats import link
-from .groups.listing import GroupRow, group_row, reports_of
-from .transactions.listing import kind_of, open_for_s
+from .groups.listing import GroupRow, group_row, listed_groups, reports_of
+from .transactions.listing import described_ids, kind_of, listed_ids, open_for_s
 
 QUERIES_MAX: Final = 1_000
 """Transactional ids that a page asks about."""
@@ -61,6 +61,12 @@ class SparkPage:
     left_out: int
     followers: Paged[GroupListing]
     groups: Sequence[GroupRow]
+    silent: Mapping[int, str]
+    """By broker why it lists no transactional ids."""
+    undescribed: str
+    """Why nothing is known of the ids that are listed."""
+    silent_groups: Mapping[int, str]
+    """By broker why it lists no groups."""
 
 
 def query_name(transactional_id: str) -> QueryName | None:
@@ -98,9 +104,9 @@ def query_row(told: TransactionDescription, now_s: float) -> SparkQueryRow | Non
 
 async def show(visit: Visit) -> Rendered:
     """The page. Lag is asked for as many groups as a page has rows."""
-    listed = await visit.admin.list_transactions(pattern=_LISTED)
+    listed, silent = await listed_ids(visit, _LISTED)
     names = [one.transactional_id for one in listed]
-    described = await visit.admin.describe_transactions(names[:QUERIES_MAX])
+    described, undescribed = await described_ids(visit, names[:QUERIES_MAX])
     now_s = time.time()
     rows = [
         row
@@ -108,7 +114,8 @@ async def show(visit: Visit) -> Rendered:
         if isinstance(told, TransactionDescription) and (row := query_row(told, now_s)) is not None
     ]
     rows.sort(key=lambda one: (one.name, one.query))
-    empty = [one for one in await visit.admin.list_groups() if one.state == "Empty"]
+    groups, silent_groups = await listed_groups(visit)
+    empty = [one for one in groups if one.state == "Empty"]
     followers = visit.paged(empty, parameter="groups")
     reports = await reports_of(visit, followers.rows)
     model = SparkPage(
@@ -116,6 +123,9 @@ async def show(visit: Visit) -> Rendered:
         max(0, len(names) - QUERIES_MAX),
         followers,
         [group_row(one, reports) for one in followers.rows],
+        silent,
+        undescribed,
+        silent_groups,
     )
     return Rendered("Spark queries", "spark.html", model)
 

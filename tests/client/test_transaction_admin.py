@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ class Transactional(FakeCluster):
         self.deletions: list[str] = []
         #: what so many requests are refused with, before they are answered
         self.refusals: list[ErrorCode] = []
+        self.loading: set[int] = set()
+        """Brokers whose coordinators cannot list their ids yet."""
         self.listed: Callable[[], None] = lambda: None
         self.served += [
             FindCoordinatorRequest,
@@ -132,6 +135,8 @@ class Transactional(FakeCluster):
         return Coordinator(key=name, node_id=node, host="127.0.0.1", port=self.ports[node])
 
     def _list(self, broker: int, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        if broker in self.loading:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.refusals:
             return ListTransactionsResponse(error_code=self.refusals.pop())
         wanted = request.producer_id_filters
@@ -208,6 +213,26 @@ async def test_all_brokers_make_one_list() -> None:
         assert [(one.transactional_id, one.state) for one in some] == [("c", "Ongoing")]
         with pytest.raises(ValueError, match="no transaction is ever Odd"):
             await admin.list_transactions(states=["Odd"])
+
+
+async def test_a_coordinator_that_loads_hides_no_other() -> None:
+    async with transactional() as (cluster, admin):
+        cluster.ids = {"c": Known((3,), broker=0), "a": Known((1,), broker=2), "b": Known((2,), broker=1)}
+        cluster.loading = {1}
+        answers = await admin.list_transactions_by_broker()
+        loading = answers.pop(1)
+        assert isinstance(loading, KafkaError)
+        assert loading.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert {
+            broker: [one.transactional_id for one in told]
+            for broker, told in answers.items()
+            if not isinstance(told, KafkaError)
+        } == {0: ["c"], 2: ["a"]}
+        asyncio.get_running_loop().call_later(0.2, cluster.loading.clear)
+        patient = await admin.list_transactions_by_broker(patience_ms=60_000)
+        assert [broker for broker, told in patient.items() if isinstance(told, KafkaError)] == []
+        with pytest.raises(ValueError, match="no transaction is ever Odd"):
+            await admin.list_transactions_by_broker(states=["Odd"])
 
 
 @pytest.mark.parametrize("refusal", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])

@@ -35,11 +35,15 @@ class WithGroups(FakeAdmin):
         }
         self.ends = {ORDERS: 100, REFUNDS: 7}
         self.refusal: KafkaError | None = None
+        self.silent: dict[int, KafkaError] = {}
 
     async def list_groups(self) -> list[GroupListing]:
         return [
             GroupListing(name, "consumer", self._state(name), "classic", 1) for name in sorted(self.members)
         ]
+
+    async def list_groups_by_broker(self) -> dict[int, list[GroupListing] | KafkaError]:
+        return {1: await self.list_groups(), **self.silent}
 
     def _state(self, name: str) -> str:
         return "Stable" if self.members[name] else "Empty"
@@ -88,6 +92,13 @@ def test_the_list_shows_members_and_lag(browser: Browser) -> None:
     assert "audit Empty classic consumer 0 62 1" in page
     assert "billing Stable classic consumer 1 10 1" in page
     assert "billing" not in seen(browser.read("/groups?q=AUD"))
+
+
+def test_a_coordinator_that_loads_hides_no_other(admin: WithGroups, browser: Browser) -> None:
+    admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
+    page = seen(browser.read("/groups"))
+    assert "Broker 3 does not tell of its groups, which are left out here: it loads" in page
+    assert "audit Empty classic consumer 0 62 1" in page
 
 
 def test_a_group_that_goes_meanwhile_spoils_no_list(admin: WithGroups, browser: Browser) -> None:

@@ -41,23 +41,27 @@ class WithQueries(FakeAdmin):
     def __init__(self, *known: TransactionDescription) -> None:
         super().__init__()
         self.known = {one.transactional_id: one for one in known}
+        self.silent: dict[int, KafkaError] = {}
 
     async def find_cut(self, partitions: Iterable[Any]) -> Cut:
         return Cut(-1)
 
-    async def list_transactions(self, *, pattern: str) -> list[TransactionListing]:
+    async def list_transactions_by_broker(
+        self, *, pattern: str
+    ) -> dict[int, list[TransactionListing] | KafkaError]:
         self.calls.append(("listed", pattern))
-        return [TransactionListing(name, 4711, "Empty", 2) for name in self.known]
+        return {2: [TransactionListing(name, 4711, "Empty", 2) for name in self.known], **self.silent}
 
     async def describe_transactions(self, names: Iterable[str]) -> dict[str, Any]:
         gone = KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "gone")
         return {name: gone if "gone" in name else self.known[name] for name in names}
 
-    async def list_groups(self) -> list[GroupListing]:
-        return [
+    async def list_groups_by_broker(self) -> dict[int, list[GroupListing] | KafkaError]:
+        listed = [
             GroupListing(name, "consumer", state, "share", 1)
             for name, state in (("follows", "Empty"), ("busy-one", "Stable"))
         ]
+        return {1: listed, **self.silent}
 
 
 def test_the_page_has_the_last_batch_of_each_query(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +83,24 @@ def test_the_page_has_the_last_batch_of_each_query(monkeypatch: pytest.MonkeyPat
     assert "busy-one" not in text
     monkeypatch.setattr(spark, "QUERIES_MAX", 3)
     assert "1 transactional ids more are named like queries" in seen(browser.read("/spark"))
+
+
+def test_a_coordinator_that_loads_hides_no_other() -> None:
+    admin = WithQueries(told(f"spark-{QUERY}", 41))
+    admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
+    page = seen(Browser(admin).enter().read("/spark"))
+    for what in ("transactional ids", "groups"):
+        assert f"Broker 3 does not tell of its {what}, which are left out here: it loads" in page
+    assert f"spark {QUERY} format('ottla') 41" in page
+    assert "follows" in page
+
+    async def loading(names: Iterable[str]) -> dict[str, Any]:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads, too")
+
+    admin.describe_transactions = loading  # type: ignore[method-assign]
+    page = seen(Browser(admin).enter().read("/spark"))
+    assert "No query is shown: it loads, too" in page
+    assert "No query has written here" not in page
 
 
 def test_it_is_hidden_where_the_cluster_has_no_cuts() -> None:

@@ -48,12 +48,16 @@ class WithTransactions(FakeAdmin):
         self.cut: Cut | KafkaError = Cut(1234)
         self.hanging: list[HangingTransaction] = []
         self.refusal: KafkaError | None = None
+        self.silent: dict[int, KafkaError] = {}
 
-    async def list_transactions(self) -> list[TransactionListing]:
-        return [
+    async def list_transactions_by_broker(
+        self, *, pattern: str | None = None
+    ) -> dict[int, list[TransactionListing] | KafkaError]:
+        listed = [
             TransactionListing(one.transactional_id, one.producer_id, one.state, one.coordinator)
             for one in self.known.values()
         ]
+        return {2: listed, **self.silent}
 
     async def describe_transactions(self, names: Iterable[str]) -> dict[str, Any]:
         missing = KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "there is no such id")
@@ -101,6 +105,32 @@ def test_the_list_shows_states_ages_versions_and_the_newest_cut(browser: Browser
     assert "copy Ongoing" in only
     assert "old CompleteCommit" not in only
     assert "'state' is one of Empty" in seen(browser.read("/transactions?state=Open", 400))
+
+
+def test_a_coordinator_that_loads_hides_no_other(admin: WithTransactions, browser: Browser) -> None:
+    admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
+    page = seen(browser.read("/transactions"))
+    assert (
+        "Broker 3 does not tell of its transactional ids, which are left out here: it loads "
+        "(COORDINATOR_LOAD_IN_PROGRESS)"
+    ) in page
+    assert "copy Ongoing 10 s" in page
+
+    async def loading(names: Iterable[str]) -> dict[str, Any]:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads, too")
+
+    admin.describe_transactions = loading  # type: ignore[method-assign]
+    page = seen(browser.read("/transactions"))
+    assert "Only ids and states are shown: it loads, too (COORDINATOR_LOAD_IN_PROGRESS)" in page
+    assert f"copy Ongoing {UNKNOWN} {UNKNOWN}" in page
+
+
+def test_a_cluster_that_lists_nothing_says_why(admin: WithTransactions, browser: Browser) -> None:
+    async def silent(*, pattern: str | None = None) -> dict[int, KafkaError]:
+        return {1: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
+
+    admin.list_transactions_by_broker = silent  # type: ignore[assignment,method-assign]
+    assert "it loads" in seen(browser.read("/transactions", 502))
 
 
 def test_a_cluster_without_cuts_has_a_list_all_the_same(admin: WithTransactions, browser: Browser) -> None:

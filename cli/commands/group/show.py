@@ -7,31 +7,38 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....client.admin import Admin, GroupListing
+from ....client.admin.by_broker import split
 from ....client.admin.group_lag import GroupReport, PartitionLag, report
+from ....protocol.errors import KafkaError
 from ...arguments.selection import select
-from ...asking import run_client
+from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say
 
+PATIENCE_MS = 5_000
+"""A broker that cannot list its groups yet is asked again for so long."""
 DESCRIBED_TYPES = ("classic", "consumer")
 """Share and streams groups are listed; their offsets are kept in other ways."""
 
 
 def list_groups(arguments: argparse.Namespace) -> None:
-    """Print groups, with members and lag if something asked for needs them."""
-    rows = run_client(_listed(arguments))
+    """Print groups, with members and lag if something asked for needs them. Raises CommandFailed that names the brokers
+    that list none."""
+    rows, failures = run_client(_listed(arguments))
+    if failures and not rows:
+        raise_refusals(failures)
     if arguments.output == "json":
         print_json(rows)
-        return
-    columns = ["group", "state", "type", "protocol", "coordinator"]
-    columns += ["members", "lag"] if rows and "lag" in rows[0] else []
-    for row in rows:
-        if "lag" in row:
-            row["lag"] = _lag(row["lag"], row["partitions_of_unknown_lag"])
-    print_table(
-        [column.upper() for column in columns], [[_shown(row[column]) for column in columns] for row in rows]
-    )
+    else:
+        columns = ["group", "state", "type", "protocol", "coordinator"]
+        columns += ["members", "lag"] if rows and "lag" in rows[0] else []
+        for row in rows:
+            if "lag" in row:
+                row["lag"] = _lag(row["lag"], row["partitions_of_unknown_lag"])
+        shown = [[_shown(row[column]) for column in columns] for row in rows]
+        print_table([column.upper() for column in columns], shown)
+    raise_refusals(failures)
 
 
 def describe(arguments: argparse.Namespace) -> None:
@@ -66,9 +73,13 @@ def may_lag(one: GroupReport, least: int) -> bool:
     return one.unknown_lags > 0 or (one.total_lag or 0) >= least
 
 
-async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+async def _listed(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, KafkaError]]:
+    """Return the groups, and by broker why it lists none."""
     async with Admin(**connection_of(arguments)) as admin:
-        known = {group.group_id: group for group in await admin.list_groups()}
+        listed, silent = split(await admin.list_groups_by_broker(patience_ms=PATIENCE_MS))
+        failures = {f"broker {broker}": error for broker, error in silent.items()}
+        raise_refusals(failures if arguments.names else {})  # a group that is named may be one of theirs
+        known = {group.group_id: group for group in listed}
         names = select(known, arguments.names, "group", regex=arguments.regex)
         groups = [known[name] for name in names if wanted(known[name], arguments)]
         rows: list[dict[str, Any]] = [
@@ -96,7 +107,7 @@ async def _listed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 and (arguments.min_lag is None or may_lag(one, arguments.min_lag))
                 and len(one.group.members) >= (arguments.min_members or 0)
             ]
-    return rows
+    return rows, failures
 
 
 async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:

@@ -10,6 +10,7 @@ from ....client.admin import GroupListing
 from ....client.admin.group_lag import GroupReport, report
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
+from ...by_broker import joined
 from ...formats import UNKNOWN, count
 from ...searching import has_words
 
@@ -38,6 +39,8 @@ class GroupsPage:
     rows: Sequence[GroupRow]
     search: str
     total: int
+    silent: Mapping[int, str]
+    """By broker why it lists no groups."""
 
 
 def matching(groups: Sequence[GroupListing], search: str) -> list[GroupListing]:
@@ -50,6 +53,12 @@ def lag_text(told: GroupReport | None) -> str:
     if told is None or told.total_lag is None:
         return UNKNOWN
     return f"{count(told.total_lag)}{'+' if told.unknown_lags else ''}"
+
+
+async def listed_groups(visit: Visit) -> tuple[list[GroupListing], dict[int, str]]:
+    """Return the groups in order of their names, and by broker why it lists none. Raises KafkaError."""
+    groups, silent = joined(await visit.admin.list_groups_by_broker())
+    return sorted({one.group_id: one for one in groups}.values(), key=lambda one: one.group_id), silent
 
 
 def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupRow:
@@ -80,8 +89,9 @@ async def reports_of(visit: Visit, groups: Sequence[GroupListing]) -> dict[str, 
 
 async def show(visit: Visit) -> Rendered:
     """The page. Members and lag are asked for the groups on this page alone."""
-    groups, search = await visit.admin.list_groups(), visit.text("q")
+    groups, silent = await listed_groups(visit)
+    search = visit.text("q")
     paged = visit.paged(matching(groups, search))
     reports = await reports_of(visit, paged.rows)
     rows = [group_row(one, reports) for one in paged.rows]
-    return Rendered("Groups", "groups.html", GroupsPage(paged, rows, search, len(groups)))
+    return Rendered("Groups", "groups.html", GroupsPage(paged, rows, search, len(groups), silent))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +14,13 @@ from ....client.admin.transactions import Described
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Paged, Rendered, Visit
+from ...by_broker import joined
 from ...searching import has_words
 
 OPEN: Final = "Ongoing"
 DECIDED: Final = ("PrepareCommit", "PrepareAbort")
+DESCRIBE_S: Final = 4.0
+"""A page waits so long for the details of its rows. Coordinators that load are asked again meanwhile."""
 STATES: Final = ("Empty", OPEN, *DECIDED, "CompleteCommit", "CompleteAbort")
 
 
@@ -53,6 +57,10 @@ class TransactionsPage:
     counts: Sequence[tuple[str, int]]
     total: int
     cut: int | None
+    silent: Mapping[int, str]
+    """By broker why it lists no transactional ids."""
+    undescribed: str
+    """Why nothing is known of the rows but what the list has."""
 
 
 def kind_of(state: str) -> str:
@@ -98,6 +106,26 @@ def open_for_s(told: TransactionDescription, now_s: float) -> float | None:
     return max(0.0, now_s - told.started_ms / 1000)
 
 
+async def listed_ids(
+    visit: Visit, pattern: str | None = None
+) -> tuple[list[TransactionListing], dict[int, str]]:
+    """Return transactional ids in their order, and by broker why it lists none. Raises KafkaError."""
+    found, silent = joined(await visit.admin.list_transactions_by_broker(pattern=pattern))
+    by_name = {(one.transactional_id, one.producer_id): one for one in found}
+    return [by_name[key] for key in sorted(by_name)], silent
+
+
+async def described_ids(visit: Visit, names: Sequence[str]) -> tuple[Described, str]:
+    """Return the newest transaction of each id, and why none is known. The list is worth more than its details."""
+    try:
+        async with asyncio.timeout(DESCRIBE_S):
+            return await visit.admin.describe_transactions(names), ""
+    except KafkaError as error:
+        return {}, f"{error.message} ({error.code.name})"
+    except TimeoutError:
+        return {}, f"there was no answer within {DESCRIBE_S:g} s"
+
+
 async def newest_cut(visit: Visit) -> int | None:
     """The commit index up to which every decided transaction has its markers in all topics. None where the cluster
     knows no cuts, or has none now."""
@@ -122,9 +150,9 @@ async def show(visit: Visit) -> Rendered:
     search, state = visit.text("q"), visit.text("state")
     if state and state not in STATES:
         raise BadQuestion(f"'state' is one of {', '.join(STATES)}, not {state[:40]!r}")
-    listed = await visit.admin.list_transactions()
+    listed, silent = await listed_ids(visit)
     paged = visit.paged(matching(listed, search, state))
-    described = await visit.admin.describe_transactions(one.transactional_id for one in paged.rows)
+    described, undescribed = await described_ids(visit, [one.transactional_id for one in paged.rows])
     rows = [transaction_row(one, described, time.time()) for one in paged.rows]
     counts = Counter(one.state for one in listed)
     model = TransactionsPage(
@@ -136,5 +164,7 @@ async def show(visit: Visit) -> Rendered:
         [(name, counts[name]) for name in STATES if counts[name]],
         len(listed),
         await newest_cut(visit),
+        silent,
+        undescribed,
     )
     return Rendered("Transactions", "transactions.html", model)

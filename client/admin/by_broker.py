@@ -1,0 +1,16 @@
+"""Answers of several brokers to one question, for callers that go on with those that came. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from ...protocol.errors import KafkaError
+
+T = TypeVar("T")
+
+
+def split(answers: Mapping[int, Sequence[T] | KafkaError]) -> tuple[list[T], dict[int, KafkaError]]:
+    """Return all that brokers have listed, and by broker why the others have not."""
+    listed = [one for told in answers.values() if not isinstance(told, KafkaError) for one in told]
+    return listed, {broker: told for broker, told in answers.items() if isinstance(told, KafkaError)}
