@@ -41,13 +41,20 @@ class Previews:
         return number
 
     def take(self, number: str, visit: Visit) -> Change:
-        """Return the change of a preview, once. Raises Outdated."""
-        kept = self._kept.pop(number, None)
+        """Return the change of a preview, once. Raises Outdated.
+
+        Without a number, which scripts may leave out, it is the newest preview of the same form.
+        """
+        kept = self._kept.pop(number or self._newest(visit), None)
         if kept is None or self._now() - kept.shown_s > PREVIEW_S:
             raise Outdated("this preview was carried out before, or is too old")
         if kept.form != _digest(visit):
             raise Outdated("this preview is that of another form")
         return kept.change
+
+    def _newest(self, visit: Visit) -> str:
+        form = _digest(visit)
+        return next((number for number, kept in reversed(self._kept.items()) if kept.form == form), "")
 
 
 def _digest(visit: Visit) -> bytes:

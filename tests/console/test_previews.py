@@ -63,6 +63,18 @@ def test_a_preview_goes_with_its_form_alone(other: Visit) -> None:
         previews.take(number, other)
 
 
+def test_a_form_without_a_number_has_the_newest_preview_of_the_same_form() -> None:
+    previews = Previews()
+    first, second = a_change(), a_change()
+    number = previews.keep(first, HERE)
+    previews.keep(second, HERE)
+    previews.keep(a_change(), replace(HERE, form={"topic": "other"}))
+    assert previews.take("", HERE) is second
+    assert previews.take(number, HERE) is first
+    with pytest.raises(Outdated):
+        previews.take("", HERE)
+
+
 def test_previews_that_are_old_or_many_are_forgotten() -> None:
     now_s = 0.0
     previews = Previews(now=lambda: now_s)
