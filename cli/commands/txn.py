@@ -414,11 +414,18 @@ def _split(described: Described) -> tuple[list[TransactionDescription], dict[str
 async def _abort_all(
     arguments: argparse.Namespace, opened: list[TransactionDescription]
 ) -> dict[str, KafkaError]:
-    """What was refused."""
+    """Abort these transactions and no newer ones of their ids; return why the others were not aborted."""
     from ...client.admin import Admin
+    from ...protocol.errors import ErrorCode, KafkaError
 
+    asked = {one.transactional_id: one for one in opened}
     async with Admin(**connection_of(arguments)) as admin:
-        return await _refused(admin.abort_transaction, [one.transactional_id for one in opened])
+        found, failures = _split(await admin.describe_transactions(asked))
+        same = [one for one in found if one.identity == asked[one.transactional_id].identity]
+        for name in asked.keys() - failures.keys() - {one.transactional_id for one in same}:
+            why = f"the transaction of {name!r} has ended, and another one is open: it was not aborted"
+            failures[name] = KafkaError(ErrorCode.INVALID_TXN_STATE, why)
+        return failures | await _refused(admin.abort_transaction, [one.transactional_id for one in same])
 
 
 async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[str, KafkaError]:

@@ -169,6 +169,11 @@ class TransactionDescription:
     app_version: int
     coordinator: int
 
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """The producer id, its epoch and the begin: no other transaction of the transactional id has the same."""
+        return self.producer_id, self.producer_epoch, self.started_ms
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:

@@ -55,15 +55,10 @@ async def _abort(shown: TransactionDescription, visit: Visit) -> Done:
     now = await described(visit.admin, name)
     if now.state != OPEN:
         raise Outdated(f"the transaction of {name} has ended: {name} is {now.state}")
-    if _identity(now) != _identity(shown):
+    if now.identity != shown.identity:
         raise Outdated(f"the transaction of {name} has ended, and another one is open")
     await visit.admin.abort_transaction(name)
     return Done(f"the transaction of {name} was aborted", link("/transactions/id", id=name))
-
-
-def _identity(told: TransactionDescription) -> tuple[int, int, int]:
-    """Return the producer and the begin of a transaction: no other transaction of its id has the same."""
-    return told.producer_id, told.producer_epoch, told.started_ms
 
 
 async def deletion_form(visit: Visit) -> Form:

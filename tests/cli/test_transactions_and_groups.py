@@ -1,4 +1,4 @@
-"""`ottla txn` and `ottla group` while the coordinator of one broker cannot list what it has."""
+"""`ottla txn` and `ottla group`: while one coordinator loads, and when a transaction is not that of the question."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.transaction_descriptions import DescribeTransactionsRequest
 from ottla.protocol.schema import Message, Request
 from tests.client.test_transaction_admin import Known, Transactional
 from tests.commands import run_ottla
@@ -26,10 +27,15 @@ class Loading(Transactional):
         self.ids = {"a": Known((1,), broker=2), "b": Known((2,), broker=1)}
         self.loading = {1}
         self.served += [ListGroupsRequest]
+        self.described: Callable[[], None] = lambda: None
+        """Called after each answer about a transactional id."""
 
     def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
         if not isinstance(request, ListGroupsRequest):
-            return super().answer_other(broker, request, version)
+            answer = super().answer_other(broker, request, version)
+            if isinstance(request, DescribeTransactionsRequest):
+                self.described()
+            return answer
         if broker in self.loading:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return ListGroupsResponse(groups=[ListedGroup(group_id=f"g{broker}", group_state="Empty")])
@@ -68,6 +74,18 @@ async def test_nothing_is_aborted_while_some_ids_are_not_known(ottla: Run, clust
     code, out, err = await ottla("txn", "abort", "-r", ".*", "--yes")
     assert (code, out, "broker 1: " in err) == (1, "", True)
     assert cluster.aborted == []
+
+
+async def test_a_transaction_that_began_after_the_question_is_not_aborted(
+    ottla: Run, cluster: Loading
+) -> None:
+    cluster.described = lambda: cluster.ids.update(a=Known((9,), broker=2))
+    code, out, err = await ottla("txn", "abort", "a", "--yes")
+    assert (code, out) == (1, "")
+    assert "the transaction of 'a' has ended, and another one is open" in err
+    assert cluster.aborted == []
+    code, out, err = await ottla("txn", "abort", "a", "--yes")
+    assert (code, cluster.aborted) == (0, ["a"])
 
 
 async def test_groups_of_the_others_are_listed(ottla: Run, cluster: Loading) -> None:
