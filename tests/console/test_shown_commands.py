@@ -8,6 +8,7 @@ import os
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -30,7 +31,21 @@ PATIENCE_S = 60.0
 ODD = '-\'it $HOME `id` "x" \\ \u00e9\u202e\n;'
 """What a stranger may call a group, a user or a transactional id."""
 SHELL = f'ottla() {{ "{sys.executable}" -m ottla "$@"; }}; set -e -o pipefail\n'
+ANY_BYTES = bytes(range(1, 256))
 Answer = Callable[[str], Awaitable[object]]
+Headers = list[tuple[str, bytes]]
+
+
+def in_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+async def until(outcome: Callable[[], Awaitable[object]], expected: object) -> None:
+    """Return when the outcome is as expected: a broker may hear of a change a moment later."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while (found := await outcome()) != expected:
+        assert asyncio.get_running_loop().time() < deadline, (found, expected)
+        await asyncio.sleep(0.1)
 
 
 class Twins:
@@ -85,8 +100,9 @@ class Twins:
         parameter: str = "name",
         meanwhile: Answer | None = None,
         outcome: Answer,
-    ) -> object:
-        """Change both, and return the outcome, which is that of both. In the form `{}` stands for the name."""
+        expected: object,
+    ) -> None:
+        """Change both, and see that both have the outcome that is expected. In the form `{}` stands for the name."""
         changes = []
         for name in names:
             fields = {
@@ -99,18 +115,14 @@ class Twins:
                 await meanwhile(name)
         await changes[0].carry_out(self.visit(path, {}, {}))
         await self.run(changes[1].command)
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        while True:  # another broker may be asked, which hears of a change a moment later
-            one, other = [await outcome(name) for name in names]
-            if one == other or asyncio.get_running_loop().time() > deadline:
-                assert one == other, changes[1].command
-                return one
-            await asyncio.sleep(0.1)
+        for name in names:
+            await until(partial(outcome, name), expected)
 
     async def topics(self, partitions: int, *records: int) -> list[str]:
         """The names of two topics, with so many records in each partition."""
         names = [f"shown-{uuid.uuid4().hex[:8]}" for _ in range(2)]
-        await self.admin.create_topics([NewTopic(name, partitions, 1) for name in names])
+        kept = {"retention.ms": "-1"}  # records are old: retention would take them whenever it comes by
+        await self.admin.create_topics([NewTopic(name, partitions, 1, configs=kept) for name in names])
         for name in names:
             await self.write(name, *records)
         return names
@@ -137,7 +149,7 @@ class Twins:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=2) as running:
+    with LocalCluster(brokers=1) as running:
         yield running
 
 
@@ -160,24 +172,23 @@ async def test_topics_from_their_creation_to_their_end(twins: Twins) -> None:
         "replicas": "1",
         "settings": "retention.ms=-1\nsegment.ms=70000",
     }
-    made = await twins.change("/topics/create", names, form, parameter="", outcome=shape)
-    assert made == (2, {"retention.ms": "-1", "segment.ms": "70000"})
+    made: tuple[int, dict[str, str]] = (2, {"retention.ms": "-1", "segment.ms": "70000"})
+    await twins.change("/topics/create", names, form, parameter="", outcome=shape, expected=made)
     form = {"settings": "segment.ms=80000\ncleanup.policy=compact,delete"}
-    made = await twins.change("/topics/alter", names, form, outcome=shape)
-    assert made == (2, {"segment.ms": "80000", "cleanup.policy": "compact,delete"})
-    made = await twins.change("/topics/partitions", names, {"total": "4"}, outcome=shape)
-    assert made == (4, {"segment.ms": "80000", "cleanup.policy": "compact,delete"})
-    assert await twins.change("/topics/delete", names, {"again": "{}"}, outcome=twins.exists) is False
+    made = (2, {"segment.ms": "80000", "cleanup.policy": "compact,delete"})
+    await twins.change("/topics/alter", names, form, outcome=shape, expected=made)
+    await twins.change("/topics/partitions", names, {"total": "4"}, outcome=shape, expected=(4, made[1]))
+    await twins.change("/topics/delete", names, {"again": "{}"}, outcome=twins.exists, expected=False)
 
 
 async def test_a_name_that_looks_like_an_option(twins: Twins) -> None:
     names = [f"-p{uuid.uuid4().hex[:8]}" for _ in range(2)]
-    form = {"topic": "{}", "partitions": "1", "replicas": "1"}
-    assert await twins.change("/topics/create", names, form, parameter="", outcome=twins.exists) is True
+    form = {"topic": "{}", "partitions": "1", "replicas": "1", "settings": "retention.ms=-1"}
+    await twins.change("/topics/create", names, form, parameter="", outcome=twins.exists, expected=True)
     await twins.write(names[0], 1)
     await twins.write(names[1], 1)
-    assert await twins.change("/topics/trim", names, {"offset": "end"}, outcome=twins.starts) == [1]
-    assert await twins.change("/topics/delete", names, {"again": "{}"}, outcome=twins.exists) is False
+    await twins.change("/topics/trim", names, {"offset": "end"}, outcome=twins.starts, expected=[1])
+    await twins.change("/topics/delete", names, {"again": "{}"}, outcome=twins.exists, expected=False)
 
 
 async def test_trims_delete_what_was_shown(twins: Twins) -> None:
@@ -186,12 +197,10 @@ async def test_trims_delete_what_was_shown(twins: Twins) -> None:
     async def more(name: str) -> None:
         await twins.write(name, 5, 5, 5)
 
-    starts = await twins.change(
-        "/topics/trim", names, {"offset": "end"}, meanwhile=more, outcome=twins.starts
-    )
-    assert starts == [7, 2, 0]
+    form = {"offset": "end"}
+    await twins.change("/topics/trim", names, form, meanwhile=more, outcome=twins.starts, expected=[7, 2, 0])
     form = {"offset": "9", "partition": "0"}
-    assert await twins.change("/topics/trim", names, form, outcome=twins.starts) == [9, 2, 0]
+    await twins.change("/topics/trim", names, form, outcome=twins.starts, expected=[9, 2, 0])
 
 
 @pytest.mark.parametrize(
@@ -220,13 +229,12 @@ async def test_groups_are_moved_as_was_shown(
         return [found.get(TopicPartition(group.removesuffix(ODD), index)) for index in range(3)]
 
     groups = [name + ODD for name in names]
-    found = await twins.change("/groups/seek", groups, form, meanwhile=more, outcome=committed)
-    assert found == expected
+    await twins.change("/groups/seek", groups, form, meanwhile=more, outcome=committed, expected=expected)
 
     async def exists(group: str) -> bool:
         return group in {one.group_id for one in await twins.admin.list_groups()}
 
-    assert await twins.change("/groups/delete", groups, {"again": "{}"}, outcome=exists) is False
+    await twins.change("/groups/delete", groups, {"again": "{}"}, outcome=exists, expected=False)
 
 
 async def test_records_are_read_from_the_time_that_was_shown(twins: Twins) -> None:
@@ -244,69 +252,77 @@ async def test_quotas_are_those_that_were_shown(twins: Twins) -> None:
         return next((dict(limits) for whose, limits in found if dict(whose) == {"user": user}), {})
 
     form = {"user": "{}", "quotas": "request_percentage=12.3456789012345678\nproducer_byte_rate=12345678901"}
-    for name in names:  # spaces around a name are not taken by the form for new quotas
-        assert name == name.strip()
-    made = await twins.change("/access/quotas/new", names, form, parameter="", outcome=quotas)
-    assert made == {"request_percentage": 12.345678901234567, "producer_byte_rate": 12345678901.0}
+    made = {"request_percentage": 12.345678901234567, "producer_byte_rate": 12345678901.0}
+    await twins.change("/access/quotas/new", names, form, parameter="", outcome=quotas, expected=made)
     form = {"quotas": "consumer_byte_rate=5\nproducer_byte_rate=12345678901"}
-    made = await twins.change("/access/quotas/alter", names, form, parameter="user", outcome=quotas)
-    assert made == {"consumer_byte_rate": 5.0, "producer_byte_rate": 12345678901.0}
-    form = {"quotas": ""}
-    made = await twins.change("/access/quotas/alter", names, form, parameter="user", outcome=quotas)
-    assert made == {}
-
-
-async def test_settings_of_brokers(twins: Twins) -> None:
-    names = ["1", "2"]
-
-    async def settings(broker: str) -> dict[str, str | None]:
-        entries = await twins.admin.describe_configs(BROKER_RESOURCE, broker)
-        return {one.name: one.value for one in entries if one.source == "broker"}
-
-    before = await settings("1")
-    assert before == await settings("2")
-    lines = "\n".join(f"{key}={value}" for key, value in before.items())
-    form = {"settings": f"{lines}\nlog.cleanup.policy=compact,delete\nlog.retention.ms=-1"}
-    made = await twins.change("/brokers/alter", names, form, parameter="id", outcome=settings)
-    assert made == {**before, "log.cleanup.policy": "compact,delete", "log.retention.ms": "-1"}
-    assert (
-        await twins.change("/brokers/alter", names, {"settings": lines}, parameter="id", outcome=settings)
-        == before
+    made = {"consumer_byte_rate": 5.0, "producer_byte_rate": 12345678901.0}
+    await twins.change("/access/quotas/alter", names, form, parameter="user", outcome=quotas, expected=made)
+    await twins.change(
+        "/access/quotas/alter", names, {"quotas": ""}, parameter="user", outcome=quotas, expected={}
     )
+
+
+@pytest.mark.parametrize(("whose", "source"), [("1", "broker"), ("all", "all brokers")])
+async def test_settings_of_brokers(twins: Twins, whose: str, source: str) -> None:
+    """There is no twin of a broker: the console and a shell take turns."""
+
+    async def settings() -> dict[str, str | None]:
+        entries = await twins.admin.describe_configs(BROKER_RESOURCE, "" if whose == "all" else whose)
+        return {one.name: one.value for one in entries if one.source == source}
+
+    async def planned(wanted: Mapping[str, str | None]) -> Change:
+        lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
+        return await twins.plan("/brokers/alter", {"id": whose}, {"settings": lines})
+
+    before = await settings()
+    once = {**before, "log.retention.ms": "-1", "log.roll.ms": "3600000"}
+    then = {**before, "log.retention.ms": "7200000"}
+    for wanted in (once, then, before):
+        await (await planned(wanted)).carry_out(twins.visit("/brokers/alter", {}, {}))
+        await until(settings, wanted)
+    for wanted in (once, then, before):
+        await twins.run((await planned(wanted)).command)
+        await until(settings, wanted)
 
 
 @pytest.mark.parametrize(
-    "form",
+    ("form", "key", "value", "headers"),
     [
-        {"key": "k", "value": "v", "headers": "a=1\na=2\nb=it's $HOME"},
-        {"key_as": "nothing", "value": "two\nlines and \u00e9\u202e", "partition": "1"},
-        {"key_as": "base64", "key": base64.b64encode(b"\xff\x01-'").decode(), "value": "-n"},
-        {"key": "gone", "value_as": "nothing"},
-        {"key": "-k", "value_as": "base64", "value": base64.b64encode(bytes(range(1, 256))).decode()},
-        {"key": "", "value": "%s\\n"},
-        {"key_as": "nothing", "value": ""},
+        (
+            {"key": "k", "value": "v", "headers": "a=1\na=2\nb=it's $HOME"},
+            *(b"k", b"v", [("a", b"1"), ("a", b"2"), ("b", b"it's $HOME")]),
+        ),
+        (
+            {"key_as": "nothing", "value": "two\nlines and \u00e9\u202e"},
+            *(None, "two\nlines and \u00e9\u202e".encode(), []),
+        ),
+        ({"key_as": "base64", "key": in_base64(b"\xff\x01-'"), "value": "-n"}, b"\xff\x01-'", b"-n", []),
+        ({"key": "gone", "value_as": "nothing"}, b"gone", None, []),
+        ({"key": "-k", "value_as": "base64", "value": in_base64(ANY_BYTES)}, b"-k", ANY_BYTES, []),
+        ({"key": "", "value": "%s\\n"}, b"", b"%s\\n", []),
+        ({"key_as": "nothing", "value": ""}, None, b"", []),
     ],
 )
-async def test_records_are_sent_as_was_shown(twins: Twins, form: dict[str, str]) -> None:
+async def test_records_are_sent_as_was_shown(
+    twins: Twins, form: dict[str, str], key: bytes | None, value: bytes | None, headers: Headers
+) -> None:
     names = await twins.topics(2)
 
     async def records(topic: str) -> object:
-        places = [TopicPartition(topic, index) for index in range(2)]
-        ends = await twins.admin.list_offsets(dict.fromkeys(places, LATEST))
+        """All records of partition 1."""
+        place = TopicPartition(topic, 1)
+        end = (await twins.admin.list_offsets({place: LATEST}))[place]
+        assert isinstance(end, int)
         async with Consumer(bootstrap_servers=twins.bootstrap) as consumer:
-            consumer.assign(places)
-            for place in places:
-                consumer.seek(place, 0)
+            consumer.assign([place])
+            consumer.seek(place, 0)
             async with asyncio.timeout(PATIENCE_S):
-                found = [await consumer.getone() for _ in range(sum(map(int, map(str, ends.values()))))]
-        return [(one.key, one.value, list(one.headers)) for one in found], [
-            one.partition for one in found if "partition" in form
-        ]
+                found = [await consumer.getone() for _ in range(end)]
+        return [(one.key, one.value, list(one.headers)) for one in found]
 
-    sent, _ = await twins.change(
-        "/messages/send", names, {"topic": "{}", **form}, parameter="", outcome=records
-    )
-    assert len(sent) == 1
+    form |= {"topic": "{}", "partition": "1"}
+    sent = [(key, value, headers)]
+    await twins.change("/messages/send", names, form, parameter="", outcome=records, expected=sent)
 
 
 async def test_transactions_are_ended_as_was_shown(twins: Twins) -> None:
@@ -323,15 +339,11 @@ async def test_transactions_are_ended_as_was_shown(twins: Twins) -> None:
         told = (await twins.admin.describe_transactions([name]))[name]
         return told.code if isinstance(told, KafkaError) else (told.state, told.app_version)
 
-    async def ended(name: str) -> object:
-        found = await state(name)
-        return None if found == ("PrepareAbort", -1) else found
-
-    given = {"again": "{}"}
-    made = await twins.change("/transactions/abort", names, given, parameter="id", outcome=ended)
-    assert made == ("CompleteAbort", -1)
-    made = await twins.change("/transactions/forget", names, given, parameter="id", outcome=state)
-    assert made is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    form = {"again": "{}"}
+    aborted = ("CompleteAbort", -1)
+    await twins.change("/transactions/abort", names, form, parameter="id", outcome=state, expected=aborted)
+    gone = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    await twins.change("/transactions/forget", names, form, parameter="id", outcome=state, expected=gone)
     for producer in producers:
         with pytest.raises(KafkaError):
             await producer.commit_transaction()
