@@ -1,62 +1,69 @@
 """How often somebody may try to sign in. Pure: the time is given.
 
-An attempt counts from its beginning, so that many at a time are no way around the bound. One that succeeds, or that
-nobody could judge, is taken back.
+Failures are counted by user and network together, so a stranger elsewhere keeps nobody out. From some failures on each
+next attempt waits, twice as long as the one before, up to a bound. An attempt counts from its beginning, so that many
+at a time are no way around the pause. An attempt that succeeds, or that nobody could judge, is taken back.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from .bounds import ATTEMPTS_OF_ADDRESS_MAX, ATTEMPTS_OF_USER_MAX, ATTEMPTS_S, NAMES_REMEMBERED_MAX
+from .addresses import network_of
+from .bounds import ATTEMPTS_S, ATTEMPTS_WITHOUT_PAUSE, NAMES_REMEMBERED_MAX, PAUSE_MAX_S
 
-_MAXIMA: Final = {"user": ATTEMPTS_OF_USER_MAX, "address": ATTEMPTS_OF_ADDRESS_MAX}
+_COUNTED_MAX: Final = ATTEMPTS_WITHOUT_PAUSE + 16
+"""Failures beyond make no pause longer."""
 Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One that was let through."""
+    """An attempt that was let through, of a user from a network."""
 
     at_s: float
-    names: tuple[Name, ...]
+    name: Name
 
 
 class Attempts:
-    """The failed attempts of the last ATTEMPTS_S seconds, by user and by address."""
+    """Failed attempts. They are forgotten ATTEMPTS_S after the last, and the oldest beyond NAMES_REMEMBERED_MAX."""
 
     def __init__(self) -> None:
-        self._failed: dict[Name, deque[float]] = {}
+        self._failed: OrderedDict[Name, deque[float]] = OrderedDict()
 
     def begin(self, user: str, address: str, now_s: float) -> Attempt | int:
-        """Count an attempt, or say after how many seconds there may be one."""
+        """Count an attempt, or return the number of seconds after which there may be one."""
         self._forget_old(now_s)
-        names = (("user", user), ("address", address))
-        waits = [self._wait_s(name, now_s) for name in names]
-        if any(waits):
-            return ceil(max(waits))
-        for name in names:
-            self._failed.setdefault(name, deque()).append(now_s)
-        return Attempt(now_s, names)
+        name = (user, network_of(address))
+        times = self._failed.get(name, deque(maxlen=_COUNTED_MAX))
+        if times and (wait_s := times[-1] + pause_s(len(times)) - now_s) > 0:
+            return ceil(wait_s)
+        times.append(now_s)
+        self._failed[name] = times
+        self._failed.move_to_end(name)
+        if len(self._failed) > NAMES_REMEMBERED_MAX:
+            self._failed.popitem(last=False)
+        return Attempt(now_s, name)
 
     def take_back(self, attempt: Attempt) -> None:
-        """It was no failure."""
-        for name in attempt.names:
-            if (times := self._failed.get(name)) is not None and attempt.at_s in times:
-                times.remove(attempt.at_s)
-
-    def _wait_s(self, name: Name, now_s: float) -> float:
-        times = self._failed.get(name)
-        if times is None:
-            return ATTEMPTS_S if len(self._failed) >= NAMES_REMEMBERED_MAX else 0.0
-        return times[0] + ATTEMPTS_S - now_s if len(times) >= _MAXIMA[name[0]] else 0.0
+        """Count an attempt no more: it was no failure."""
+        if (times := self._failed.get(attempt.name)) is not None and attempt.at_s in times:
+            times.remove(attempt.at_s)
+            if not times:
+                del self._failed[attempt.name]
 
     def _forget_old(self, now_s: float) -> None:
-        for name, times in list(self._failed.items()):
-            while times and times[0] + ATTEMPTS_S <= now_s:
-                times.popleft()
-            if not times:
-                del self._failed[name]
+        while self._failed:
+            name, times = next(iter(self._failed.items()))
+            if times[-1] + ATTEMPTS_S > now_s:
+                return
+            del self._failed[name]
+
+
+def pause_s(failures: int) -> float:
+    """Return the pause after so many failures: none, then 1, 2, 4 seconds and so on, up to PAUSE_MAX_S."""
+    over = failures - ATTEMPTS_WITHOUT_PAUSE
+    return 0.0 if over < 0 else min(2.0**over, PAUSE_MAX_S)

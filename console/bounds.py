@@ -19,6 +19,10 @@ SEND_S: Final = 10.0
 SILENCE_S: Final = 15.0
 """An event stream without news says so, so that a connection that is dead is noticed."""
 CONNECTIONS_MAX: Final = 256
+CONNECTIONS_OF_NETWORK_MAX: Final = 128
+"""From one address, or one /64 network in IPv6. A proxy has one address for all."""
+HEAD_S: Final = 10.0
+"""How long a connection may take until a request's head is there."""
 SESSIONS_MAX: Final = 16
 """People who are signed in at a time: each has clients, and a snapshot of the cluster, of their own."""
 SESSIONS_OF_USER_MAX: Final = 4
@@ -28,12 +32,12 @@ IDLE_S: Final = 30 * 60.0
 SESSION_S: Final = 12 * 3600.0
 """A session ends after so long however much it is used."""
 ATTEMPTS_S: Final = 300.0
-"""For so long a failed attempt to sign in counts."""
-ATTEMPTS_OF_USER_MAX: Final = 5
-ATTEMPTS_OF_ADDRESS_MAX: Final = 20
-"""From one address, which may be that of a proxy."""
+"""So long after the last failed attempt to sign in the failures are forgotten."""
+ATTEMPTS_WITHOUT_PAUSE: Final = 5
+"""Failures of one user from one network. From then on pauses grow: 1, 2, 4 seconds and so on."""
+PAUSE_MAX_S: Final = 30.0
 NAMES_REMEMBERED_MAX: Final = 2_000
-"""Users and addresses whose failures are counted. Beyond that strangers wait."""
+"""Users with their networks whose failures are counted."""
 LOGINS_AT_A_TIME: Final = 4
 NOTICES_MAX: Final = 200
 PREVIEWS_MAX: Final = 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -34,6 +35,8 @@ LOGIN: Final = "/login"
 LOGOUT: Final = "/logout"
 _SLASHES: Final = "/\\"
 """Two of them in front of a path would lead to another host."""
+_OF_LINKS: Final = re.compile(r"[!-\[\]-~]*")
+"""Printable ASCII without spaces and backslashes: `link` writes all else with a percent sign."""
 
 
 class ByToken:
@@ -46,7 +49,7 @@ class ByToken:
         """See `Entrance`."""
         query = _query(request)
         if (token := query.pop("token", None)) is not None and request.method == "GET":
-            return self._entry(token, request.headers, link(request.scope["path"], **query))
+            return self._entry(token, request.headers, link(quote(request.scope["path"]), **query))
         if self._door.has_entered(cookies_of(request.headers)):
             return self._session
         address = link("/" + quote(request.scope["path"].lstrip(_SLASHES)), **query)
@@ -185,8 +188,13 @@ def _query(request: Request) -> dict[str, str]:
 
 
 def _own(address: str) -> str:
-    """An address of the console, whatever somebody has written into a link."""
-    return "/" + address.lstrip(_SLASHES)
+    """Return a path that browsers resolve to the console itself, whatever somebody has written into a link.
+
+    Browsers drop tabs and line breaks, and take a backslash for a slash, before they look for a host. So an address
+    with a character that links of the console never have leads to the first page.
+    """
+    own = "/" + address.lstrip(_SLASHES)
+    return own if _OF_LINKS.fullmatch(own) else "/"
 
 
 def _page(templates: Templates, template: str, status: int, **context: object) -> Response:

@@ -23,6 +23,7 @@ from ..protocol.scram import SCRAM_MECHANISMS
 from .app import build
 from .area import Area
 from .bounds import CONNECTIONS_MAX
+from .connections import BoundedHttp
 from .entering import ByLogin, ByToken
 from .formats import link
 from .guard import Entrance
@@ -103,7 +104,7 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
                 templates=templates,
                 schemas=schemas,
             )
-            server = _Server(_config(app), end_news)
+            server = _Server(http_config(app), end_news)
             tell(address)
             await server.serve(sockets=[bound])
 
@@ -159,17 +160,17 @@ async def _opened(
     )
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def http_config(app: ASGIApp) -> uvicorn.Config:
+    """Return how an application is served: within bounds, and without what an operator does not need."""
     return uvicorn.Config(
         app,
-        http="h11",
+        http=BoundedHttp,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         timeout_graceful_shutdown=END_S,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
+import re
 from collections.abc import Iterator
 from typing import cast
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,9 +19,8 @@ from ottla.client.foreign_names import Secret
 from ottla.console.app import build
 from ottla.console.attempts import Attempt, Attempts
 from ottla.console.bounds import (
-    ATTEMPTS_OF_ADDRESS_MAX,
-    ATTEMPTS_OF_USER_MAX,
     ATTEMPTS_S,
+    ATTEMPTS_WITHOUT_PAUSE,
     IDLE_S,
     NAMES_REMEMBERED_MAX,
     SESSION_S,
@@ -70,11 +72,10 @@ class Console:
             door=self.door, entrance=entrance, areas=all_areas(), may_change=True, templates=templates
         )
 
-    def browser(self, origin: str = ORIGIN) -> LoginBrowser:
-        return LoginBrowser(
-            TestClient(self._app, base_url=origin, follow_redirects=False, raise_server_exceptions=False),
-            origin,
-        )
+    def browser(self, origin: str = ORIGIN, client: str = "testclient") -> LoginBrowser:
+        app, where = self._app, (client, 50_000)
+        options = {"follow_redirects": False, "raise_server_exceptions": False}
+        return LoginBrowser(TestClient(app, base_url=origin, client=where, **options), origin)
 
     async def _open(self, user: str, password: Secret) -> Session:
         self.logins.append((user, password))
@@ -180,7 +181,7 @@ def test_what_is_no_fault_of_the_user_is_told_and_does_not_count(
     console: Console, browser: LoginBrowser, trouble: Exception, status: int, said: str
 ) -> None:
     console.trouble = trouble
-    for _ in range(ATTEMPTS_OF_USER_MAX + 1):
+    for _ in range(ATTEMPTS_WITHOUT_PAUSE + 1):
         found, page = browser.sign_in()
         assert (found, said in page) == (status, True)
 
@@ -188,13 +189,13 @@ def test_what_is_no_fault_of_the_user_is_told_and_does_not_count(
 def test_attempts_are_limited(
     console: Console, browser: LoginBrowser, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(ATTEMPTS_OF_USER_MAX):
+    for _ in range(ATTEMPTS_WITHOUT_PAUSE):
         assert browser.sign_in(password="guess")[0] == 401
     status, page = browser.sign_in()
-    assert (status, f"in {ATTEMPTS_S:.0f} seconds" in page) == (429, True)
-    assert len(console.logins) == ATTEMPTS_OF_USER_MAX
+    assert (status, "in 1 seconds" in page) == (429, True)
+    assert len(console.logins) == ATTEMPTS_WITHOUT_PAUSE
     assert browser.sign_in("bob")[0] == 303
-    console.now_s = ATTEMPTS_S
+    console.now_s = 1.0
     assert browser.sign_in()[0] == 303
     told = list(events_in(caplog))
     assert [one["result"] for one in told[-3:]] == ["refused: too many attempts", "signed in", "signed in"]
@@ -203,22 +204,55 @@ def test_attempts_are_limited(
     assert PASSWORD not in caplog.text
 
 
-def test_attempts_are_counted_from_their_beginning_and_by_address() -> None:
+def test_a_stranger_elsewhere_keeps_nobody_out(console: Console) -> None:
+    stranger, ann = console.browser(client="10.9.9.9"), console.browser(client="10.0.0.7")
+    for second in range(1_000):
+        console.now_s = float(second)
+        stranger.sign_in(password="guess")
+    assert stranger.sign_in(password="guess")[0] == 429
+    assert ann.sign_in()[0] == 303
+    assert stranger.sign_in("bob")[0] == 303, "other users of the same proxy sign in as well"
+
+
+def test_pauses_grow_and_failures_are_forgotten() -> None:
+    attempts, now_s, pauses = Attempts(), 0.0, []
+    for _ in range(ATTEMPTS_WITHOUT_PAUSE + 8):
+        found = attempts.begin("ann", "10.0.0.7", now_s)
+        if isinstance(found, int):
+            pauses.append(found)
+            assert attempts.begin("ann", "10.0.0.7", now_s + found - 0.5) == 1
+            now_s += found
+            found = attempts.begin("ann", "10.0.0.7", now_s)
+        assert isinstance(found, Attempt)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert isinstance(attempts.begin("ann", "10.0.0.8", now_s), Attempt)
+    assert isinstance(attempts.begin("bob", "10.0.0.7", now_s), Attempt)
+    now_s += ATTEMPTS_S
+    for _ in range(ATTEMPTS_WITHOUT_PAUSE):
+        assert isinstance(attempts.begin("ann", "10.0.0.7", now_s), Attempt)
+    assert attempts.begin("ann", "10.0.0.7", now_s) == 1
+
+
+def test_attempts_are_counted_from_their_beginning_and_by_network() -> None:
     attempts = Attempts()
-    begun = [attempts.begin(f"user-{number}", "10.0.0.7", 1.0) for number in range(ATTEMPTS_OF_ADDRESS_MAX)]
-    assert attempts.begin("another", "10.0.0.7", 61.0) == ATTEMPTS_S - 60
-    assert isinstance(attempts.begin("another", "10.0.0.8", 61.0), Attempt)
+    addresses = [f"2001:db8::{number}" for number in range(ATTEMPTS_WITHOUT_PAUSE)]
+    begun = [attempts.begin("ann", address, 1.0) for address in addresses]
+    assert attempts.begin("ann", "2001:db8::ffff", 1.0) == 1
+    assert isinstance(attempts.begin("ann", "2001:db8:0:1::1", 1.0), Attempt)
     assert isinstance(begun[0], Attempt)
     attempts.take_back(begun[0])
-    assert isinstance(attempts.begin("another", "10.0.0.7", 61.0), Attempt)
+    assert isinstance(attempts.begin("ann", "2001:db8::ffff", 1.0), Attempt)
 
 
 def test_the_names_that_are_counted_are_bounded() -> None:
     attempts = Attempts()
-    for number in range(NAMES_REMEMBERED_MAX // 2):
-        assert isinstance(attempts.begin(f"user-{number}", f"address-{number}", 0.0), Attempt)
-    assert attempts.begin("one", "more", 1.0) == ATTEMPTS_S
-    assert isinstance(attempts.begin("one", "more", ATTEMPTS_S), Attempt)
+    for _ in range(ATTEMPTS_WITHOUT_PAUSE):
+        assert isinstance(attempts.begin("ann", "10.0.0.7", 0.0), Attempt)
+    for number in range(NAMES_REMEMBERED_MAX - 1):
+        assert isinstance(attempts.begin(f"user-{number}", "10.0.0.8", 0.5), Attempt)
+    assert attempts.begin("ann", "10.0.0.7", 0.5) == 1
+    assert isinstance(attempts.begin("one more", "10.0.0.8", 0.5), Attempt), "nobody waits for strangers"
+    assert isinstance(attempts.begin("ann", "10.0.0.7", 0.5), Attempt), "the oldest are forgotten"
 
 
 @pytest.mark.parametrize(
@@ -232,12 +266,75 @@ def test_a_form_of_others_signs_nobody_in(
     assert console.logins == []
 
 
-@pytest.mark.parametrize("wanted", ["//evil.example/", "/\\evil.example", "https://evil.example"])
-def test_it_leads_to_no_other_host(browser: LoginBrowser, wanted: str) -> None:
+ELSEWHERE = (
+    "//evil.example/",
+    "///evil.example",
+    "/\\evil.example",
+    "\\\\evil.example",
+    "\\/evil.example",
+    "https://evil.example",
+    "https:evil.example",
+    "/\t/evil.example",
+    "\t//evil.example",
+    "/\n/evil.example",
+    "/\r\n/evil.example",
+    " //evil.example",
+    "/ /evil.example",
+    "/\x00/evil.example",
+    "/\x0b/evil.example",
+    "/\x1f//evil.example",
+    "/\t\\evil.example",
+    "javascript:alert(1)",
+    "//evil.example\\@a",
+    "/\u3000/evil.example",
+    "/\u2028/evil.example",
+    "/\x85/evil.example",
+    "/\ufeff//evil.example",
+    "//%09/evil.example",
+    "/.//evil.example",
+    "/..//evil.example",
+    "/a/..//evil.example",
+    "//\tevil.example",
+    "\u00ad//evil.example",
+    "/%09/evil.example",
+    "/%2f/evil.example",
+    "/%5cevil.example",
+    "?next=//evil.example",
+    "#//evil.example",
+    "@evil.example",
+    ":80/a",
+)
+
+
+def origin_in_a_browser(address: str, base: str) -> str:
+    """The origin that browsers resolve an address to: by the rules of the URL standard, as far as they bear on this."""
+    address = re.sub(r"[\t\n\r]", "", address.strip("".join(map(chr, range(0x21)))))
+    slashes = address.replace("\\", "/")
+    if slashes.startswith("//"):
+        return f"{base.partition(':')[0]}://{slashes[2:].lstrip('/').partition('/')[0]}"
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", address)
+    return base if scheme is None else scheme[0]
+
+
+@pytest.mark.parametrize("wanted", ELSEWHERE)
+def test_it_leads_to_no_other_host(console: Console, browser: LoginBrowser, wanted: str) -> None:
+    asked = browser.client.get("/login", params={"next": wanted})
+    shown = [html.unescape(one) for one in re.findall(r'(?:<a href|action)="([^"]*)"', asked.text)]
+    forms = [one for one in shown if one.startswith("/login")]
+    nested = [parse_qs(urlsplit(one).query).get("next", ["/"])[0] for one in forms]
     status, target = browser.sign_in(next_=wanted)
     assert status == 303
-    assert target.startswith("/")
-    assert not target.startswith(("//", "/\\"))
+    again = browser.client.get("/login", params={"next": wanted}).headers["location"]
+    for address in (target, again, *shown, *nested):
+        assert origin_in_a_browser(address, ORIGIN) == ORIGIN, address
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["/", "/topics", "/topics/topic?name=%22%3E&x=y+z", "/messages?topic=a%2Fb&json=%24.x+%3D+1#row"],
+)
+def test_it_leads_back_to_a_page_of_the_console(browser: LoginBrowser, wanted: str) -> None:
+    assert browser.sign_in(next_=wanted) == (303, wanted)
 
 
 def test_what_strangers_write_into_a_link_is_text(browser: LoginBrowser) -> None:

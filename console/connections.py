@@ -1,0 +1,109 @@
+"""HTTP connections within bounds of time, and of number by network: silent ones keep nobody out.
+
+A connection waits while no request is under way. When there are too many, the one that waits for longest goes, of the
+network that has most. A connection goes as well when its request's head does not arrive in time, and when its browser
+reads nothing of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import cast
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .addresses import network_of
+from .bounds import CONNECTIONS_MAX, CONNECTIONS_OF_NETWORK_MAX, HEAD_S, SEND_S
+
+
+class BoundedHttp(H11Protocol):
+    """One connection. Uvicorn has a timeout for a connection that is idle after an answer, and none for others."""
+
+    _network = ""
+    _waits_since_s = 0.0
+    _deadline: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._network = network_of(self.client[0]) if self.client else ""
+        self._expect_head()
+        if not self._make_room():
+            self.limit_concurrency = 0  # so it is answered with 503
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for timer in (self._deadline, self._stall):
+            if timer is not None:
+                timer.cancel()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if not self.is_waiting and self._deadline is not None:
+            self._deadline.cancel()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()  # it may begin with the next request, which has arrived already
+        if self.is_waiting:
+            self._expect_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+
+    # ------------------------------------------------------------ number
+
+    def _make_room(self) -> bool:
+        """Drop a waiting connection where there are too many with this one. False if there is none."""
+        others = [one for one in cast("set[BoundedHttp]", self.connections) if one is not self]
+        counts = Counter(one._network for one in others)
+        if counts[self._network] >= CONNECTIONS_OF_NETWORK_MAX:
+            others = [one for one in others if one._network == self._network]
+        elif len(others) < CONNECTIONS_MAX:
+            return True
+        waiting = [one for one in others if one.is_waiting]
+        if not waiting:
+            return False
+        victim = min(waiting, key=lambda one: (-counts[one._network], one._waits_since_s))
+        victim.transport.abort()
+        self.connections.discard(victim)  # at once: many connections may come in one turn of the loop
+        return True
+
+    # ------------------------------------------------------------ time
+
+    def _expect_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._waits_since_s = self.loop.time()
+        self._deadline = self.loop.call_later(HEAD_S, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        if self.transport.get_write_buffer_size():  # a slow browser still reads the answer
+            self._expect_reading()
+        self.transport.close()
+
+    def _expect_reading(self) -> None:
+        """Drop the connection if its browser reads nothing for SEND_S, of what is written and not sent."""
+        if self._stall is not None:
+            self._stall.cancel()
+        self._stall = self.loop.call_later(
+            SEND_S, self._check_reading, self.transport.get_write_buffer_size()
+        )
+
+    def _check_reading(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left and left >= before:
+            self.transport.abort()
+        elif left:
+            self._expect_reading()
