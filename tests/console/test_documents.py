@@ -14,13 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.records import ConsumerRecord
+from ottla.console.area import Area, Rendered, View, Visit
 from ottla.console.bounds import PAYLOAD_BYTES_MAX
 from ottla.console.documents.exact import Number, decimal_text, is_same, parsed, shortest_single
 from ottla.console.documents.layout import DEPTH_MAX, document_laid_out, text_laid_out
 from ottla.console.pages.messages.filters import filters_of
-from ottla.console.pages.messages.page import HEADER_CHARACTERS_MAX, HEADERS_MAX, message_row
+from ottla.console.pages.messages.page import HEADER_CHARACTERS_MAX, HEADERS_MAX, MessagesPage, message_row
 from ottla.console.pages.messages.payloads import payload
+from ottla.console.pages.messages.question import WHERE, question_of
 from ottla.console.schemas.decoding import Decoded
+from tests.console.fakes import Browser, FakeAdmin, seen
 
 PLENTY = 10**9
 documents = st.recursive(
@@ -201,3 +204,20 @@ def test_a_number_has_one_value_however_it_is_written(unscaled: int, scale: int,
     one, other = decimal_text(unscaled, scale), f"{unscaled * 10**zeros}e-{scale + zeros}"
     assert is_same(parsed(one), parsed(other))
     assert not is_same(parsed(one), parsed(decimal_text(unscaled + 1, scale)))
+
+
+def test_the_page_says_so() -> None:
+    deep = ("[" * 100 + "]" * 100).encode()
+    record = ConsumerRecord("t", 0, 7, 2**60, None, deep, (("h", deep),) * (HEADERS_MAX + 3))
+
+    async def show(visit: Visit) -> Rendered:
+        rows = [message_row(record, "auto", "")]
+        model = MessagesPage(topics=(), question=question_of(visit), where=WHERE, formats=(), rows=rows)
+        return Rendered("Messages", "messages.html", model)
+
+    area = Area(name="messages", title="Messages", place=1, parts=(View(path="/messages", show=show),))
+    page = seen(Browser(FakeAdmin(), areas=[area]).enter().read("/messages?topic=t"))
+    assert page.count(f"not indented: it is nested deeper than {DEPTH_MAX} levels") == 1 + HEADERS_MAX
+    assert "levels. The whole" in page
+    assert "3 further headers are not shown" in page
+    assert f" {2**60} ms " in page

@@ -39,7 +39,8 @@ class HeaderRow:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A record. `mark` says what became of its transaction, if it is in one."""
+    """A record. `mark` says what became of its transaction, if it is in one. `written_s` is None for a time that no
+    calendar has; `written_ms` is the number that is stored, -1 for none."""
 
     partition: int
     offset: int
@@ -51,6 +52,7 @@ class MessageRow:
     whole_key: str
     whole_value: str
     hidden_headers: int = 0
+    written_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ def message_row(
         link("/messages/whole", **where, part="key"),
         link("/messages/whole", **where, part="value"),
         len(record.headers) - len(headers),
+        record.timestamp_ms,
     )
 
 
