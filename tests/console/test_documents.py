@@ -122,6 +122,17 @@ def test_depth_is_the_only_reason_for_a_small_document() -> None:
     assert payload(beyond.encode()).note == f"not indented: it is nested deeper than {DEPTH_MAX} levels"
 
 
+def test_what_is_too_deep_to_be_read_is_text_that_says_so() -> None:
+    deep = b"[" * 30_000 + b"]" * 30_000
+    shown = payload(deep)
+    assert (shown.kind, shown.text, shown.hidden) == ("text", deep.decode(), 0)
+    assert shown.note == "not indented: it is nested too deep to be read as JSON"
+    document: Any = []
+    for _ in range(900):
+        document = [document]
+    assert payload(b"\0", decoded=Decoded("Avro", document)).text == "[" * 901 + "]" * 901
+
+
 def test_a_document_is_cut_before_it_is_built_and_no_number_is_halved() -> None:
     name = "n" * 100_000
     tracemalloc.start()

@@ -7,7 +7,7 @@ from typing import Final
 
 from ...area import BadQuestion
 from ...bounds import PAYLOAD_BYTES_MAX
-from ...documents.layout import LaidOut, document_laid_out, text_laid_out
+from ...documents.layout import document_laid_out, text_laid_out
 from ...schemas.decoding import Decoded
 
 FORMATS: Final = ("auto", "text", "json", "hex")
@@ -55,8 +55,24 @@ def _as_bytes(data: bytes | None, wanted: str) -> Payload:
         raise BadQuestion(f"'as' is one of {', '.join(FORMATS)}, not {wanted[:40]!r}")
     if data is None:
         return Payload("null", None, 0)
-    if wanted in ("auto", "json") and (laid_out := _laid_out(data)) is not None:
-        return Payload("json", laid_out.text, len(data), note=laid_out.note)
+    if wanted not in ("auto", "json") or not _may_be_json(data):
+        return _as_text(data, wanted)
+    try:
+        laid_out = text_laid_out(data, PAYLOAD_BYTES_MAX)
+    except ValueError:
+        return _as_text(data, wanted)
+    except RecursionError:
+        return replace(_as_text(data, wanted), note="not indented: it is nested too deep to be read as JSON")
+    return Payload("json", laid_out.text, len(data), note=laid_out.note)
+
+
+def _may_be_json(data: bytes) -> bool:
+    """Whether it is an object or a list, if it is JSON, of a length that a page shows whole."""
+    return len(data) <= PAYLOAD_BYTES_MAX and data.lstrip()[:1] in (b"{", b"[")
+
+
+def _as_text(data: bytes, wanted: str) -> Payload:
+    """Bytes as UTF-8 where they are that, else as hex."""
     if wanted != "hex":
         text = _text(data[:PAYLOAD_BYTES_MAX], is_whole=len(data) <= PAYLOAD_BYTES_MAX)
         if text is not None:
@@ -67,15 +83,6 @@ def _as_bytes(data: bytes | None, wanted: str) -> Payload:
     head = data[:HEX_BYTES_MAX]
     lines = [head[at : at + _HEX_LINE].hex(" ") for at in range(0, len(head), _HEX_LINE)]
     return Payload("hex", "\n".join(lines), len(data), len(data) - len(head))
-
-
-def _laid_out(data: bytes) -> LaidOut | None:
-    if len(data) > PAYLOAD_BYTES_MAX or data.lstrip()[:1] not in (b"{", b"["):
-        return None
-    try:
-        return text_laid_out(data, PAYLOAD_BYTES_MAX)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _text(data: bytes, *, is_whole: bool) -> str | None:
