@@ -67,6 +67,7 @@ class FetchedColumns:
                 self._spans.append((start, end))
                 self.starts.setdefault(state.partition, start)
             if not self._room():
+                self._inbox.enough(state)
                 break
         return self.rows
 

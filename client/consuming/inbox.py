@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 
 from ...protocol.errors import KafkaError
 from ..auditing.handed_out import HandedOut
@@ -13,6 +13,7 @@ from ..large_messages.places import given_before, place
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .assigned import AssignedPartition
 from .fetcher import Fetcher
+from .turns import Turns
 from .unread import Unread
 
 
@@ -30,14 +31,16 @@ class Inbox:
         self._fetcher = fetcher
         self._assembly = assembly
         self._deserialize = deserialize
-        self._turns: deque[TopicPartition] = deque()
+        self._turns = Turns()
+        self._place = 0
+        """The place in the ring of the partition that a read takes from."""
         self.unread = Unread()
         self.handed_out: HandedOut | None = None
         """Who counts what the program is given, if somebody does."""
 
     def reassigned(self) -> None:
         """The fetcher has other partitions now."""
-        self._turns = deque(self._fetcher.assigned)
+        self._turns.keep(self._fetcher.assigned)
         self.settle()
         if self.handed_out is not None:
             self.handed_out.keep(self._fetcher.assigned)
@@ -96,7 +99,7 @@ class Inbox:
             state.seek(found.offset, given_before(found))
 
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to `limit` buffered records, of these partitions or of all; another one is first each time.
+        """Return up to `limit` buffered records, of these partitions or of all, in the order of `Turns`.
 
         Raises KafkaError where nothing can be taken before a record that is damaged or cannot be deserialised; the
         position stays there."""
@@ -123,17 +126,27 @@ class Inbox:
                 taken.setdefault(partition, []).extend(records)
                 limit -= len(records)
                 if limit <= 0:
+                    self.enough(state)
                     break
         return taken
 
     def in_turn(self, partitions: set[TopicPartition]) -> Iterator[AssignedPartition]:
-        """Those of these partitions, or of all, that have something to give; another one is first each time."""
-        for _ in range(len(self._turns)):
-            partition = self._turns[0]
-            self._turns.rotate(-1)
-            state = self._fetcher.assigned[partition]
-            if state.buffer and self._wanted(partition, partitions):
-                yield state
+        """Yield those of these partitions, or of all, that have something to give, in the order of `Turns`. The caller
+        that has enough before the end calls `enough`."""
+        assigned, ring = self._fetcher.assigned, self._turns.ring
+
+        def ready_from(begin: int) -> Iterator[int]:
+            for number in chain(range(begin, len(ring)), range(begin)):
+                if assigned[ring[number]].buffer and self._wanted(ring[number], partitions):
+                    yield number
+
+        for number in self._turns.take(ready_from):
+            self._place = number
+            yield assigned[ring[number]]
+
+    def enough(self, state: AssignedPartition) -> None:
+        """End a read at `state`, which `in_turn` brought last: if it was cut short, the next read begins with it."""
+        self._turns.ended_at(self._place, has_more=bool(state.buffer))
 
     def _wanted(self, partition: TopicPartition, partitions: set[TopicPartition]) -> bool:
         state = self._fetcher.assigned[partition]
