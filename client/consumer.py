@@ -125,7 +125,7 @@ class Consumer(Positions, ConsumerQuestions):
             self._inbox,
             max_poll_records=settings.handing_out.max_poll_records,
             max_poll_interval_ms=membership.max_poll_interval_ms,
-            check_open=self._life.check_here,
+            check_open=self._check_readable,
             raise_failures=self._raise_failures,
         )
         self._next_unread = self._inbox.unread.take_on_loop
@@ -439,6 +439,13 @@ class Consumer(Positions, ConsumerQuestions):
         return self._need_group().member()
 
     # inside
+
+    def _check_readable(self) -> None:
+        self._life.check_here()
+        if not self._subscriber.active and not self._fetcher.assigned:
+            raise RuntimeError(
+                "the consumer has nothing to read: call subscribe() or assign() before, or name topics as it is made"
+            )
 
     def _check_poll(self, timeout_ms: float | None, max_records: int | None) -> None:
         timeout(timeout_ms)
