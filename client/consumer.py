@@ -308,7 +308,8 @@ class Consumer(Positions, ConsumerQuestions):
     # reading
 
     async def getone(self) -> ConsumerRecord:
-        """The next record, waiting for it. Raises KafkaError, ClientClosed once stopped."""
+        """Return the next record, waiting for it. Raises KafkaError, ClientClosed once stopped, and RuntimeError where
+        there is neither a subscription nor an assignment, as all reads do."""
         while (record := self.reading.one()) is None:
             await self.reading.refill()
         return record

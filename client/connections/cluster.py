@@ -172,6 +172,14 @@ class Cluster:
             if line not in self._connections and line not in self._opening:
                 self._begin_opening(line)
 
+    def close_lane(self, lane: str) -> None:
+        """Close the connections of a lane that nothing uses any more."""
+        for line in [one for one in self._opening if one[1] == lane]:
+            self._opening.pop(line).cancel()
+        for line, connection in list(self._connections.items()):
+            if line[1] == lane:
+                connection.close()
+
     async def any_connection(self) -> Connection:
         """A connection to some broker that answers now: what may not be asked twice is asked there.
 
@@ -396,7 +404,7 @@ class Cluster:
             self._refused_s[address] = now
             raise
         finally:
-            del self._opening[line]
+            self._opening.pop(line, None)
         self._refused_s.pop(address, None)
         if connection.lost is not None:
             raise connection.lost

@@ -33,7 +33,8 @@ class SliceReader:
     ) -> None:
         """`fetching.reset_timestamp` does not matter: an offset that is not there is an error."""
         self._cluster = cluster
-        self._fetcher = Fetcher(cluster, replace(fetching, reset_timestamp=None), f"slice-{id(self)}")
+        self._lane = f"slice-{id(self)}"
+        self._fetcher = Fetcher(cluster, replace(fetching, reset_timestamp=None), self._lane)
         self._partition = partition
         self._start = start
         self.position = start
@@ -54,8 +55,9 @@ class SliceReader:
         self._fetcher.start()
 
     async def stop(self) -> None:
-        """Fetch no more."""
+        """Fetch no more. The connections of this slice are closed: the cluster outlives it."""
         await self._fetcher.stop()
+        self._cluster.close_lane(self._lane)
 
     def seek(self, offset: int) -> None:
         """Go on there; what was fetched is dropped, and why nothing could be fetched where it was."""

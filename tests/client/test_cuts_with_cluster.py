@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
@@ -148,3 +149,22 @@ async def test_what_cannot_be_read_of_a_slice_is_an_error(address: str) -> None:
             with pytest.raises(KafkaError, match="cut-0 is not there any more") as gone:
                 await waiting
             assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_slices_leave_no_connections(address: str) -> None:
+    """A process reads one slice after the other, and keeps its cluster for the next."""
+    async with (
+        Admin(bootstrap_servers=address) as admin,
+        Producer(bootstrap_servers=address) as producer,
+        Cluster(address) as cluster,
+    ):
+        await admin.create_topics([NewTopic("slices", num_partitions=1)])
+        await producer.send_and_wait("slices", b"x")
+        readers = [SliceReader(cluster, options(), TopicPartition("slices", 0), 0) for _ in range(20)]
+        open_before = len(os.listdir("/proc/self/fd"))
+        for reader in readers:
+            async with reader:
+                await reader.next_chunk()
+        async with asyncio.timeout(30):
+            while len(os.listdir("/proc/self/fd")) > open_before + len(readers) / 2:
+                await asyncio.sleep(0.01)
