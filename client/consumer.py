@@ -375,7 +375,7 @@ class Consumer(Positions, ConsumerQuestions):
         among those `passing_over`, unless it is a marker or its checksum is wrong. Other reads wait meanwhile;
         `contextlib.aclosing` is for leaving early.
         """
-        self._life.check_here()
+        self._check_readable()
         if self._group_id is not None and self._subscriber.active:
             raise ValueError(
                 "the group may take partitions away; leave the group_id out, or assign them yourself"

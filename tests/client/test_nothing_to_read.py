@@ -26,12 +26,14 @@ ASYNC: dict[str, Callable[[Consumer], Awaitable[object]]] = {
     "getmany at once": lambda consumer: consumer.getmany(),
     "async for": next_one,
     "columns": lambda consumer: consumer.fetch_arrow(timeout_ms=None),
+    "transactions": lambda consumer: anext(consumer.transactions()),
 }
 SYNC: dict[str, Callable[[sync.Consumer], object]] = {
     "getone": lambda consumer: consumer.getone(timeout_ms=30_000),
     "getmany": lambda consumer: consumer.getmany(timeout_ms=30_000),
     "for": lambda consumer: next(iter(consumer)),
     "columns": lambda consumer: consumer.fetch_arrow(timeout_ms=30_000),
+    "transactions": lambda consumer: next(consumer.transactions()),
 }
 
 
