@@ -149,6 +149,10 @@ TLS_EXPIRY = _gauge(
 TLS_HANDSHAKE_FAILURES = _counter(
     "ottla_tls_handshake_failures", "Peers that connected to a listener with TLS and were not let in."
 )
+TLS_HANG_UPS = _counter(
+    "ottla_tls_handshake_hang_ups",
+    "Peers among them that left before the handshake was done: port scans, health checks, clients that gave up.",
+)
 TLS_RELOAD_FAILURES = _counter(
     "ottla_tls_reload_failures",
     "Times that new keys or certificates of listeners could not be used, and the old stayed in force.",
@@ -218,6 +222,7 @@ class BrokerMetrics:
         uncleanable: Callable[[], Mapping[str, int]],
         unreadable: Callable[[], Mapping[str, int]],
         failed_handshakes: Callable[[], int],
+        handshake_hang_ups: Callable[[], int],
         tls_reloads: TlsReloads,
         old_secrets: Callable[[], int],
         mirrors: Mirrors,
@@ -231,6 +236,7 @@ class BrokerMetrics:
         self._has_lost_history = has_lost_history
         self._uncleanable, self._unreadable = uncleanable, unreadable
         self._failed_handshakes, self._tls_reloads = failed_handshakes, tls_reloads
+        self._handshake_hang_ups = handshake_hang_ups
         self._old_secrets = old_secrets
         self._mirrors = mirrors
         self._authentication, self._authorization = authentication, authorization
@@ -260,6 +266,7 @@ class BrokerMetrics:
         left = self._tls_reloads.expiries(time.time())
         yield Family(TLS_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
         yield Family(TLS_HANDSHAKE_FAILURES, [((), self._failed_handshakes())])
+        yield Family(TLS_HANG_UPS, [((), self._handshake_hang_ups())])
         yield Family(TLS_RELOAD_FAILURES, [((), self._tls_reloads.failures)])
         yield Family(OLD_SECRETS, [((), self._old_secrets())])
         yield from mirror_families(self._image(), self._mirrors)

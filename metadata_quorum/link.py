@@ -19,12 +19,12 @@ from typing import Protocol, cast
 from ..network.dialing import connected_socket
 from ..network.resolving import normalized_host
 from ..network.tcp_timeout import set_tcp_timeout
+from ..network.tls.handshake import is_sudden_end
 from ..network.tls.nodes import (
     CLOSED_EARLY,
     NodeRefused,
     NodeTls,
     check_certificate,
-    is_sudden_end,
     tls_problem,
 )
 from ..protocol.frames import Buffer, Channel, FrameError

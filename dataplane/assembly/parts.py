@@ -367,6 +367,7 @@ class BrokerParts:
             lambda: {str(each.path): cleaner.uncleanable_in(each.path) for each in self.logs.usable},
             lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
             lambda: self.server.handshakes.failures,
+            lambda: self.server.handshakes.log.hang_ups,
             self.tls_reloads,
             self.resealing.left,
             self.mirrors,

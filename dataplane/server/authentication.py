@@ -106,11 +106,12 @@ class ConnectionAuthentication:
         dispatch: Dispatch,
         tell_versions: TellVersions,
         on_outcome: Callable[[bool], None],
+        on_progress: Callable[[], None],
         close_later: Callable[[Callable[[], None], float], None],
     ) -> None:
         """`client_limits` hold for who has logged in, and `dispatch` gets their frames. `now_ms`: the wall clock.
-        `deadline` of the first login, by the loop's clock. `on_outcome` hears of each login whether it succeeded.
-        `close_later` calls back after so many milliseconds."""
+        `deadline` of the first login, by the loop's clock. `on_outcome` hears of each login whether it succeeded, and
+        `on_progress` of each step that the peer has gone. `close_later` calls back after so many milliseconds."""
         self._connection = connection
         self._settings = settings
         self._loop = loop
@@ -118,6 +119,7 @@ class ConnectionAuthentication:
         self._dispatch = dispatch
         self._answer_versions = tell_versions
         self._on_outcome = on_outcome
+        self._on_progress = on_progress
         self._close_later = close_later
         self._state = _State.INITIAL
         self._mechanism = ""
@@ -201,6 +203,7 @@ class ConnectionAuthentication:
         response = self._answer_versions(request, message)
         if response.error_code == ErrorCode.NONE:
             self._state = _State.VERSIONS_TOLD
+            self._on_progress()
         request.reply(response)
 
     def _take_handshake(self, request: ClientRequest, message: SaslHandshakeRequest) -> None:
@@ -218,6 +221,7 @@ class ConnectionAuthentication:
         self._login = chosen.begin()
         self._state = _State.TOKENS if request.api_version else _State.BARE_TOKENS
         self._ask_for_tokens()
+        self._on_progress()
         request.reply(response)
 
     def _take_node_proof(self, frame: memoryview) -> None:
@@ -262,6 +266,8 @@ class ConnectionAuthentication:
             return
         if outcome is not None:
             self._complete(outcome, lifetime_ms)
+        else:
+            self._on_progress()
         self._tell(request, answer, lifetime_ms or 0)
         self._connection.go_on(request)
 

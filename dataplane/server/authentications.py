@@ -68,6 +68,7 @@ class Authentications:
             dispatch=self._dispatch,
             tell_versions=self._tell_versions,
             on_outcome=partial(self._ended, newcomer),
+            on_progress=partial(self._strangers.progressed, newcomer),
             close_later=self._delayed_closes.close_later,
         )
         connection.call_on_close(lambda: self._closed(connection, newcomer))

@@ -11,11 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ...network.tls.handshake import HANDSHAKE_FAILURE, TLS_HANDSHAKE, note_whose, reason_of
+from ...network.tls.handshake import HANDSHAKE_FAILURE, TLS_HANDSHAKE, is_sudden_end, note_whose, reason_of
 from ...network.tls.stream import TlsStream
 from ..security.listener_tls import ListenerTls
 from ..security.peer_session import PeerSession
 from ..security.principal import Principal
+from .handshake_log import HandshakeLog
 
 logger = logging.getLogger(__name__)
 
@@ -86,18 +87,22 @@ class Handshakes:
         timeout_s: float,
         done: Callable[[Newcomer, TlsStream, Principal], None],
         failed: Callable[[Newcomer], None],
+        progressed: Callable[[Newcomer], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """`done` is called with the principal of the peer's certificate, or `failed`. When `done` is called, the loop
-        still looks for bytes to receive: whoever gets the stream puts a reader of its own in the place of the last."""
+        still looks for bytes to receive: whoever gets the stream puts a reader of its own in the place of the last.
+        `progressed` is called when a peer has begun its handshake, and when it is done."""
         self._timeout_s = timeout_s
         self._done = done
         self._failed = failed
+        self._progressed = progressed
         self._loop = loop
         self._running: dict[Newcomer, _Handshake] = {}
         # Of this turn of the loop.
         self._steps = 0
         self.failures = 0
+        self.log = HandshakeLog(loop.time())
 
     def __len__(self) -> int:
         return len(self._running)
@@ -130,6 +135,7 @@ class Handshakes:
         if self._steps == 0:
             self._loop.call_soon(self._next_turn)
         self._steps += 1
+        is_new = handshake.stream is None
         try:
             has_said = handshake.step()
         except BlockingIOError:
@@ -137,6 +143,8 @@ class Handshakes:
         except (_NoTls, OSError) as error:
             self._fail(handshake, error)
             return
+        if is_new or handshake.is_shaken:
+            self._progressed(handshake.newcomer)
         if not has_said:
             self._loop.add_writer(handshake.fd, self._say_on, handshake)
             self._loop.remove_reader(handshake.fd)
@@ -174,14 +182,18 @@ class Handshakes:
         self._done(newcomer, stream, principal)
 
     def _fail(self, handshake: _Handshake, error: Exception) -> None:
-        newcomer = handshake.newcomer
+        newcomer, session = handshake.newcomer, handshake.newcomer.session
         if isinstance(error, _NoTls):
-            logger.warning("closing the connection of %s: %s", newcomer, error)
+            line = f"closing the connection of {newcomer}: {error}"
+            self.log.failed(session.host, session.listener, str(error), line)
             _say_failure(newcomer.sock)
-        elif isinstance(error, ssl.SSLError):
-            logger.warning("the TLS handshake with %s failed: %s", newcomer, reason_of(error))
+        elif isinstance(error, ssl.SSLError) and not is_sudden_end(error):
+            reason = reason_of(error)
+            line = f"the TLS handshake with {newcomer} failed: {reason}"
+            self.log.failed(session.host, session.listener, reason, line)
         else:
-            logger.info("%s has hung up during the TLS handshake: %s", newcomer, error)
+            logger.debug("%s has hung up during the TLS handshake: %s", newcomer, error)
+            self.log.left(session.listener)
         self._end(handshake)
 
     def _too_late(self, handshake: _Handshake, timeout_s: float) -> None:

@@ -100,7 +100,11 @@ class Server:
         )
         self.listeners: list[ListeningSocket] = []
         self.handshakes = Handshakes(
-            self.config.handshake_timeout_ms / 1000, self._shaken, self._not_shaken, self._loop
+            self.config.handshake_timeout_ms / 1000,
+            self._shaken,
+            self._not_shaken,
+            self._strangers.progressed,
+            self._loop,
         )
         #: in the order in which they came
         self.connections: dict[ClientConnection, None] = {}
@@ -274,6 +278,7 @@ class Server:
             connection.close()
         tell_hang_ups({grant.owner for grant in self.budget.grants() if not grant.owner.is_reading})
         self._close_late(now)
+        self.handshakes.log.sweep(now)
         self._sweeps += 1
         if self._sweeps % _TRIM_EVERY_SWEEPS == 0:
             self.pool.trim()

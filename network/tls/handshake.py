@@ -84,6 +84,14 @@ def _wake(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
+def is_sudden_end(error: BaseException | None) -> bool:
+    """Return whether the other end closed the connection without a word of TLS. Some versions of Python tell that by an
+    error of OpenSSL's, others by none."""
+    return isinstance(error, ssl.SSLError) and (
+        isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
+    )
+
+
 def reason_of(error: ssl.SSLError) -> str:
     """What OpenSSL says, without the place in its source."""
     if isinstance(error, ssl.SSLCertVerificationError):

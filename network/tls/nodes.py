@@ -9,7 +9,7 @@ import asyncio
 import ssl
 from typing import Protocol
 
-from .handshake import reason_of
+from .handshake import is_sudden_end, reason_of
 
 NOTHING_SAID = "it did not begin TLS, which this port expects: has it no TLS for the quorum's listener?"
 CLOSED_EARLY = (
@@ -60,14 +60,6 @@ class RenewedNodeTls(NodeTls, Protocol):
 def check_certificate(transport: asyncio.Transport, tls: NodeTls) -> None:
     """Raises NodeRefused for a peer whose certificate is of no node."""
     tls.check_peer(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
-
-
-def is_sudden_end(error: BaseException | None) -> bool:
-    """Whether the other end closed the connection without a word of TLS. Some versions of Python tell that by an error
-    of OpenSSL's, others by none."""
-    return isinstance(error, ssl.SSLError) and (
-        isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
-    )
 
 
 def tls_problem(error: BaseException) -> str:

@@ -68,6 +68,7 @@ class Held:
             dict,
             dict,
             int,
+            int,
             TlsReloads({}, dict, 0),
             int,
             cast(Any, SimpleNamespace(links={})),

@@ -37,6 +37,72 @@ def test_whoever_has_proved_itself_counts_no_longer() -> None:
     assert 2 in strangers
 
 
+def test_a_login_that_goes_steps_is_not_pushed_out_by_peers_that_only_connect() -> None:
+    strangers: Strangers[int] = Strangers(1000, 50)
+    strangers.admit(0, FLOOD)
+    strangers.progressed(0)
+    pushed_out = {strangers.admit(number, FLOOD) for number in range(1, 5000)}
+    assert 0 not in pushed_out
+    assert 0 in strangers
+    assert len(strangers) == 50
+
+
+def test_nor_is_it_by_peers_of_many_addresses() -> None:
+    strangers: Strangers[int] = Strangers(20, 5)
+    strangers.admit(0, OTHER)
+    strangers.progressed(0)
+    for number in range(1, 1000):
+        strangers.admit(number, f"10.1.0.{number % 200}")
+    assert 0 in strangers
+    assert len(strangers) == 20
+
+
+def test_peers_that_go_a_step_and_no_further_keep_nobody_out() -> None:
+    strangers: Strangers[int] = Strangers(1000, 4)
+    for number in range(4):
+        strangers.admit(number, FLOOD)
+        strangers.progressed(number)
+    strangers.progressed(0)
+    assert [strangers.admit(number, FLOOD) for number in (4, 5, 6)] == [1, 2, 4]
+    strangers.progressed(6)
+    assert list(strangers) == [0, 3, 5, 6]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["comes", "goes on", "proved"]), st.integers(0, 3)), max_size=80))
+def test_the_bounds_hold_and_half_of_the_places_are_for_those_that_go_on(
+    steps: list[tuple[str, int]],
+) -> None:
+    strangers: Strangers[int] = Strangers(MOST, OF_ADDRESS_MOST)
+    there: dict[int, int] = {}
+    going_on: dict[int, None] = {}
+    for number, (what, address) in enumerate(steps):
+        chosen = list(there)[address % len(there)] if there else None
+        if what == "comes":
+            waiting = len(there) - len(going_on)
+            there[number] = address
+            gone = strangers.admit(number, str(address))
+            if gone is not None:
+                assert gone != number
+                assert there[gone] == address or len(there) > MOST
+                if gone in going_on:
+                    of_address = [one for one in there if there[one] == there[gone] and one not in going_on]
+                    assert len(of_address) <= 1 or waiting < MOST // 2
+                    assert gone == next(one for one in going_on if there[one] == there[gone])
+                del there[gone]
+                going_on.pop(gone, None)
+        elif chosen is not None and what == "goes on":
+            strangers.progressed(chosen)
+            going_on.pop(chosen, None)
+            going_on[chosen] = None
+        elif chosen is not None:
+            assert strangers.forget(chosen)
+            del there[chosen]
+            going_on.pop(chosen, None)
+        assert list(strangers) == list(there)
+        assert len(there) <= MOST
+        assert max(Counter(there.values()).values(), default=0) <= OF_ADDRESS_MOST
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
 def test_the_bounds_hold_and_whoever_goes_is_the_oldest_of_its_address(steps: list[tuple[bool, int]]) -> None:
     strangers: Strangers[int] = Strangers(MOST, OF_ADDRESS_MOST)

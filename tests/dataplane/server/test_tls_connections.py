@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import os
 import random
 import socket
@@ -29,6 +31,7 @@ from ottla.dataplane.server import (
 )
 from ottla.dataplane.server.admissions import AdmissionLimits
 from ottla.dataplane.server.authentication import AuthenticationSettings
+from ottla.dataplane.server.handshake_log import HandshakeLog
 from ottla.dataplane.server.handshakes import STEPS_PER_TURN
 from ottla.dataplane.server.hang_ups import tell_hang_ups
 from ottla.network.tls.contexts import client_context, server_context
@@ -396,14 +399,21 @@ async def test_the_time_for_a_login_includes_the_handshake(cleanup: ExitStack) -
 
 
 async def test_who_has_shaken_hands_is_a_stranger_until_the_login(cleanup: ExitStack) -> None:
+    """It counts, and newcomers push out each other before it: but not for ever, if it goes no step further."""
     server, _, port = whole_server(cleanup, listener_tls(), max_unauthenticated_per_ip=2)
     with_login(server, timeout_ms=600_000)
-    async with TlsPeer(dialling()) as shaken:
+    async with TlsPeer(dialling()) as shaken, TlsPeer(dialling()) as second:
         await shaken.connect(port)
         await until(lambda: len(server.connections) == 1)
+        (first,) = server.connections
         others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        await until(lambda: not server.connections)
-        assert len(server.handshakes) == 2
+        assert await others[0][0].read() == b"", "the older of those that have said nothing"
+        assert not first.closed
+        await second.connect(port)
+        await until(lambda: len(server.connections) == 2 and not server.handshakes)
+        others.append(await asyncio.open_connection("127.0.0.1", port))
+        await until(lambda: first.closed)
+        assert len(server.connections) == 1
     for _, one in others:
         one.close()
 
@@ -479,7 +489,7 @@ async def test_a_peer_that_hangs_up_before_it_takes_the_answer_is_forgotten(
         is_late = True
         await until(lambda: not server.handshakes)
         await until(lambda: not server.admissions.open)
-        assert "has hung up during the TLS handshake: reset" in caplog.text
+        assert server.handshakes.log.hang_ups == 1
         with pytest.raises((OSError, EOFError)):
             await shaking
 
@@ -547,3 +557,42 @@ async def test_a_last_request_that_waits_for_memory_is_not_taken_for_cut_off(cle
         await first.send(frame(bytes(50_000))[40_000:])
         await until(lambda: len(held) == 2)
         assert held[1][1] == b"y" * 20_000
+
+
+async def test_peers_that_leave_during_a_handshake_are_counted_and_told_in_one_line(
+    cleanup: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server, _, port = whole_server(cleanup, listener_tls())
+    log = server.handshakes.log = HandshakeLog(math.inf)
+    hello = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        dialling().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    begun = hello.read()
+    for said in [b"", begun[:20], begun] * 10:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        writer.close()
+    await until(lambda: log.hang_ups == 30)
+    assert server.handshakes.failures == 30
+    assert not caplog.messages
+    log.sweep(math.inf)
+    (line,) = caplog.messages
+    assert "30 peers have left during their TLS handshake: 30 on " in line
+
+
+async def test_a_failure_is_told_once_for_its_address_and_reason(
+    cleanup: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, _, port = whole_server(cleanup, listener_tls())
+    for said in [b"GET / HTTP/1.1\r\n\r\n"] * 20 + [b"\0\0\0\x10\0\x12\0\0"] * 5:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        await reader.read()
+        writer.close()
+    assert len([one for one in caplog.messages if "HTTP" in one]) == 1
+    assert len([one for one in caplog.messages if "security.protocol" in one]) == 1
+    caplog.clear()
+    server.handshakes.log.sweep(math.inf)
+    (line,) = caplog.messages
+    assert "23 more TLS handshakes have failed for reasons that were told" in line

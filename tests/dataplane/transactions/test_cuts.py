@@ -42,6 +42,7 @@ from tests.metadata_quorum.state.transactional import Identity, identity
 from .broker_beside_a_quorum import Beside, beside_a_quorum
 from .test_markers import until
 
+_TOPIC = AclResourceType.TOPIC
 NO_REQUEST: Any = SimpleNamespace(access=EVERYTHING)
 NAMES = ("a", "b", "c")
 
@@ -397,9 +398,8 @@ class Rights:
 
     def __init__(self, *topics: str) -> None:
         index = Authorizer()
-        kind, literal = AclResourceType.TOPIC, PatternType.LITERAL
         acls = [
-            Acl(kind, name, literal, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW)
+            Acl(_TOPIC, name, PatternType.LITERAL, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW)
             for name in topics
         ]
         index.change((acl, True) for acl in acls)

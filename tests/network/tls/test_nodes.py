@@ -6,7 +6,8 @@ import ssl
 
 import pytest
 
-from ottla.network.tls.nodes import CLOSED_EARLY, is_sudden_end, tls_problem
+from ottla.network.tls.handshake import is_sudden_end
+from ottla.network.tls.nodes import CLOSED_EARLY, tls_problem
 
 
 def error_of(reason: str) -> ssl.SSLError:

@@ -1,0 +1,59 @@
+"""Failed TLS handshakes, for the log: strangers cause them, so their number must not fill it.
+
+A peer that leaves before its handshake is done is counted: port scans, health checks and clients that give up do so. A
+failure is told once for its address and reason, and counted then. Once a minute a line tells the counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+TOLD_EVERY_S: Final = 60.0
+REASONS_MAX: Final = 100
+"""Failures that are told by themselves between two lines of counts."""
+
+
+class HandshakeLog:
+    """The failures since the last line of counts."""
+
+    def __init__(self, now: float) -> None:
+        """`now`: seconds on a steady clock."""
+        self.hang_ups = 0
+        """Peers that have left, since the start."""
+        self._next_s = now + TOLD_EVERY_S
+        self._told: set[tuple[str, str]] = set()
+        # By listener.
+        self._left: Counter[str] = Counter()
+        self._untold: Counter[str] = Counter()
+
+    def left(self, listener: str) -> None:
+        """Count a peer that has left."""
+        self.hang_ups += 1
+        self._left[listener] += 1
+
+    def failed(self, host: str, listener: str, reason: str, line: str) -> None:
+        """Tell a failure by its line, unless its address has had the same reason."""
+        if (host, reason) in self._told or len(self._told) >= REASONS_MAX:
+            self._untold[listener] += 1
+            return
+        self._told.add((host, reason))
+        logger.warning("%s", line)
+
+    def sweep(self, now: float) -> None:
+        """Tell the counts, if it is time. To be called now and then."""
+        if now < self._next_s:
+            return
+        self._next_s = now + TOLD_EVERY_S
+        self._told.clear()
+        for counts, level, what in (
+            (self._left, logging.INFO, "peers have left during their TLS handshake"),
+            (self._untold, logging.WARNING, "more TLS handshakes have failed for reasons that were told"),
+        ):
+            if counts:
+                listeners = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items()))
+                logger.log(level, "within the last minute %d %s: %s", counts.total(), what, listeners)
+                counts.clear()
