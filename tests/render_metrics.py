@@ -17,8 +17,9 @@ HEAD = """\
 # Metrics and health
 
 This page lists what a node tells about itself, for people who watch a cluster. `metrics.listener` (`host:port`) gives
-a node an HTTP endpoint. `ottla up` gives each node one on loopback and names it in `cluster.json`. Elsewhere than on
-loopback it should be secured: [Who reads them](#who-reads-them).
+a node an HTTP endpoint. `ottla up` gives each node one on loopback and names it in `cluster.json`. With `--secure` it
+asks for the token in `client/metrics.token`. Elsewhere than on loopback it should be secured:
+[Who reads them](#who-reads-them).
 
 | path | answer |
 |---|---|

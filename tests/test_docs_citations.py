@@ -198,6 +198,7 @@ WRITTEN_BY_READERS = {
     "admin.conf",
     "admin.password",
     "admin.properties",
+    "metrics.token",
     "profiles.json",
 }
 """Files of those who use Ottla, and in the folders of their clusters."""

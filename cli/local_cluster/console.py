@@ -37,6 +37,8 @@ class LocalConsole:
         words += ["--listen", f"{HOST}:0"]
         for member in self._layout.members:
             words += ["--metrics", f"http://{HOST}:{member.metrics_port}/metrics"]
+        if self._layout.security is not None:
+            words += ["--metrics-token-file", str(self._layout.security.metrics_token_file)]
         return words + (["--allow-changes"] if self._mode == CHANGES else [])
 
     def start(self, environment: Mapping[str, str], directory: str) -> None:

@@ -5,6 +5,7 @@ DIR/client/admin.password    made once
 DIR/client/profiles.json     how commands of `ottla` reach the cluster: OTTLA_CONFIG_DIR=DIR/client
 DIR/client/admin.properties  the same for Java's tools
 DIR/client/admin.conf        the same by librdkafka's names: kcat -F
+DIR/client/metrics.token     made once; who reads /metrics shows it
 
 All of them are for the owner alone. Those for clients are written anew by every run, as ports may move.
 """
@@ -63,6 +64,11 @@ class ClusterSecurity:
         return self.clients / f"{ADMIN}.password"
 
     @property
+    def metrics_token_file(self) -> Path:
+        """The token of whoever reads the metrics of nodes: they name topics, groups and users."""
+        return self.clients / "metrics.token"
+
+    @property
     def java_file(self) -> Path:
         """Options for clients in Java."""
         return self.clients / f"{ADMIN}.properties"
@@ -88,6 +94,7 @@ class ClusterSecurity:
             yield self.tls / f"{name}.pem"
         yield self.tls / "ca.key"
         yield from (self.password_file, self.java_file, self.librdkafka_file, self.clients / PROFILES_FILE)
+        yield self.metrics_token_file
 
     def settings(self, role: str, name: str) -> dict[str, str]:
         """What a node, whose certificate is called `name`, has on top of its other settings."""
@@ -95,6 +102,7 @@ class ClusterSecurity:
             "cluster.link.encryption": "required",
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": self.principal,
+            "metrics.bearer.token.file": str(self.metrics_token_file),
         }
         if role != "broker":
             return common
@@ -150,6 +158,8 @@ class ClusterSecurity:
                     f"--password-file {self.password_file}"
                 )
             write_atomically(self.password_file, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n", mode=0o600)
+        if not self.metrics_token_file.exists():
+            write_atomically(self.metrics_token_file, secrets.token_hex(32) + "\n", mode=0o600)
         options = self.client_options(bootstrap)
         save(Profiles(ADMIN, {ADMIN: options}), self.clients / PROFILES_FILE)
         write_atomically(self.librdkafka_file, _lines(options), mode=0o600)
@@ -163,6 +173,7 @@ class ClusterSecurity:
             "client_config": str(self.clients),
             "java_properties": str(self.java_file),
             "librdkafka_properties": str(self.librdkafka_file),
+            "metrics_token_file": str(self.metrics_token_file),
         }
         if self.protocol.has_tls:
             found["ca_file"] = str(self.ca_file)
@@ -184,6 +195,7 @@ class ClusterSecurity:
             yield f"  its password  {self.password_file}"
         else:
             yield f"  first user    {self.principal}, by the certificate {self.certificate_file}"
+        yield f"  metrics       with the token in {self.metrics_token_file}"
         yield ""
         yield "next, in another terminal:"
         yield f"  export OTTLA_CONFIG_DIR={shlex.quote(str(self.clients))}"

@@ -8,6 +8,8 @@ import shutil
 import socket
 import stat
 import subprocess
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +87,36 @@ def test_nothing_printed_or_logged_has_the_password(cluster: RunningCluster, con
     settings = [*cluster.directory.glob("config/*"), cluster.directory / "cluster.json"]
     for file in (*logs, *commands, *settings):
         assert password not in file.read_text(errors="replace"), file
+
+
+def scraped(address: str, token: str | None) -> tuple[int, str]:
+    """Status and text of a metrics endpoint."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def test_metrics_are_for_whoever_has_the_token(cluster: RunningCluster, config: Path) -> None:
+    """They name topics, groups and users. Health is for everybody, without a reason."""
+    file = Path(cluster.description["security"]["metrics_token_file"])
+    assert file == config / "metrics.token"
+    assert f"  metrics       with the token in {file}\n" in (cluster.directory / "up.log").read_text()
+    token = file.read_text().strip()
+    for node in (*cluster.brokers, *cluster.quorum):
+        address = node.entry["metrics"]
+        for wrong in (None, "", token[:-1], "x"):
+            status, text = scraped(address, wrong)
+            assert status == 401
+            assert "kafka_" not in text
+            assert "ottla_" not in text
+        status, text = scraped(address, token)
+        assert status == 200
+        assert "ottla_" in text
+        assert scraped(address.replace("/metrics", "/readyz"), None) == (200, "ready\n")
 
 
 def test_a_user_may_do_what_acls_allow(cluster: RunningCluster, config: Path, tmp_path: Path) -> None:
@@ -200,7 +232,10 @@ def test_the_same_folder_stays_secured_and_moves(tmp_path: Path) -> None:
     folder.mkdir()
     with executed_cluster(folder, quorum=1, brokers=1, arguments=("--secure", "--combined")) as first:
         config = folder / "client"
-        kept = {path: path.read_bytes() for path in (*folder.glob("tls/*"), config / "admin.password")}
+        kept = {
+            path: path.read_bytes()
+            for path in (*folder.glob("tls/*"), config / "admin.password", config / "metrics.token")
+        }
         ottla("produce", "t", config=config, given="v\n")
         assert first.stop() == 0
     word = f"SCRAM-SHA-512=[name=eve,password-file={config / 'admin.password'}]"
