@@ -8,8 +8,6 @@ work of matching is counted as instructions times characters. Many names are mat
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from typing import Any, Final
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -30,6 +28,8 @@ class Pattern:
     """A compiled pattern, which matches whole texts."""
 
     __slots__ = ("_compiled", "program_size", "regex")
+
+    turn_work_max: Final = TURN_WORK_MAX
 
     def __init__(self, regex: str, compiled: Any) -> None:
         self.regex = regex
@@ -79,23 +79,3 @@ def compile_pattern(regex: str, what: str) -> Pattern:
             f"{what} `{regex[:200]}` is not a valid regular expression: {text}.",
         ) from None
     return pattern
-
-
-async def matching(pattern: Pattern, names: Iterable[str]) -> list[str]:
-    """Return the names that match. The event loop has other turns in between, and a name that would take longer than
-    one turn is matched in a thread."""
-    found: list[str] = []
-    done = 0
-    for name in names:
-        work = pattern.work(name)
-        if work > TURN_WORK_MAX:
-            matches = await asyncio.to_thread(pattern.fullmatch, name)
-        else:
-            done += work
-            if done > TURN_WORK_MAX:
-                done = work
-                await asyncio.sleep(0)
-            matches = pattern.fullmatch(name)
-        if matches:
-            found.append(name)
-    return found

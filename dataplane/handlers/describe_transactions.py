@@ -22,9 +22,10 @@ from ...protocol.messages.transaction_descriptions import (
 )
 from ...protocol.messages.transaction_questions import FOREVER_MS, TransactionTold
 from ...protocol.transaction_table import Phase, places_of
-from ..patterns import compile_pattern, matching
+from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..quorum.transaction_questions import TransactionQuestions
+from ..runtime.matching import matching
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks

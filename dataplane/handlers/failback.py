@@ -26,10 +26,11 @@ from ..mirroring import first_cut
 from ..mirroring.common_point import PlannedTopic, check_is_new, merged, planned, promoted_offset
 from ..mirroring.lineages import lineages_of
 from ..mirroring.source_trial import SourceTrial
-from ..patterns import compile_pattern, matching
+from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..runtime.matching import matching
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.needs import cluster, handler_asks
 from ..server.handler import ClientRequest, as_kafka_error, handles

@@ -19,8 +19,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.acl_commands import AclEntry
 from ...protocol.messages.acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 from ...protocol.messages.mirror_commands import FollowAcls
-from ..patterns import Pattern, matching
+from ..patterns import Pattern
 from ..quorum.access import Quorum
+from ..runtime.matching import matching
 from .acl_reach import Reach, within
 from .source import SourceCluster
 

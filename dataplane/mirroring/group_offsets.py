@@ -22,7 +22,8 @@ from ...protocol.messages.offsets import (
 )
 from ...protocol.mirror_table import FaultKind, is_offsets_copy
 from ...protocol.schema import ZERO_UUID
-from ..patterns import Pattern, matching
+from ..patterns import Pattern
+from ..runtime.matching import matching
 from ..runtime.time_slices import pieces
 from .source import SourceCluster
 

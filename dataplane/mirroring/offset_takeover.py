@@ -25,10 +25,11 @@ from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..groups.shard import Shard
-from ..patterns import Pattern, compile_pattern, matching
+from ..patterns import Pattern, compile_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
+from ..runtime.matching import matching
 from ..runtime.time_slices import pieces
 from .group_offsets import OffsetCommits
 from .offset_commits import UNKNOWN_EPOCH, commit, forget

@@ -28,8 +28,9 @@ from ...protocol.mirror_table import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
-from ..patterns import Pattern, matching
+from ..patterns import Pattern
 from ..quorum.access import Quorum
+from ..runtime.matching import matching
 from ..runtime.time_slices import pieces
 from .first_cut import tells_offsets
 from .lineages import copies_of_cluster, is_ottla

@@ -22,7 +22,8 @@ from ottla.dataplane.handlers.alter_configs import _check_client_metrics
 from ottla.dataplane.handlers.describe_transactions import DescribeTransactionsHandlers
 from ottla.dataplane.handlers.failback import FailbackHandlers
 from ottla.dataplane.handlers.mirrors import MirrorHandlers
-from ottla.dataplane.patterns import PROGRAM_MAX, TURN_WORK_MAX, Pattern, compile_pattern, matching
+from ottla.dataplane.patterns import PROGRAM_MAX, TURN_WORK_MAX, Pattern, compile_pattern
+from ottla.dataplane.runtime.matching import matching
 from ottla.protocol import messages
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
