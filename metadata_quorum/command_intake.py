@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..protocol.cluster_image import ClusterImage
 from ..protocol.codec import MalformedMessage
 from ..protocol.messages.broker_commands import RegisterBroker
 from ..protocol.messages.command import Command
 from ..protocol.messages.partition_commands import AlterPartition, ElectionType, ElectLeaders
-from ..protocol.messages.quorum_commands import Session, decode_command, encode_command
+from ..protocol.messages.quorum_commands import Session, decode_command, encode_command, encode_result
 from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
 from ..protocol.messages.transaction_commands import AddToTransaction, EndTransaction, ReportMarkers
 from ..protocol.transaction_table import TransactionMetadata
@@ -22,6 +23,7 @@ from .marker_reports import MarkerReports
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded
 from .raft.node import RaftNode
 from .state.controller import Applied
+from .transactional_id_room import refusal_for_room
 
 _DECODED_ONCE = (AddToTransaction, AlterPartition, EndTransaction, ReportMarkers)
 """Those of transactions are nearly all commands, and an ISR change may be about a thousand partitions. Nothing changes
@@ -74,6 +76,7 @@ class CommandIntake:
         reports: MarkerReports,
         history: HistoryCheck,
         people: ChangesByPeople,
+        image: Callable[[], ClusterImage],
         tell_settled: Callable[[Iterable[TransactionMetadata]], None],
         foresee: Callable[[bytes, tuple[Session | None, Command[Any]]], None],
         forget_foreseen: Callable[[bytes], None],
@@ -89,6 +92,7 @@ class CommandIntake:
         self._reports = reports
         self._history = history
         self._people = people
+        self._image = image
         self._tell_settled = tell_settled
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
@@ -108,6 +112,9 @@ class CommandIntake:
             encoded = encode_command(sender, command)
         if not self._people.check(session.broker_id, message, command):
             encoded = encode_command(sender, command)
+        no_room = refusal_for_room(self._image(), command)
+        if no_room is not None:
+            encoded = encode_command(sender, command)
 
         def done(applied: object, error: Exception | None) -> None:
             if error is not None:
@@ -115,7 +122,10 @@ class CommandIntake:
                 self._forget_foreseen(encoded)
             if isinstance(applied, Applied):
                 self._people.applied(session.broker_id, message, command, applied.changes)
-            session.reply(self._replies.to_proposed(message.sequence, applied, error))
+            reply = self._replies.to_proposed(message.sequence, applied, error)
+            if no_room is not None and reply.status == CommandStatus.APPLIED:
+                reply.result = encode_result(no_room)
+            session.reply(reply)
 
         def compared(lacks: bool | None) -> None:
             if lacks is None:

@@ -215,6 +215,7 @@ class QuorumNode:
             self._reports,
             history,
             ChangesByPeople(self.config.authorizer, self.image),
+            self.image,
             lambda settled: self.sessions.tell_settled(settled, self.image()),
             self.controller.foresee,
             self.controller.forget_foreseen,

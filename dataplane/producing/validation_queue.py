@@ -42,9 +42,9 @@ _COMPRESSED_ON_LOOP_MAX: Final = 32 << 10
 _THREADS: Final = 2
 _RECOMPRESSED_BYTES_MAX: Final = 64 << 20
 """What a batch may expand to that is compressed anew, as it is then held in memory."""
-_HELD_BYTES_MAX: Final = 128 << 20
+HELD_BYTES_MAX: Final = 128 << 20
 """Of batches that wait, over all partitions; more are refused, and the producer tries again."""
-_MUTED_BYTES: Final = _HELD_BYTES_MAX // 4
+_MUTED_BYTES: Final = HELD_BYTES_MAX // 4
 _MUTED_MS: Final = 100
 """From so many waiting bytes on, connections that bring more are not read for so long."""
 
@@ -128,7 +128,7 @@ class ValidationQueue:
         KafkaError: REQUEST_TIMED_OUT if too much waits already; nothing is appended then.
         """
         size = len(records)
-        if self._held_bytes + size > _HELD_BYTES_MAX:
+        if self._held_bytes + size > HELD_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait to be validated already"
             )

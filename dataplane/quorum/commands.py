@@ -55,11 +55,21 @@ class CommandSubmitter:
     waits who does not say.
     """
 
-    def __init__(self, broker_id: int, send: Send, timeout_ms: int, *, in_flight_max: int = 256) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        send: Send,
+        timeout_ms: int,
+        check: Callable[[Command[Any]], None] = lambda _command: None,
+        *,
+        in_flight_max: int = 256,
+    ) -> None:
+        """`check` raises KafkaError for a command that is not to be sent."""
         self.broker_epoch = -1
         self._broker_id = broker_id
         self._send = send
         self._timeout_ms = timeout_ms
+        self._check = check
         self._queue: CommandQueue[Ticket[Any]] = CommandQueue(in_flight_max=in_flight_max)
         self._offset = 0
         self._behind: list[tuple[int, int, Ticket[Any], CommandResult]] = []
@@ -81,6 +91,7 @@ class CommandSubmitter:
             raise KafkaError(self._suspension.code, self._suspension.message)
         if self._queue.full:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many commands wait for the metadata quorum")
+        self._check(command)
         timeout_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         ticket: Ticket[ResultT] = Ticket(command, author, asyncio.get_running_loop().create_future())
         self._queue.add(ticket)

@@ -44,6 +44,7 @@ from .config import MetadataPosition, QuorumSessionConfig
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
 from .link import QuorumLink
+from .metadata_room import check_room
 from .offset_reports import Echo
 from .progress import LogEnds, NoLogs
 from .questions import PendingQuestions
@@ -88,7 +89,12 @@ class QuorumSession:
         self._on_settled = on_settled
         self._on_lost = on_lost
         self._follower = ImageFollower(config.broker_id)
-        self._commands = CommandSubmitter(config.broker_id, self._send_command, config.command_timeout_ms)
+        self._commands = CommandSubmitter(
+            config.broker_id,
+            self._send_command,
+            config.command_timeout_ms,
+            lambda command: check_room(self.image, command),
+        )
         #: as `access.Quorum` says
         self.submit = self._commands.submit
         self._questions = PendingQuestions()

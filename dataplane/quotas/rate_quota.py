@@ -11,6 +11,10 @@ from .windows import MutationTokens, QuotaWindows, Rate
 
 # Measures are dropped when nobody used them for long; looked for whenever there are twice as many as then.
 _MEASURES_MIN = 1024
+MEASURES_MAX = 50_000
+"""Of each quota. Beyond that the clients are forgotten whose measure was begun first."""
+_NAME_CHARACTERS_MAX = 512
+"""A client id that is longer counts together with others that begin so."""
 
 _M = TypeVar("_M", Rate, MutationTokens)
 
@@ -37,11 +41,17 @@ class _Measures(Generic[_M]):
         self._sweep_at = _MEASURES_MIN
 
     def of(self, limit: Limit, now_ms: float) -> _M:
-        kept = self._kept.get(limit.counted_as)
+        user, client_id = limit.counted_as
+        if client_id is not None and len(client_id) > _NAME_CHARACTERS_MAX:
+            client_id = client_id[:_NAME_CHARACTERS_MAX]
+        counted_as = user, client_id
+        kept = self._kept.get(counted_as)
         if kept is None:
             if len(self._kept) >= self._sweep_at:
                 self._sweep(now_ms)
-            kept = self._kept[limit.counted_as] = _Kept(limit.value, self._make(self.windows))
+            if len(self._kept) >= MEASURES_MAX:
+                del self._kept[next(iter(self._kept))]
+            kept = self._kept[counted_as] = _Kept(limit.value, self._make(self.windows))
         kept.limit, kept.last_ms = limit.value, now_ms
         return kept.measure
 

@@ -10,6 +10,7 @@ import pytest
 from ottla.metadata_quorum.command_intake import CommandIntake, CommandReplies
 from ottla.metadata_quorum.feed import MetadataFeed
 from ottla.metadata_quorum.raft.effects import Done, NotLeader, OutcomeUnknown, Overloaded
+from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.messages.partition_commands import AlterPartition
 from ottla.protocol.messages.quorum_commands import Session, encode_command
 from ottla.protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
@@ -35,6 +36,7 @@ class Intake:
             anything(propose_behind=lambda _encoded, done: self.on_their_way.append(done)),
             anything(lacks=lambda *_: False),
             anything(check=lambda *_: True),
+            ClusterImage,
             lambda _: None,
             self.foreseen.__setitem__,
             lambda encoded: cast(None, self.foreseen.pop(encoded, None)),

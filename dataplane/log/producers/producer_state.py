@@ -29,6 +29,8 @@ SEQUENCE_MAX: Final = 2**31 - 1
 NO_OFFSET: Final = -1
 NO_NUMBER: Final = -1
 _TRANSACTIONAL_OR_CONTROL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
+PRODUCERS_MAX: Final = 50_000
+"""Producers of one partition that are remembered until they expire. Beyond that the most silent ones are forgotten."""
 REFUSED_MAX: Final = 1000
 """Producers without a known sequence of which a refused batch is remembered."""
 
@@ -312,8 +314,22 @@ class ProducerStates:
 
     def _add(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
         producer_id = header.producer_id
+        if len(self._entries) >= PRODUCERS_MAX:
+            self._forget_idle()
         entry = self._entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch, now_ms)
         return entry
+
+    def _forget_idle(self) -> None:
+        """Forget a part of the producers, as if they had expired: of those that were never in a transaction, the ones
+        that were silent longest."""
+        idle = [
+            entry
+            for entry in self._entries.values()
+            if entry.transaction_first_offset == NO_OFFSET and entry.marker_number == NO_NUMBER
+        ]
+        idle.sort(key=lambda entry: entry.last_seen_ms)
+        for entry in idle[: PRODUCERS_MAX // 10]:
+            del self._entries[entry.producer_id]
 
     def load(self, entry: ProducerEntry) -> None:
         """Take an entry from a snapshot; the open transactions are taken apart from it."""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import ProducerStates
+from ottla.dataplane.log.producers import producer_state
 from ottla.dataplane.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.dataplane.log.producers.producer_state import REFUSED_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -17,6 +18,23 @@ from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_h
 from tests.dataplane.log.batches import make_batch
 
 _WRAP = 2**31
+
+
+def test_producers_of_one_partition_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write may send each batch under another producer id."""
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 100)
+    states = ProducerStates()
+    transactional = parse_header(make_batch(1, producer=(7, 0, 0), attributes=TRANSACTIONAL_FLAG))
+    states.record(transactional, 0, 0)
+    for number in range(1, 1000):
+        states.record(_header((1000 + number, 0, 0), 1), number, number)
+        # One producer goes on all the time.
+        states.record(_header((8, 0, number - 1), 1), number, number)
+        assert len(states) <= 100
+    assert states.get(7) is not None, "its transaction is open"
+    assert states.get(8) is not None
+    assert states.get(1999) is not None
+    assert states.get(1001) is None
 
 
 def _header(producer: tuple[int, int, int], count: int) -> BatchHeader:

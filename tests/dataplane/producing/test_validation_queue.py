@@ -401,7 +401,7 @@ async def test_one_that_was_appended_while_it_was_compressed_again_is_a_duplicat
 
 
 async def test_what_waits_is_bounded(tmp_path: Path) -> None:
-    with mock.patch.object(validation_queue, "_HELD_BYTES_MAX", 1_000_000):
+    with mock.patch.object(validation_queue, "HELD_BYTES_MAX", 1_000_000):
         async with running(tmp_path) as bench:
             bench.store_as("zstd")
             for number in range(4):
@@ -414,7 +414,7 @@ async def test_what_waits_is_bounded(tmp_path: Path) -> None:
 async def test_what_was_sent_behind_a_first_batch_without_room_does_not_overtake_it(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         bench.store_as("zstd")
-        with mock.patch.object(validation_queue, "_HELD_BYTES_MAX", 200_000):
+        with mock.patch.object(validation_queue, "HELD_BYTES_MAX", 200_000):
             for number, size in enumerate((300_000, 1_000)):
                 bench.send(batch(number, size, Compression.NONE))
             codes = [(await bench.answer())[0].error_code for _ in range(2)]

@@ -6,9 +6,11 @@ import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.transaction_decisions import EPOCH_LAST
+from ottla.metadata_quorum.transactional_id_room import refusal_for_room
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult
+from ottla.protocol.messages.quorum_commands import decode_result
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
 from ottla.protocol.transaction_table import Phase
 
@@ -21,6 +23,30 @@ def test_the_first_use_gives_a_producer_id_of_its_own() -> None:
     assert one != other
     assert (one_epoch, other_epoch) == (0, 0)
     assert cluster.begin("x") == (one, 1), "and each later one fences those before"
+    cluster.check()
+
+
+def test_a_new_transactional_id_is_refused_where_there_is_no_room() -> None:
+    """Its command goes into the log as another one, which changes nothing and is refused by every version."""
+    cluster = Transactions()
+    known = {cluster.begin("x"), cluster.begin("y")}
+    before = dict(cluster.machine.image.transactions.by_id)
+    commands = {
+        name: t.InitTransactionalId(transactional_id=name, timeout_ms=1000, origin=cluster.origin(1))
+        for name in ("x", "new")
+    }
+    answers = {
+        name: refusal_for_room(cluster.machine.image, command, ids_max=2)
+        for name, command in commands.items()
+    }
+    assert answers["x"] is None, "one that is there goes on"
+    assert answers["new"] is not None
+    assert answers["new"].error_code == ErrorCode.POLICY_VIOLATION
+    applied = cluster.apply(commands["new"])
+    assert decode_result(commands["new"], applied.result).error_code != 0
+    assert (applied.changes, cluster.machine.image.transactions.by_id) == ((), before)
+    assert refusal_for_room(cluster.machine.image, commands["x"], ids_max=3) is None
+    assert len(known) == 2
     cluster.check()
 
 
