@@ -19,6 +19,7 @@ from ..producing.validation_queue import HELD_BYTES_MAX as FOR_VALIDATION_BYTES_
 from ..quorum import metadata_room
 from ..quotas.rate_quota import MEASURES_MAX
 from ..runtime.retained_bytes import SHARE
+from ..server.unread_answers import UNREAD_BYTES_MAX
 
 _MIB: Final = 1024 * 1024
 _SHARE: Final = f"{SHARE:.0%} of it for one principal or address"
@@ -131,7 +132,13 @@ MEASURES = RetainedState(
     "the oldest measure is forgotten",
     "test_measures_of_clients_are_bounded",
 )
-"""Of every API."""
+UNREAD = RetainedState(
+    "answers that are not read",
+    f"{UNREAD_BYTES_MAX // _MIB} MiB, {_SHARE}; 1 MiB and one answer for a connection",
+    "the connections end that have been blocked longest",
+    "test_connections_that_read_no_answers_are_closed_when_there_are_too_many",
+)
+OF_EVERY_API: Final = (MEASURES, UNREAD)
 
 _NOTHING: tuple[RetainedState, ...] = ()
 RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
@@ -222,4 +229,5 @@ def rows() -> Iterator[str]:
             kinds.setdefault(state, []).append(api)
     for kind, apis in kinds.items():
         yield f"| {kind.name} | {kind.bound} | {kind.answer} | {', '.join(apis)} |"
-    yield f"| {MEASURES.name} | {MEASURES.bound} | {MEASURES.answer} | every one |"
+    for kind in OF_EVERY_API:
+        yield f"| {kind.name} | {kind.bound} | {kind.answer} | every one |"

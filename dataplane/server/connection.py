@@ -19,6 +19,7 @@ from .receive_budget import ReceiveBudget
 from .receiving import ReceiveBuffer
 from .request_times import RequestTimes
 from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, release
+from .unread_answers import UnreadAnswers
 from .wires import Wire
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ _RECEIVE_BYTES = 512 * 1024
 _FRAMES = 32
 # Answers to requests that came together leave together up to this; more is sent while the processor's caches hold
 # it.
+_NOTED_BYTES = 64 * 1024
+"""Of answers that wait for an earlier one: from so many on they count among those that are unread."""
 _CORKED_BYTES = 32 * 1024
 _TLS_BEGINS = b"\x16\x03"
 LAST_ANSWERS_S: Final = 10.0
@@ -78,6 +81,7 @@ class ClientConnection:
         "_fd",
         "_has_turn",
         "_held",
+        "_is_noted",
         "_limits",
         "_loop",
         "_mark",
@@ -92,6 +96,7 @@ class ClientConnection:
         "_requests",
         "_socket",
         "_times",
+        "_unread",
         "_writing",
         "birth",
         "closed",
@@ -117,6 +122,7 @@ class ClientConnection:
         budget: ReceiveBudget[ClientConnection],
         limits: ConnectionLimits,
         times: RequestTimes,
+        unread: UnreadAnswers,
         on_frame: Callable[[ClientConnection, memoryview], None],
         on_closed: Callable[[ClientConnection], None],
         number: int,
@@ -133,6 +139,7 @@ class ClientConnection:
         self._loop = loop
         self._limits = limits
         self._times = times
+        self._unread = unread
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._close_callbacks: list[Callable[[], None]] | None = None
@@ -142,6 +149,8 @@ class ClientConnection:
         # Answers that no unanswered request comes before.
         self._out, self._pending = wire.out, wire.pending
         self._corked = self._writing = self._has_turn = False
+        # Its answers count among those that are unread, or wait for an earlier answer.
+        self._is_noted = False
         # The last frame is still being read, in the buffer.
         self._held: OwedReply | None = None
         # While muted: the timer that ends it, and the limits that hold otherwise.
@@ -439,6 +448,8 @@ class ClientConnection:
             out.occupied_bytes += len(part) if isinstance(part, IN_MEMORY) else SLICE_COST_BYTES
         requests = self._requests
         if requests[0] is not request:
+            if out.occupied_bytes > _NOTED_BYTES:
+                self._note_unread()
             return
         while requests and (ready := requests[0].parts) is not None:
             if ready is _CLOSE:
@@ -480,9 +491,17 @@ class ClientConnection:
             if not self._writing:
                 self._writing = True
                 self._readiness.add_writer(self._fd, self._on_writable)
+            self._note_unread()
         elif self._writing:
             self._writing = False
             self._readiness.remove_writer(self._fd)
+        if self._is_noted and not out.occupied_bytes:
+            self._is_noted = False
+            self._unread.emptied(self)
+
+    def _note_unread(self) -> None:
+        self._is_noted = True
+        self._unread.note(self, self._out.occupied_bytes, self._loop.time())
 
     def _on_writable(self) -> None:
         self._send()
@@ -527,6 +546,8 @@ class ClientConnection:
         self._stop_reading()
         if self._writing:
             self._readiness.remove_writer(self._fd)
+        if self._is_noted:
+            self._unread.emptied(self)
         self._socket.close()
         self._received.give_back()
         for request in self._requests:

@@ -34,6 +34,7 @@ from .purgatory import Purgatory
 from .receive_budget import ReceiveBudget
 from .request_times import RequestTimes
 from .router import Router
+from .unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
 from .wires import Wire, plain_wire, tls_wire
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class ServerConfig:
     backlog: int = 512
     # Memory for frames that have begun to arrive, over all connections.
     receive_budget_bytes: int = 256 * 1024 * 1024
+    unread_bytes: int = UNREAD_BYTES_MAX
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     handshake_timeout_ms: int = 10_000
     # Of peers that have not proved who they are, by a handshake or a login, in all and of one address.
@@ -78,6 +80,7 @@ class Server:
         self._preparing: asyncio.Task[None] | None = None
         self.pool = BufferPool()
         self.budget: ReceiveBudget[ClientConnection] = ReceiveBudget(self.config.receive_budget_bytes)
+        self.unread = UnreadAnswers(self.config.unread_bytes)
         self.purgatory = Purgatory(self._loop)
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
@@ -247,6 +250,7 @@ class Server:
             budget=self.budget,
             limits=self.config.limits,
             times=self.times,
+            unread=self.unread,
             on_frame=self.router.dispatch,
             on_closed=self._closed,
             number=self._accepted,

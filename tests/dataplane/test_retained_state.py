@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.assembly.retained_state import RETAINED, rows
+from ottla.dataplane.assembly.retained_state import OF_EVERY_API, RETAINED, rows
 from ottla.dataplane.quorum import metadata_room
 from ottla.dataplane.quorum.metadata_room import check_room
 from ottla.dataplane.quotas import QuotaLimits, QuotaWindows, RateQuota, rate_quota
@@ -53,7 +53,7 @@ def test_each_kind_has_a_test_of_its_bound() -> None:
         for path in TESTS.rglob("test_*.py")
         for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
     }
-    named = {state.test for states in RETAINED.values() for state in states}
+    named = {state.test for states in (*RETAINED.values(), OF_EVERY_API) for state in states}
     assert named <= found
 
 

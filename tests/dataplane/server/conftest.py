@@ -22,6 +22,7 @@ from ottla.dataplane.server import (
 )
 from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
+from ottla.dataplane.server.unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
 from ottla.dataplane.server.wires import Wire, plain_wire, tls_wire
 from ottla.network.tls.handshake import begin_tls
 from ottla.network.tls.stream import TlsStream
@@ -42,10 +43,12 @@ class FrameServer:
         limits: ConnectionLimits | None = None,
         budget_bytes: int = 64 * 1024 * 1024,
         tls: ssl.SSLContext | None = None,
+        unread_bytes: int = UNREAD_BYTES_MAX,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.pool = BufferPool()
         self.budget: ReceiveBudget[ClientConnection] = ReceiveBudget(budget_bytes)
+        self.unread = UnreadAnswers(unread_bytes)
         self.connections: set[ClientConnection] = set()
         self._limits = limits or ConnectionLimits()
         self._on_frame = on_frame
@@ -81,6 +84,7 @@ class FrameServer:
                 budget=self.budget,
                 limits=self._limits,
                 times=RequestTimes(),
+                unread=self.unread,
                 on_frame=self._dispatch,
                 on_closed=self.connections.discard,
                 number=len(self.connections) + 1,
