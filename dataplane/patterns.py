@@ -21,6 +21,7 @@ TURN_WORK_MAX: Final = 500_000
 """Of instructions times characters in one turn of the event loop: 4 ms at worst, 0.1 ms for almost all patterns."""
 _MEMORY_BYTES_MAX: Final = 1024 * 1024
 """For RE2, which bounds by it what it compiles, and what it keeps while it matches."""
+_STORED_MEMORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _EXPANSIONS: Final = ("{", "\\p", "\\P")
 
 
@@ -51,31 +52,49 @@ def compile_pattern(regex: str, what: str) -> Pattern:
 
     Raises KafkaError INVALID_REGULAR_EXPRESSION if it is none, or takes too long to compile or to match.
     """
+    expansions = sum(map(regex.count, _EXPANSIONS))
+    if len(regex) > PATTERN_CHARACTERS_MAX:
+        raise _refusal(regex, what, f"it is longer than {PATTERN_CHARACTERS_MAX} characters")
+    if expansions > EXPANSIONS_MAX:
+        raise _refusal(
+            regex,
+            what,
+            f"it has {expansions} repetitions in braces and Unicode classes, at most {EXPANSIONS_MAX} are allowed",
+        )
+    pattern = _compiled(regex, what, _MEMORY_BYTES_MAX)
+    if pattern.program_size > PROGRAM_MAX:
+        raise _refusal(
+            regex,
+            what,
+            f"it compiles to {pattern.program_size} instructions, at most {PROGRAM_MAX} are allowed",
+        )
+    return pattern
+
+
+def compile_stored_pattern(regex: str, what: str) -> Pattern:
+    """Return an RE2 pattern that the cluster keeps: an operator's, which an earlier release may have taken that had no
+    such bounds. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    return _compiled(regex, what, _STORED_MEMORY_BYTES_MAX)
+
+
+def _compiled(regex: str, what: str, memory_bytes: int) -> Pattern:
     import re2  # loaded late: with its C++ library it takes megabytes, and most clusters have no patterns
 
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = _MEMORY_BYTES_MAX
+    options.max_mem = memory_bytes
     # Only whether a text matches is asked. To find each group again would take the number of groups times as long.
     options.never_capture = True
     try:
-        if len(regex) > PATTERN_CHARACTERS_MAX:
-            raise re2.error(f"it is longer than {PATTERN_CHARACTERS_MAX} characters")
-        expansions = sum(map(regex.count, _EXPANSIONS))
-        if expansions > EXPANSIONS_MAX:
-            raise re2.error(
-                f"it has {expansions} repetitions in braces and Unicode classes, at most {EXPANSIONS_MAX} are allowed"
-            )
-        pattern = Pattern(regex, re2.compile(regex, options))
-        if pattern.program_size > PROGRAM_MAX:
-            raise re2.error(
-                f"it compiles to {pattern.program_size} instructions, at most {PROGRAM_MAX} are allowed"
-            )
+        return Pattern(regex, re2.compile(regex, options))
     except re2.error as error:
         reason = error.args[0] if error.args else "unknown"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"{what} `{regex[:200]}` is not a valid regular expression: {text}.",
-        ) from None
-    return pattern
+        raise _refusal(regex, what, text) from None
+
+
+def _refusal(regex: str, what: str, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"{what} `{regex[:200]}` is not a valid regular expression: {reason}.",
+    )

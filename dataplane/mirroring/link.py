@@ -18,7 +18,7 @@ from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.messages.mirror_commands import MirrorPartitionReport, ReportMirrorPartitions
 from ...protocol.mirror_table import Mirror
 from ...protocol.schema import ZERO_UUID
-from ..patterns import compile_pattern
+from ..patterns import compile_stored_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.throttle import UNLIMITED, Throttle
@@ -68,8 +68,8 @@ class MirrorLink:
         self._asked = asyncio.Event()
         self._throttle = Throttle(asyncio.get_running_loop().time)
         self._throttle.set_rate(mirror.bandwidth or UNLIMITED)
-        topics = compile_pattern(mirror.topics, "topics")
-        groups = compile_pattern(mirror.groups, "groups") if mirror.groups else None
+        topics = compile_stored_pattern(mirror.topics, "topics")
+        groups = compile_stored_pattern(mirror.groups, "groups") if mirror.groups else None
         self.topic_list = TopicList(mirror, source, quorum, topics, replication_factor, chance)
         self._groups = (
             None

@@ -25,7 +25,7 @@ from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.offsets import CommittedOffset, TopicPartition
 from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..groups.shard import Shard
-from ..patterns import Pattern, compile_pattern
+from ..patterns import Pattern, compile_stored_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -77,7 +77,7 @@ class OffsetTakeover:
     def _pattern(self, mirror: str) -> Pattern:
         if mirror not in self._patterns:
             groups = self._quorum.image.mirrors.by_name[mirror].groups
-            self._patterns[mirror] = compile_pattern(groups, "groups")
+            self._patterns[mirror] = compile_stored_pattern(groups, "groups")
         return self._patterns[mirror]
 
     def image_changed(self, image: ClusterImage) -> None:

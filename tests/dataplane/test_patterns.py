@@ -22,7 +22,13 @@ from ottla.dataplane.handlers.alter_configs import _check_client_metrics
 from ottla.dataplane.handlers.describe_transactions import DescribeTransactionsHandlers
 from ottla.dataplane.handlers.failback import FailbackHandlers
 from ottla.dataplane.handlers.mirrors import MirrorHandlers
-from ottla.dataplane.patterns import PROGRAM_MAX, TURN_WORK_MAX, Pattern, compile_pattern
+from ottla.dataplane.patterns import (
+    PROGRAM_MAX,
+    TURN_WORK_MAX,
+    Pattern,
+    compile_pattern,
+    compile_stored_pattern,
+)
 from ottla.dataplane.runtime.matching import matching
 from ottla.protocol import messages
 from ottla.protocol.cluster_image import ClusterImage
@@ -33,6 +39,7 @@ from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecor
 from ottla.protocol.messages.mirrors import CreateMirrorRequest
 from ottla.protocol.messages.transaction_descriptions import ListTransactionsRequest
 from ottla.protocol.transaction_table import Phase
+from tests.dataplane.groups.test_consumer_group import Topics, new_group
 from tests.dataplane.groups.test_shard import Clock, MemoryLog
 
 TOO_MUCH = [
@@ -295,11 +302,31 @@ async def test_too_many_searches_at_a_time_are_put_off() -> None:
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-async def test_a_stored_pattern_that_is_refused_now_matches_nothing() -> None:
-    catalog, image = TopicCatalog(), topics_named(NAMES)
-    catalog.update(image, image.topics_by_id)
-    assert catalog.resolve((), PatternOf("(.?){1000}")) == frozenset()
-    assert not catalog.is_unresolved(PatternOf("(.?){1000}"))
+async def test_a_member_whose_stored_pattern_is_refused_now_keeps_what_it_has() -> None:
+    """An earlier release took it. Its client is told when it sends the pattern again."""
+    topics = Topics(a=2, b=1)
+    group = new_group(topics)
+    group.heartbeat(member_beat("m", 0, regex="a"), 0)
+    held = group.members["m"].assigned
+    group.members["m"].regex = "(.?){1000}"
+    topics.create("c", 1)
+    group.heartbeat(member_beat("m", group.epoch), 1)
+    assert group.members["m"].assigned == held == topics.all_of("a")
+    with pytest.raises(KafkaError) as refused:
+        group.heartbeat(member_beat("m", group.epoch, regex="(.?){1000}"), 2)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_a_mirror_goes_on_with_the_pattern_that_it_has() -> None:
+    regex = "|".join(f"{number * 7919}-topic" for number in range(1000))
+    assert compile_stored_pattern(regex, "topics").fullmatch("7919-topic")
+    with pytest.raises(KafkaError):
+        compile_pattern(regex, "topics")
+
+
+def member_beat(member_id: str, epoch: int, regex: str | None = None) -> MemberHeartbeat:
+    return MemberHeartbeat(member_id, epoch, rebalance_timeout_ms=10_000, topics=() if regex else None, regex=regex,
+                           owned=frozenset() if regex else None)  # fmt: skip
 
 
 # ------------------------------------------------------------ the only way

@@ -35,7 +35,7 @@ class _Search:
         self.regex = regex
         # While the search goes on. A compiled pattern may take a megabyte.
         self.pattern: Pattern | None = None
-        # It does not compile: stored by a release that took it, it matches nothing.
+        # It was stored by a release that took it, and does not compile: its topics are not known.
         self.is_void = False
         self.names = deque(names)
         self.ids: set[bytes] = set()
@@ -104,7 +104,7 @@ class PatternSearches:
     def is_complete(self, regex: str) -> bool:
         """Return whether all topics have been looked at."""
         search = self._searches.get(regex)
-        return search is not None and not search.names
+        return search is not None and not search.names and not search.is_void
 
     def when_complete(self, regex: str, then: Callable[[], None]) -> None:
         """Call `then` once all topics have been looked at, perhaps within this call."""
