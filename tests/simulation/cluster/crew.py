@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Protocol
 
 from tests.histories.operations import Commit, Copied, Send, Transaction
+from tests.simulation.cluster import transactional
 from tests.simulation.cluster.begun_jobs import employ_begun_job, has_begun_job
 from tests.simulation.cluster.copying import Copyist
 from tests.simulation.cluster.group_members import ClassicMember, ConsumerProtocolMember
@@ -14,7 +15,6 @@ from tests.simulation.cluster.hasty_consumer import HastyConsumer
 from tests.simulation.cluster.list_appenders import appenders, has_appenders
 from tests.simulation.cluster.probes import Prober
 from tests.simulation.cluster.shared_writers import employ_job, has_job
-from tests.simulation.cluster import transactional
 from tests.simulation.cluster.transactional import TOPICS, copies_exactly, is_transactional, writers
 from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.process import Process

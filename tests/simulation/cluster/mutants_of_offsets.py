@@ -13,7 +13,7 @@ from tests.simulation.cluster.planting import mutant
     "unstable-offset-is-none",
     "the offset beside UNSTABLE_OFFSET_COMMIT is -1",
     history="Apache Kafka answers so, and librdkafka to 2.15 then begins at `auto.offset.reset`",
-    needs="An open transaction with offsets of a group, and a consumer whose assignment changes while it asks for them.",
+    needs="An open transaction with offsets of a group, and a consumer whose assignment changes meanwhile.",
 )
 def unstable_offset_is_none() -> Iterator[None]:
     """A copier has committed 300 and sent 400 in a transaction that is open. Another member asks for the offset, and
