@@ -177,6 +177,10 @@ class SpoolUnusable(ClientError):
     error_code = ErrorCode.SPOOL_UNUSABLE
 
 
+class SpoolFileDeleted(SpoolUnusable):
+    """Somebody has deleted a file of a spool while a producer used it: its records are gone, or some of them."""
+
+
 class SpoolFull(ClientError):
     """The spool held as much as it may for longer than `max_block_ms`: the record was not taken."""
 

@@ -101,7 +101,16 @@ class Producer(RecordWriter):
         if spool_dir is not None:
             self._check_spool(transactional_id, spool_bytes_max)
             self.parts = replace(self.parts, auditor=None)  # those that deliver count
-            inner: WriterOptions = {**options, "key_serializer": None, "value_serializer": None}
+            delivery_ms = min(
+                self.parts.settings.sending.delivery_timeout_ms,
+                transaction_timeout_ms * 2 // 3,  # so that it is aborted before the cluster does it
+            )
+            inner: WriterOptions = {
+                **options,
+                "key_serializer": None,
+                "value_serializer": None,
+                "delivery_timeout_ms": max(delivery_ms, 1),
+            }
 
             def courier(name: str) -> Producer:
                 one = Producer(transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner)
@@ -114,6 +123,7 @@ class Producer(RecordWriter):
                 self.parts.settings.max_block_s,
                 self.parts.cluster,
                 courier,
+                attempt_s_max=delivery_ms / 1000,
             )
             self.steps = SpoolSteps(self.steps, self._spool)
 

@@ -3,26 +3,40 @@
 Whatever fails, the same way leads on: another transactional producer, which fences the former one and settles its
 transaction, then the position that the cluster knows. It is behind the chunk that was under way, or before it: the
 chunk counts as a whole, or is sent again.
+
+A chunk ends before the first record whose partition has no leader, and a transaction that makes no progress is aborted
+within seconds: see `readiness`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, ParamSpec, Protocol, TypeVar
 
 from ...network import threads
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Backoff, Cluster
-from ..failures import ClientError, RequestTimedOut, SpoolUnusable, TransactionFailed
+from ..failures import (
+    ClientError,
+    ConnectionLost,
+    RequestTimedOut,
+    SpoolFileDeleted,
+    SpoolUnusable,
+    TransactionFailed,
+)
 from ..producing.deliveries import RecordDelivery
 from ..records import OffsetAndMetadata, TopicPartition
+from ..writing.record_writer import WriterParts
+from ..writing.send_steps import SendSteps
 from .folder import Checkpoint, Folder
 from .frames import SpooledRecord
 from .futures import WaitingFutures
 from .position import ClusterPosition, resolve
+from .readiness import ANY_PARTITION, Place, Placed, ReadyPartitions
 from .set_aside import Rejected
 from .spool_log import SpoolLog
 from .verdicts import Verdict, verdict
@@ -35,6 +49,10 @@ KNOWN_S: Final = 3600.0
 CLOSE_S: Final = 2.0
 """So long a producer that is given up may take to abort what it left open. The next one has that done in any case."""
 TELL_AGAIN_S: Final = 60.0
+ATTEMPT_S: Final = 5.0
+"""A chunk that is not acknowledged by then is aborted. The next one has twice the time, for links that are slow."""
+LOOK_S: Final = 0.2
+"""So often a transaction that is open looks whether its partitions have leaders."""
 P = ParamSpec("P")
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -42,6 +60,9 @@ logger = logging.getLogger(__name__)
 
 class Courier(Protocol):
     """A transactional producer."""
+
+    parts: WriterParts
+    steps: SendSteps
 
     async def start(self) -> None:
         """Fence the former one."""
@@ -72,6 +93,9 @@ class Courier(Protocol):
     ) -> None:
         """See Producer."""
 
+    async def flush(self) -> None:
+        """See Producer."""
+
     async def commit_transaction(self) -> None:
         """See Producer."""
 
@@ -94,9 +118,10 @@ class Delivery:
         cluster: Cluster,
         courier: Callable[[str], Courier],
         patience_s: float,
+        attempt_s_max: float,
     ) -> None:
         """`courier` makes a producer for a transactional id. `patience_s`: for a partition that a record names to
-        exist."""
+        exist. `attempt_s_max`: the most that a transaction may wait for acknowledgements."""
         self.position = folder.checkpoint.delivered
         """All records before it are delivered or rejected."""
         self.error: Exception | None = None
@@ -122,6 +147,9 @@ class Delivery:
         self._limit = CHUNK_RECORDS
         self._absent: dict[tuple[str, int | None], KafkaError] = {}
         self._patience_s = patience_s
+        self._attempt_s_max = attempt_s_max
+        self._attempt_s = min(ATTEMPT_S, attempt_s_max)
+        self._readiness = ReadyPartitions(random.choice)
         self._backoff = Backoff(cluster.retry_backoff_max_ms)
         self._warned_s = -TELL_AGAIN_S
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -143,6 +171,9 @@ class Delivery:
                 try:
                     await self._session()
                 except Exception as error:
+                    if isinstance(error, SpoolFileDeleted):
+                        self.dead = True
+                        self._waiting.all_failed(error)  # those in other files are sent by the next producer
                     if self.dead:
                         self.error = error
                         logger.error("spool %s: delivery has ended: %s", self._folder.path, error)
@@ -165,6 +196,7 @@ class Delivery:
 
     async def _session(self) -> None:
         await self._something_waits()
+        await in_thread(self._log.check_files)
         courier = self._courier(self._name)
         try:
             await courier.start()
@@ -210,17 +242,40 @@ class Delivery:
         chunk = await in_thread(self._log.read, self.position, self._limit, CHUNK_BYTES)
         records = [record for record in chunk.records if record.position not in self._rejected]
         records = await self._for_topics_there_are(courier, records)
+        end = chunk.end
         if records:
+            known = courier.parts.cluster.metadata.topics
+            run = self._readiness.run(known, records, courier.steps.partition_of_key)
+            if not run.records:
+                assert run.waits_for is not None
+                await self._led(courier, *run.waits_for)
+                return
+            if len(run.records) < len(records):
+                end = records[len(run.records)].position
             await self._tell_position(courier, records[0].topic)
-            await self._keep_open(chunk.end)
-            sent = await self._send(courier, records, chunk.end)
+            await self._keep_open(end)
+            sent = await self._send(courier, run.records, end)
             if sent is None:
                 return
-            self._settle(sent, chunk.end)
+            self._settle(sent, end)
             self._limit = min(2 * self._limit, CHUNK_RECORDS)
-        self._advance(chunk.end)
+        self._advance(end)
         self.error = None
         self._backoff.reset()
+
+    async def _led(self, courier: Courier, topic: str, partition: int) -> None:
+        """Wait until a partition has a leader, or the topic is gone. No transaction is open meanwhile."""
+        cluster = courier.parts.cluster
+        backoff = Backoff(cluster.retry_backoff_max_ms)
+        while True:
+            info = cluster.metadata.topics.get(topic)
+            if info is None or not info.partitions:
+                return
+            if info.available if partition == ANY_PARTITION else partition in info.available:
+                return
+            self._tell(_leaderless(topic, partition))
+            await asyncio.sleep(backoff.next_s())
+            await cluster.refresh([topic])
 
     async def _tell_position(self, courier: Courier, topic: str) -> None:
         """So that it is known where the next chunk begins, should the cluster be asked for its fate later."""
@@ -250,38 +305,82 @@ class Delivery:
         else:
             await in_thread(self._folder.keep, opened, durably=True)
 
-    async def _send(self, courier: Courier, records: list[SpooledRecord], end: int) -> Sent | None:
-        """Deliver these records, and the position behind them. None: some of them have to be left out first."""
+    async def _send(self, courier: Courier, records: list[Placed], end: int) -> Sent | None:
+        """Deliver these records, and the position behind them. None: some have to be left out first, or come later."""
         sent: Sent = []
-        refused: list[tuple[SpooledRecord, KafkaError]] = []
         await courier.begin_transaction()
         try:
-            for record in records:
-                try:
-                    sent.append((record, await self._hand_over(courier, record)))
-                except _Refused as error:
-                    refused.append((record, error.reason))
-            await self._reject(refused)
-            if sent:
-                await self._with_position(courier, {record.topic for record, _ in sent}, end)
+            async with asyncio.timeout(self._attempt_s):
+                await self._hand_all_over(courier, records, sent)
+                if sent:
+                    await self._with_position(courier, {record.topic for record, _ in sent}, end)
+                await self._acknowledged(courier, sent)
             self._unanswered = sent
             await self._commit(courier)
+        except _LeaderLost as lost:
+            await self._put_off(courier, sent, _leaderless(*lost.place))
+            return None
+        except TimeoutError:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(_places_late(sent)))
+            late = f"{names or 'the cluster'} took no record within {self._attempt_s:g} s"
+            self._attempt_s = min(2 * self._attempt_s, self._attempt_s_max)
+            await self._put_off(courier, sent, RequestTimedOut(late))
+            return None
         except KafkaError:
+            self._readiness.missed(_places_late(sent))
             if self._doubtful or not await self._leave_out(sent):
                 raise
             await courier.abort_transaction()
             return None
         self._unanswered = []
         self._told_s = asyncio.get_running_loop().time()
+        self._readiness.took(_place(future) for _, future in sent)
+        self._attempt_s = min(ATTEMPT_S, self._attempt_s_max)
         return sent
 
-    async def _hand_over(self, courier: Courier, record: SpooledRecord) -> RecordDelivery:
+    async def _hand_all_over(self, courier: Courier, records: list[Placed], sent: Sent) -> None:
+        refused: list[tuple[SpooledRecord, KafkaError]] = []
+        for record, partition in records:
+            try:
+                sent.append((record, await self._hand_over(courier, record, partition)))
+            except _Refused as error:
+                refused.append((record, error.reason))
+        await self._reject(refused)
+
+    async def _acknowledged(self, courier: Courier, sent: Sent) -> None:
+        """Wait until all records are acknowledged or have failed. Raises _LeaderLost once one of them waits for a
+        partition without a leader."""
+        flushing = asyncio.ensure_future(courier.flush())
+        try:
+            while not (await asyncio.wait([flushing], timeout=LOOK_S))[0]:
+                topics = courier.parts.cluster.metadata.topics
+                for topic, partition in _places_late(sent):
+                    if topic in topics and partition not in topics[topic].available:
+                        raise _LeaderLost(topic, partition)
+            await flushing
+        finally:
+            flushing.cancel()
+
+    async def _put_off(self, courier: Courier, sent: Sent, error: KafkaError) -> None:
+        """Abort a transaction that makes no progress. Its records are sent again in smaller transactions: those for
+        the partitions that were late by themselves."""
+        late = _places_late(sent)
+        self._readiness.missed(late)
+        self._limit = max(1, len(sent) // 2)
+        self._tell(error)
+        await courier.abort_transaction()
+        await asyncio.sleep(self._backoff.next_s())
+        await courier.parts.cluster.refresh({topic for topic, _ in late})
+
+    async def _hand_over(
+        self, courier: Courier, record: SpooledRecord, partition: int | None
+    ) -> RecordDelivery:
         try:
             return await courier.send(
                 record.topic,
                 record.value,
                 record.key,
-                partition=record.partition,
+                partition=partition,
                 timestamp_ms=record.timestamp_ms,
                 headers=record.headers,
             )
@@ -433,6 +532,14 @@ class Delivery:
             )
 
 
+class _LeaderLost(Exception):
+    """A partition has lost its leader while a transaction was open."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(topic, partition)
+        self.place = topic, partition
+
+
 class _Refused(Exception):
     """The record can never be sent."""
 
@@ -449,6 +556,24 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
+
+
+def _leaderless(topic: str, partition: int) -> KafkaError:
+    where = f"topic {topic!r}" if partition == ANY_PARTITION else f"{topic}-{partition}"
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader")
+
+
+def _place(delivery: RecordDelivery) -> Place:
+    return delivery.batch.topic, delivery.batch.partition
+
+
+def _places_late(sent: Sent) -> set[Place]:
+    """Return the partitions with a record that is not acknowledged, or was given up for want of an acknowledgement."""
+    return {
+        _place(one)
+        for _, one in sent
+        if not one.done() or isinstance(one.exception(), (RequestTimedOut, ConnectionLost))
+    }
 
 
 def _is_undone(error: KafkaError) -> bool:

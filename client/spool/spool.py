@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..connections.cluster import Cluster
-from ..failures import ClientClosed, LeftInSpool, SpoolFull, SpoolUnusable
+from ..failures import ClientClosed, LeftInSpool, SpoolFileDeleted, SpoolFull, SpoolUnusable
 from ..producing.pending import PendingRecord
 from .delivery import Courier, Delivery, in_thread
 from .folder import INDEX_BITS, Folder
@@ -53,13 +53,16 @@ class Spool:
         patience_s: float,
         cluster: Cluster,
         courier: Callable[[str], Courier],
+        attempt_s_max: float,
     ) -> None:
-        """`patience_s`: how long `send` waits while it is full; `courier` makes a producer for a transactional id."""
+        """`patience_s`: how long `send` waits while it is full; `courier` makes a producer for a transactional id.
+        `attempt_s_max`: the most that a transaction of it may wait for acknowledgements."""
         self.path = path
         self._bytes_max = bytes_max
         self._patience_s = patience_s
         self._cluster = cluster
         self._courier = courier
+        self._attempt_s_max = attempt_s_max
         self._folder = Folder(path)
         self._rejected = Rejected(path)
         self._waiting = WaitingFutures()
@@ -78,7 +81,14 @@ class Spool:
             self._folder.close()
             raise
         self._delivery = Delivery(
-            self._folder, log, self._rejected, self._waiting, self._cluster, self._courier, self._patience_s
+            self._folder,
+            log,
+            self._rejected,
+            self._waiting,
+            self._cluster,
+            self._courier,
+            self._patience_s,
+            self._attempt_s_max,
         )
         self._log = log
         self._task = asyncio.ensure_future(self._delivery.run())
@@ -205,7 +215,11 @@ class Spool:
         left = self.spooled
         known = 0  # the position that the folder certainly knows: no file with later records is deleted
         try:
-            log.sync()
+            try:
+                log.sync()
+            except SpoolFileDeleted:
+                if not delivery.dead:  # else it was told
+                    raise
             self._folder.keep(delivery.clean_checkpoint, durably=True)
             known = delivery.position
         finally:

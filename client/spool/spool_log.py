@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...protocol.record import Headers
-from ..failures import SpoolUnusable
+from ..failures import SpoolFileDeleted, SpoolUnusable
 from .folder import sync_folder
 from .frames import (
     FILE_HEADER_BYTES,
@@ -146,6 +146,15 @@ class SpoolLog:
             window.position = end
         return Chunk(records, window.position)
 
+    def check_files(self) -> None:
+        """Raise SpoolFileDeleted if a file whose records were not delivered is gone, and its folder is there."""
+        for segment in list(self._segments):
+            if not segment.path.exists() and segment in self._segments and self._path.exists():
+                raise SpoolFileDeleted(
+                    f"{segment.path} was deleted, and its records with it. The next producer with this folder goes on "
+                    "with what is left"
+                )
+
     def count_from(self, position: int) -> int:
         """How many records there are from `position` on."""
         return sum(
@@ -173,12 +182,13 @@ class SpoolLog:
                 try:
                     descriptor = os.open(path, os.O_RDWR)
                 except FileNotFoundError:
-                    continue  # delivered meanwhile
+                    continue  # delivered meanwhile, or deleted
                 try:
                     os.fdatasync(descriptor)
                 finally:
                     os.close(descriptor)
             sync_folder(self._path)
+            self.check_files()
         except OSError as error:
             raise SpoolUnusable(f"the spool {self._path} cannot be made durable: {error}") from error
         for path in paths:
@@ -248,8 +258,12 @@ class SpoolLog:
         if window.at == len(window.buffer):
             window.offset += window.at
             size = segment.size
-            with segment.path.open("rb") as file:
-                window.buffer = os.pread(file.fileno(), size - window.offset, window.offset)
+            try:
+                with segment.path.open("rb") as file:
+                    window.buffer = os.pread(file.fileno(), size - window.offset, window.offset)
+            except FileNotFoundError:
+                self.check_files()
+                raise
             window.at = 0
         return window
 

@@ -281,6 +281,11 @@ class SendSteps:
         if key is None:
             sticky = self._appender.topic(topic, len(info.partitions))
             return self._sticky.choose(sticky, info.available or list(info.partitions), size)
+        return self.partition_of_key(topic, key)
+
+    def partition_of_key(self, topic: str, key: bytes) -> int:
+        """Return the partition for a key, of a topic that is known. Raises ValueError, or as the partitioner does."""
+        info = self._cluster.metadata.topics[topic]
         chosen = self._partitioner(key, len(info.partitions))
         if chosen not in info.partitions:
             raise ValueError(

@@ -27,6 +27,8 @@ from ottla.client.spool import delivery as delivery_module
 from ottla.client.spool import spool as spool_module
 from ottla.client.spool.delivery import Delivery
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.record_batch import BatchHeader
 from tests.client.fake_cluster import Fault, PartitionLog
 from tests.client.fake_transactions import Trouble
 from tests.client.spool.spool_cluster import SpoolCluster, spool_cluster
@@ -454,6 +456,137 @@ async def test_a_cluster_that_forbids_is_asked_again_until_it_does_not(tmp_path:
             await one.flush()
             assert one.spooled.error is None
         assert cluster.committed(0) == [b"0"]
+
+
+async def test_a_partition_without_a_leader_holds_nobody_else_up(tmp_path: Path) -> None:
+    """Readers of committed records wait for open transactions: none is begun while a partition is away."""
+    async with spool_cluster(partitions=3) as cluster:
+        async with producer(cluster, tmp_path) as one:
+            await one.send_and_wait("t", b"0", partition=0)
+            lead(cluster, 2, -1)
+            for value in numbers(60, 1):
+                await one.send("t", value, partition=int(value) % 3)
+            began_s = asyncio.get_running_loop().time()
+            await until(
+                lambda: cluster.committed(1) == [b"1"] and "t-2 has no leader" in str(one.spooled.error)
+            )
+            assert asyncio.get_running_loop().time() - began_s < 3, (
+                "the transaction that met it is aborted at once"
+            )
+            written, asked = [list(log.values) for log in cluster.logs], len(cluster.asked)
+            for _ in range(100):
+                assert not cluster.hanging()
+                await asyncio.sleep(0.005)
+            assert [log.values for log in cluster.logs] == written, "nothing is written again and again"
+            assert len(cluster.asked) == asked, "no transaction is begun"
+            lead(cluster, 2, 0)
+            await one.flush()
+            assert one.spooled.error is None
+        assert [cluster.committed(partition) for partition in range(3)] == by_three(61)
+        copies = [
+            len(log.values) - len(values) for log, values in zip(cluster.logs, by_three(61), strict=True)
+        ]
+        assert all(number <= 20 for number in copies), f"one at most, of the chunk that met it: {copies}"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_partition_that_takes_nothing_is_left_to_itself_within_seconds(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has too few replicas, which no client can know before."""
+    monkeypatch.setattr(delivery_module, "ATTEMPT_S", 0.3)
+    async with spool_cluster(version, partitions=3) as cluster:
+        admits, short = cluster.admits, True
+
+        def lacking(request: ProduceRequest, version: int, index: int, header: BatchHeader) -> ErrorCode:
+            if short and index == 2:
+                return ErrorCode.NOT_ENOUGH_REPLICAS
+            return admits(request, version, index, header)
+
+        cluster.admits = lacking  # type: ignore[method-assign]
+        async with producer(cluster, tmp_path) as one:
+            for value in numbers(60):
+                await one.send("t", value, partition=int(value) % 3)
+            await until(lambda: "t-2 took no record within 0.3 s" in str(one.spooled.error))
+            await until(lambda: cluster.committed(0) and cluster.committed(1))
+            written = [len(log.values) for log in cluster.logs]
+            held = 0
+            for _ in range(200):
+                held += bool(cluster.hanging())
+                await asyncio.sleep(0.005)
+            assert not held, "the transactions of that partition touch no other"
+            assert [len(log.values) for log in cluster.logs] == written
+            waiting = [await one.send("t", value) for value in numbers(5, 60)]
+            short = False
+            await one.flush()
+            assert {(await future).partition for future in waiting} <= {0, 1, 2}
+            assert one.spooled.error is None
+        found = [cluster.committed(partition) for partition in range(3)]
+        assert sorted((value for values in found for value in values), key=int) == numbers(65)
+        assert all(values == sorted(values, key=int) for values in found)
+        assert len(cluster.logs[0].values) <= 3 * len(found[0])
+
+
+@pytest.mark.parametrize("which", ["oldest", "newest"])
+async def test_a_file_that_was_deleted_is_told_once_and_ends_the_spool(
+    which: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small = {"max_request_size": 1_000, "batch_size": 500, "spool_bytes_max": 16_000}
+    async with producer(NOWHERE, tmp_path, **small) as one:
+        futures = [await one.send("t", b"x" * 700) for _ in range(8)]
+        gone = files(tmp_path)[0 if which == "oldest" else -1]
+        gone.unlink()
+        told = f"{gone} was deleted, and its records with it"
+        for future in futures:
+            with pytest.raises(SpoolUnusable) as failed:
+                await future
+            assert told in str(failed.value)
+        for use in (one.flush, one.sync, lambda: one.send("t", b"y")):
+            with pytest.raises(SpoolUnusable, match="was deleted, and its records with it"):
+                await use()
+        assert isinstance(one.spooled.error, SpoolUnusable)
+        assert caplog.text.count("was deleted") == 1
+    async with spool_cluster() as cluster, producer(cluster, tmp_path, **small) as two:
+        await two.send("t", b"z")
+        await two.flush()
+        found = cluster.committed(0)
+        assert found[-1] == b"z"
+        assert 0 < len(found) < 9, "the files that are left are delivered by the next producer"
+
+
+async def test_a_file_that_is_deleted_is_noticed_while_the_cluster_is_there(tmp_path: Path) -> None:
+    async with spool_cluster() as cluster, producer(cluster, tmp_path) as one:
+        await one.send_and_wait("t", b"0")
+        cluster.refuse_offsets = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        lost = await one.send("t", b"1")
+        await until(lambda: "GROUP_AUTHORIZATION_FAILED" in str(one.spooled.error))
+        (gone,) = files(tmp_path)
+        gone.unlink()
+        with pytest.raises(SpoolUnusable, match="was deleted"):
+            await lost
+
+
+async def test_a_transaction_is_shorter_than_its_timeout(tmp_path: Path) -> None:
+    async with spool_cluster(partitions=2) as cluster:
+        async with producer(cluster, tmp_path, transaction_timeout_ms=600) as one:
+            await one.send_and_wait("t", b"0", partition=0)
+            cluster.held[0] = asyncio.Event()  # Produce
+            began_s = asyncio.get_running_loop().time()
+            await one.send("t", b"1", partition=1)
+            await until(lambda: "t-1 took no record within 0.4 s" in str(one.spooled.error))
+            assert asyncio.get_running_loop().time() - began_s < 5
+            cluster.held.pop(0).set()
+            await one.flush()
+        assert cluster.committed(1) == [b"1"]
+
+
+def lead(cluster: SpoolCluster, partition: int, leader: int) -> None:
+    cluster.logs[partition].leader = leader
+    cluster.logs[partition].leader_epoch += 1
+
+
+def by_three(count: int) -> list[list[bytes]]:
+    return [[value for value in numbers(count) if int(value) % 3 == partition] for partition in range(3)]
 
 
 async def test_a_cluster_that_comes_back_gets_what_waited(tmp_path: Path) -> None:

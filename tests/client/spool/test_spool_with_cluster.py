@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -26,6 +27,7 @@ from ottla import (
     TopicPartition,
     read_rejected,
 )
+from ottla.client.spool import delivery as delivery_module
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -259,6 +261,80 @@ async def test_a_process_that_stood_still_for_longer_than_its_transaction(
             pass  # raises the epoch, as a timeout does
         await producer.send_and_wait(topic, b"1", key=b"k")
     check(await committed(cluster, topic), 2)
+
+
+async def test_other_readers_do_not_wait_while_partitions_are_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has no leader, another one too few replicas, and other programs write to the third."""
+    monkeypatch.setattr(delivery_module, "ATTEMPT_S", 1.0)
+    settings = {"auto.create.topics.enable": "false", "broker.session.timeout.ms": "1000"}
+    with LocalCluster(brokers=2, settings=settings) as running:
+        servers = running.bootstrap_servers
+        async with Admin(bootstrap_servers=servers) as admin:
+            await admin.create_topics(
+                [
+                    NewTopic("led", assignments={0: [1], 1: [2]}),
+                    NewTopic("short", assignments={0: [1, 2]}, configs={"min.insync.replicas": "2"}),
+                ]
+            )
+        seen: dict[bytes, float] = {}
+        sent: dict[bytes, float] = {}
+        copies: list[bytes] = []
+
+        async def read() -> None:
+            async with Consumer(
+                bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed"
+            ) as consumer:
+                consumer.assign([TopicPartition("led", 0)])
+                async for record in consumer:
+                    copies.append(record.value)
+                    seen[record.value] = time.monotonic()
+
+        async def write() -> None:
+            async with Producer(bootstrap_servers=servers) as plain:
+                for number in itertools.count():
+                    sent[b"plain %d" % number] = time.monotonic()
+                    await plain.send_and_wait("led", b"plain %d" % number, partition=0)
+                    await asyncio.sleep(0.1)
+
+        async with spooling(running, tmp_path) as producer:
+            places = [("led", 0), ("short", 0), ("led", 0), ("led", 1)]
+            for topic, partition in places:
+                await producer.send_and_wait(topic, b"before", partition=partition)
+            running.kill(2)
+            others = [asyncio.create_task(read()), asyncio.create_task(write())]
+            futures = []
+            for number in range(40):
+                topic, partition = places[number % 4]
+                futures.append(await producer.send(topic, b"%d" % number, partition=partition))
+            began = time.monotonic()
+            await until(lambda: producer.spooled.error)
+            assert time.monotonic() - began < 15
+            while (
+                time.monotonic() - began < 12
+            ):  # many transactions of the partition that is short of replicas
+                await asyncio.sleep(0.1)
+            assert any(one in str(producer.spooled.error) for one in ("short-0", "led-1"))
+            held = [seen.get(value, time.monotonic()) - at for value, at in sent.items()]
+            assert max(held) < 6, f"transactions kept readers waiting for {max(held):.1f} s"
+            await asyncio.to_thread(running.restart, 2)
+            async with asyncio.timeout(60):
+                await producer.flush()
+            offsets = [future.result().offset for future in futures if future.result().topic == "led"]
+            assert producer.spooled.error is None
+            last = await producer.send_and_wait("led", b"last", partition=0)
+            await until(lambda: b"last" in seen)
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+        mine = [value for value in copies if not value.startswith(b"plain")]
+        wanted = [b"%d" % number for number in range(40) if number % 4 in (0, 2)]
+        assert mine == [b"before", b"before", *wanted, b"last"], "each once, and in order"
+        assert len(offsets) == 30
+        # Two of the forty come before the first for a partition that is away. The chunk that met it was written once
+        # more, and each of the others once; markers take offsets, too.
+        assert last.offset < len(sent) + 3 * len(mine), "what was aborted was not written again and again"
 
 
 def test_without_an_event_loop(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
