@@ -208,6 +208,10 @@ class LeaderDuties:
             elif broker_id not in self._moved_at and not any(_led_by(image, broker_id)):
                 self._moved_at[broker_id] = image.offset
 
+    def taking_part(self) -> set[int]:
+        """Return the brokers that are not fenced."""
+        return {broker_id for broker_id, broker in self._image().brokers.items() if not broker.fenced}
+
     def heard(self, heartbeat: Heartbeat, now: float) -> bool:
         """Notes a heartbeat; False if it is not one of a registered broker's present incarnation."""
         return self._sessions.heard(heartbeat, self._image().offset, now)

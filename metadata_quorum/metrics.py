@@ -5,7 +5,7 @@ a sum over all quorum nodes is the cluster's figure. `ottla_quorum_*` are told b
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..network.tls.nodes import RenewedNodeTls
 from ..protocol.cluster_image import NO_LEADER, ClusterImage
@@ -54,6 +54,13 @@ RELOAD_FAILURES = Metric(
     (),
 )
 
+CLOCK_SKEW = _gauge(
+    "ottla_clock_skew_seconds",
+    "Seconds by which the clock of a broker, or of the quorum's leader, is ahead of the middle of all clocks. The leader "
+    "alone tells it.",
+    "node",
+)
+
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
@@ -62,7 +69,7 @@ _COUNTED_AT_ONCE = 2_000
 
 
 def quorum_families(
-    raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | None
+    raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | None, skews_ms: Mapping[int, int]
 ) -> Iterator[Family | None]:
     """All metrics of a node, as it stands now."""
     yield Family(ACTIVE, [((), int(raft.is_leader))])
@@ -77,6 +84,7 @@ def quorum_families(
         yield Family(CERTIFICATE_EXPIRY, [((name,), int(left_s)) for name, left_s in left.items()])
         yield Family(RELOAD_FAILURES, [((), tls.failures)])
     if raft.is_leader:
+        yield Family(CLOCK_SKEW, [((str(node_id),), skew_ms / 1000) for node_id, skew_ms in skews_ms.items()])
         yield from _cluster_families(image)
 
 

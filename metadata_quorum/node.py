@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 
 from ..protocol.cluster_image import ClusterImage
@@ -81,7 +82,9 @@ class QuorumNode:
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()
-        signs_of_life = SignsOfLife(self.duties, _now)
+        self._signs_of_life = signs_of_life = SignsOfLife(
+            config.node_id, self.duties, _now, lambda: round(time.time() * 1000)
+        )
         self._answers = LeaderAnswers(
             config.node_id,
             config.voters,
@@ -145,7 +148,9 @@ class QuorumNode:
         """Its metrics; none before `start`."""
         if not self._started:
             return iter(())
-        return quorum_families(self.raft, self.image(), self.config.tls)
+        return quorum_families(
+            self.raft, self.image(), self.config.tls, self._signs_of_life.clocks.skews_ms()
+        )
 
     def unready(self) -> str:
         """Why it does not take part now; empty when it does."""

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ..protocol.liveness_datagrams import DatagramHeartbeat
 from ..protocol.messages.quorum_session import HeartbeatAnswer, SessionHeartbeat, ShutdownAllowed
 from .broker_sessions import BrokerSession
+from .clock_watch import ClockRemark, ClockWatch
 from .leader_duties import LeaderDuties, Wish
 from .liveness import Heartbeat, ReplicaProgress
+
+logger = logging.getLogger(__name__)
 
 
 class SignsOfLife:
     """Passes heartbeats to the leader's duties, and answers them."""
 
-    def __init__(self, duties: LeaderDuties, now: Callable[[], float]) -> None:
-        """`now`: monotonic seconds."""
+    def __init__(
+        self, node_id: int, duties: LeaderDuties, now: Callable[[], float], wall_ms: Callable[[], int]
+    ) -> None:
+        """`now`: monotonic seconds. `wall_ms`: the time of day."""
+        self.clocks = ClockWatch(node_id)
+        self._node_id = node_id
         self._duties = duties
         self._now = now
+        self._wall_ms = wall_ms
 
     def datagram(self, told: DatagramHeartbeat) -> bool:
         """A sign of life over UDP. Whether it is to be answered."""
@@ -46,6 +55,7 @@ class SignsOfLife:
         )
         if not duties.heard(heartbeat, now):
             return
+        self._compare_clocks(session.broker_id, message.wall_ms)
         if message.number and duties.answers(session.broker_id, message.number, now):
             session.send(HeartbeatAnswer(number=message.number))
         for entry in message.progress:
@@ -63,3 +73,23 @@ class SignsOfLife:
         duties.progress.told(session.broker_id, message.broker_epoch, told_offset)
         if duties.wishes(heartbeat, Wish(message.wants_unfence, message.wants_shutdown), now):
             session.send(ShutdownAllowed())
+
+    def _compare_clocks(self, broker_id: int, wall_ms: int) -> None:
+        if not self._duties.active:
+            self.clocks.begin()
+        elif wall_ms >= 0:
+            self.clocks.keep(self._duties.taking_part())
+            for remark in self.clocks.heard(broker_id, wall_ms, self._wall_ms()):
+                self._tell(remark)
+
+    def _tell(self, remark: ClockRemark) -> None:
+        who = "this quorum node" if remark.node_id == self._node_id else f"broker {remark.node_id}"
+        if remark.is_wrong:
+            logger.warning(
+                "the clock of %s is %.0f s %s the others: set it, and look at its time synchronization",
+                who,
+                abs(remark.skew_ms) / 1000,
+                "ahead of" if remark.skew_ms > 0 else "behind",
+            )
+        else:
+            logger.warning("the clock of %s agrees with the others again", who)

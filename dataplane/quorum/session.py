@@ -38,6 +38,7 @@ from ...protocol.messages.transaction_questions import (
     TransactionQuestion,
     TransactionsTold,
 )
+from ..runtime.clocks import wall_ms
 from .app_version_questions import AppVersionQuestions
 from .commands import Answer, CommandSubmitter
 from .config import MetadataPosition, QuorumSessionConfig
@@ -500,6 +501,7 @@ class QuorumSession:
                 number=number,
                 answered=self._heartbeats.answered(link.node_id),
                 told_offset=self._telling.told_offset if is_heard else 0,
+                wall_ms=wall_ms() if number else -1,
             ),
         )
 

@@ -207,6 +207,12 @@ class SessionHeartbeat(Message):
         about="With this heartbeat the broker has told where all its logs end, as of its image at this offset; 0 if it "
         "has never told all. -1 from a broker that tells all at once: as of metadata_offset.",
     )
+    wall_ms: int = int64(
+        "0+",
+        tag=4,
+        default=-1,
+        about="The broker's time of day when it sent this, in ms since 1970; -1 from a broker that does not tell.",
+    )
 
 
 @data()

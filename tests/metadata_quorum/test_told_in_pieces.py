@@ -26,7 +26,7 @@ def hear(world: World, broker_id: int, told_offset: int, **ends: int) -> None:
         progress=progress,
         told_offset=told_offset,
     )
-    SignsOfLife(world.duties, lambda: 0.05).heartbeat(cast(Any, session), heartbeat)
+    SignsOfLife(101, world.duties, lambda: 0.05, lambda: 0).heartbeat(cast(Any, session), heartbeat)
 
 
 def test_a_broker_that_has_told_half_is_not_taken_for_one_that_has_told_all() -> None:

@@ -1,0 +1,98 @@
+"""The clocks on the wall of all brokers, compared by the quorum's leader with each other and with its own.
+
+Pure. A heartbeat brings the broker's time of day. It takes a while to arrive, so a clock is at least as far ahead as
+the heartbeat that came fastest says. The right time is that of the middle of all clocks, the leader's among them: a
+leader whose own clock is wrong does not blame all brokers for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+SKEW_MS_MAX = 10_000
+"""A clock that differs by more is reported. Delays of heartbeats stay far below, and what goes by the time of day goes
+wrong with more: retention, timestamps that brokers judge, tokens, certificates."""
+_RIGHT_AGAIN_MS = SKEW_MS_MAX // 2
+_HEARTBEATS = 5
+"""So many of a broker count; of these the fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRemark:
+    """A change that people should hear of. `skew_ms` is above 0 for a clock that is ahead of the others."""
+
+    node_id: int
+    skew_ms: int
+    is_wrong: bool
+    """False: it differs no longer."""
+
+
+class ClockWatch:
+    """The differences of clocks, as one leadership of this node sees them."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._ahead_ms: dict[int, deque[int]] = {}
+        self._wrong: set[int] = set()
+        self._doubted: set[int] = set()
+        # Clocks that differed at the end of the last round of heartbeats.
+        self._heard: set[int] = set()
+        # The brokers that were heard in this round.
+
+    def begin(self) -> None:
+        """Forget what was heard: this node has become the leader, or leads no more."""
+        self._ahead_ms.clear()
+        self._wrong.clear()
+        self._doubted.clear()
+        self._heard.clear()
+
+    def heard(self, broker_id: int, wall_ms: int, own_wall_ms: int) -> list[ClockRemark]:
+        """Note the time of day in a broker's heartbeat, and this node's when it came. Return what has changed.
+
+        Changes are looked for when all brokers have been heard once more: if this node's clock jumps, all differ.
+        """
+        told = self._ahead_ms.setdefault(broker_id, deque(maxlen=_HEARTBEATS))
+        told.append(wall_ms - own_wall_ms)
+        self._heard.add(broker_id)
+        if not self._heard >= self._ahead_ms.keys():
+            return []
+        self._heard.clear()
+        return list(self._changes())
+
+    def keep(self, broker_ids: Iterable[int]) -> None:
+        """Forget all brokers but these."""
+        for gone in self._ahead_ms.keys() - set(broker_ids):
+            del self._ahead_ms[gone]
+            self._wrong.discard(gone)
+            self._doubted.discard(gone)
+
+    def skews_ms(self) -> dict[int, int]:
+        """Return by how much each clock is ahead of the middle of all: of the brokers, and of this node."""
+        ahead = {
+            broker_id: max(told) for broker_id, told in self._ahead_ms.items() if len(told) == _HEARTBEATS
+        }
+        ahead[self._node_id] = 0
+        middle = _middle(list(ahead.values()))
+        return {node_id: ahead_ms - middle for node_id, ahead_ms in ahead.items()}
+
+    def _changes(self) -> Iterator[ClockRemark]:
+        """Take the differences at the end of a round. Those of two rounds in a row count."""
+        before, self._doubted = self._doubted, set()
+        for node_id, skew_ms in self.skews_ms().items():
+            if node_id in self._wrong:
+                if abs(skew_ms) <= _RIGHT_AGAIN_MS:
+                    self._wrong.discard(node_id)
+                    yield ClockRemark(node_id, skew_ms, is_wrong=False)
+            elif abs(skew_ms) > SKEW_MS_MAX:
+                self._doubted.add(node_id)
+                if node_id in before:
+                    self._wrong.add(node_id)
+                    yield ClockRemark(node_id, skew_ms, is_wrong=True)
+
+
+def _middle(ahead_ms: list[int]) -> int:
+    """Return the median; of two the one nearer to this node's clock."""
+    ordered = sorted(ahead_ms)
+    return min(ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2], key=abs)
