@@ -56,8 +56,8 @@ RELOAD_FAILURES = Metric(
 
 CLOCK_SKEW = _gauge(
     "ottla_clock_skew_seconds",
-    "Seconds by which the clock of a broker, or of the quorum's leader, is ahead of the middle of all clocks. The leader "
-    "alone tells it.",
+    "Seconds by which the clock of a broker, or of the quorum's leader, is ahead of the middle of all clocks. The "
+    "leader alone tells it.",
     "node",
 )
 

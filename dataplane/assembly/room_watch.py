@@ -19,6 +19,8 @@ from ..storage.room import Room, try_room
 logger = logging.getLogger(__name__)
 
 TRIAL_INTERVAL_S = 0.5
+_TOLD_AGAIN_AFTER_S = 0.1
+"""For what a full folder refuses later: replicas that came to be in there meanwhile, too."""
 
 
 class RoomWatch:
@@ -35,6 +37,7 @@ class RoomWatch:
         self._rooms = {directory: Room() for directory in logs.directories}
         self._doubted: set[LogDirectory] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._telling: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._closed = False
         logs.on_lack = self._refused_in_any_thread
@@ -48,7 +51,11 @@ class RoomWatch:
             self._loop.call_soon_threadsafe(self._refused, directory, error)
 
     def _refused(self, directory: LogDirectory, error: KafkaError) -> None:
-        if self._closed or directory.lack is not None or directory in self._doubted:
+        if self._closed or directory in self._doubted:
+            return
+        if directory.lack is not None:
+            if self._telling is None:
+                self._telling = self._loop.call_later(_TOLD_AGAIN_AFTER_S, self._tell)
             return
         if lacks_resources(error):
             self._doubted.add(directory)
@@ -68,6 +75,9 @@ class RoomWatch:
         )
 
     def _tell(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         keys = frozenset(self._logs.without_room())
         if any(one.lack is not None for one in self._logs.usable):
             # Logs that could not be made are missing for the same reason.
@@ -100,6 +110,8 @@ class RoomWatch:
     async def close(self) -> None:
         """End the trials, once the disk has answered."""
         self._closed = True
+        if self._telling is not None:
+            self._telling.cancel()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])

@@ -66,7 +66,7 @@ class LogDirectory:
         self.lack: KafkaError | None = None
         """Why nothing can be written here for now; None while it can. The event loop sets it."""
         self.on_lack: Callable[[LogDirectory, KafkaError], None] | None = None
-        """Called, in the thread that found out, when something could not be written and `lack` is None."""
+        """Called, in the thread that found out, whenever something could not be written for want of room."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
         """Logs that grow here to take the place of those of the same partitions in other folders."""
         self.retired: set[TopicPartition] = set()
@@ -197,7 +197,7 @@ class LogDirectory:
 
     def lacks(self, error: KafkaError) -> None:
         """Report that something could not be written for want of room, descriptors or memory."""
-        if self.lack is None and self.failure is None and self.on_lack is not None:
+        if self.failure is None and self.on_lack is not None:
             self.on_lack(self, error)
 
     def condemn(self, topic: str, partition: int, error: KafkaError) -> None:

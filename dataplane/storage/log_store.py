@@ -55,7 +55,7 @@ class LogStore:
         self.on_failure: Callable[[KafkaError], None] | None = None
         """Called, in whichever thread found out, when a folder failed."""
         self.on_lack: Callable[[LogDirectory, KafkaError], None] | None = None
-        """Called, in the thread that found out, when something could not be written to a folder that has room."""
+        """Called, in the thread that found out, whenever something could not be written for want of room."""
         for directory in self.directories:
             directory.on_failure = self._failed
             directory.on_lack = self._lacks

@@ -180,6 +180,25 @@ async def test_a_log_that_cannot_be_made_is_reported_and_made_later(
         await watch.close()
 
 
+async def test_a_replica_that_comes_to_a_full_disk_does_not_wait_for_the_next_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = Trials()
+    async with broker(tmp_path) as one:
+        watch, reported = watched(one, trials, monkeypatch)
+        watch._interval_s = 600.0
+        one.create(2)
+        for directory in one.logs.directories:
+            trials.refused[directory.path] = errno.ENOSPC
+            directory.lacks(refusal(errno.ENOSPC))
+        await until(lambda: len(reported.all) == 2, "a report of those that are there")
+        one.create(2, first=2)
+        with fails("os.pwrite", errno.ENOSPC):
+            assert code(lambda: one.produce(2, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+        await until(lambda: {key for key, _ in reported.all} == {(TOPIC, index) for index in range(4)}, "all")
+        await watch.close()
+
+
 async def test_reports_are_repeated_until_the_quorum_has_them(tmp_path: Path) -> None:
     reported = Reported()
     reported.answers = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
