@@ -106,6 +106,9 @@ class Markers:
             ((one.commit_index, producer_id) for producer_id, one in here.items() if one.phase.is_decided)
         )
         uncleanly = self._was_elected_uncleanly(place)
+        if uncleanly:
+            # Who leads after this replica in a clean election does not look for what has to be aborted.
+            partition.close_isr()
         for _, producer_id in decided:
             transaction = here[producer_id]
             writer = transaction.writers[producer_id]
@@ -119,7 +122,7 @@ class Markers:
                 return
             self._write(partition, transaction, writer)
         if uncleanly:
-            self._abort_what_nobody_knows(partition)
+            self._abort_what_nobody_knows(partition, partition.leader_epoch)
 
     def close(self) -> None:
         """Write and report nothing more."""
@@ -266,9 +269,9 @@ class Markers:
             return False
         return True
 
-    def _abort_what_nobody_knows(self, partition: Partition) -> None:
-        """Transactions whose markers were lost with the former leader: the quorum has closed them long ago, or aborts
-        them for the sake of this election; here they would stay open for ever."""
+    def _abort_what_nobody_knows(self, partition: Partition, leader_epoch: int) -> None:
+        """Abort transactions whose markers were lost with the former leader: the quorum has closed them long ago, or
+        aborts them for the sake of this election; here they would stay open for ever. Then others may join the ISR."""
         if partition.leader is None:
             return
         known = self._image().transactions.at(self._place(partition))
@@ -277,8 +280,10 @@ class Markers:
                 self.abort_unknown(partition, producer_id)
             except KafkaError as error:
                 logger.warning("a transaction of %r cannot be aborted: %s", partition, error)
-                self._later(partial(self._abort_what_nobody_knows, partition))
+                self._later(partial(self._abort_what_nobody_knows, partition, leader_epoch))
                 return
+        if partition.leader_epoch == leader_epoch:
+            partition.open_isr()
 
     def abort_unknown(self, partition: Partition, producer_id: int) -> int:
         """End what is open in the log, and for the quorum is not; the offset behind the marker.

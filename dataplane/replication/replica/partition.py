@@ -21,7 +21,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...log.composed import append_marker, append_unsequenced
 from ...log.copies import append_copied
 from ..roles.follower import EpochEnd, FollowerState
-from ..roles.leader import LeaderState
+from ..roles.leader import NOBODY_JOINS, LeaderState
 from .acknowledgements import Acknowledged, Acknowledgements
 from .flushing import Flushing
 from .following import Following
@@ -424,6 +424,15 @@ class Partition:
         )
         self._appended(leader)
         return result.last_offset + 1
+
+    def close_isr(self) -> None:
+        """Take nobody into the ISR of this leadership until `open_isr`: who is in it may lead cleanly."""
+        self.leading().joins_from = NOBODY_JOINS
+
+    def open_isr(self) -> None:
+        """Take followers into the ISR that have all that is in the log now."""
+        leader = self.leading()
+        leader.joins_from = leader.log_end_offset
 
     def _appended(self, leader: LeaderState) -> None:
         """Something is at the end of the log: flush it, offer it to followers, look at the high watermark."""

@@ -27,6 +27,8 @@ from .in_sync import (
 )
 
 UNKNOWN_OFFSET = -1
+NOBODY_JOINS = (1 << 63) - 1
+"""Above all offsets: see `LeaderState.joins_from`."""
 _NEVER_MS = -(1 << 62)
 
 
@@ -99,6 +101,7 @@ class LeaderState:
         "high_watermark",
         "in_sync",
         "inherited_high_watermark",
+        "joins_from",
         "lag_time_max_ms",
         "leader_epoch",
         "log_end_offset",
@@ -133,6 +136,9 @@ class LeaderState:
         self.partition_epoch = partition_epoch
         self.brokers = brokers
         self.epoch_start_offset = log_end_offset
+        self.joins_from = log_end_offset
+        """Where a follower's log has to reach before it joins the ISR: the start of this epoch, or behind what an
+        uncleanly elected leader has to write first."""
         self.log_end_offset = log_end_offset
         self.durable_offset = durable_offset
         self.high_watermark = (
@@ -320,7 +326,7 @@ class LeaderState:
         """Rule 4."""
         return (
             follower.broker_id not in self.in_sync.maximal
-            and follower.log_end_offset >= self.epoch_start_offset
+            and follower.log_end_offset >= self.joins_from
             and follower.log_end_offset >= self.high_watermark
             and self._eligible(follower)
         )

@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions import markers
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
@@ -529,6 +530,14 @@ async def test_what_waited_for_room_before_an_unclean_election_does_not_go_befor
         assert not told
 
 
+def joins(partition: Partition, broker_id: int, offset: int) -> bool:
+    """Return whether a live follower that fetches at this offset may join the ISR."""
+    leader = partition.leader
+    assert leader is not None
+    partition.fetched_by(broker_id, leader.brokers[broker_id].broker_epoch, offset)
+    return leader.may_join(leader.followers[broker_id])
+
+
 async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -551,5 +560,11 @@ async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
         with mock.patch("os.pwrite", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
             one.catch_up()
             assert partition.log.transactions.open
+            one.quorum.unfence(2)
+            one.catch_up()
+            # Whoever joined now could lead cleanly after this one, and would look for nothing that is to be aborted.
+            assert not joins(partition, 2, partition.log.log_end_offset)
+        await until(lambda: not partition.log.transactions.open)
+        assert not joins(partition, 2, partition.log.log_end_offset - 1), "without the marker"
+        assert joins(partition, 2, partition.log.log_end_offset)
         await until(lambda: one.ended == [(0, 77, 2, False)])
-        assert not partition.log.transactions.open
