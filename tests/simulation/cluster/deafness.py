@@ -7,6 +7,7 @@ from random import Random
 from ottla.metadata_quorum.node import QuorumNode
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import QUORUM_SETTINGS, Node, SimulatedCluster
+from tests.simulation.machine.machine import Machine
 
 SHARE = 0.1
 LASTS_S = (1.2, 2.6)
@@ -73,7 +74,7 @@ class DeafAreFenced:
         self._look_at_s = now + LOOKS_EVERY_S
         node_that_leads = self._cluster.quorum_leader
         quorum_node = node_that_leads.quorum_node if node_that_leads is not None else None
-        if node_that_leads is None or quorum_node is None or not self._can_commit(node_that_leads):
+        if node_that_leads is None or quorum_node is None or not can_commit(self._cluster, node_that_leads):
             self._leader = None
             return
         leader = (node_that_leads, quorum_node, quorum_node.raft.term)
@@ -102,21 +103,25 @@ class DeafAreFenced:
             self._counted.add((number, since_s))
             self.fenced += 1
 
-    def _can_commit(self, leader: Node) -> bool:
-        """With one other at least, without anything in between that takes long."""
-        return self._is_quick(leader) and any(
-            self._is_quick(other) and self._are_linked(leader, other)
-            for other in self._cluster.quorum.values()
-            if other is not leader
-        )
 
-    def _is_quick(self, node: Node) -> bool:
-        disk = node.host.disk
-        return node.stays and not disk.slow and disk.capacity_bytes is None
+def can_commit(cluster: SimulatedCluster, leader: Node) -> bool:
+    """Return whether the quorum's leader can commit with another node, without anything in between that takes long."""
+    return _is_quick(leader) and any(
+        _is_quick(other) and are_linked(cluster.machine, leader, other)
+        for other in cluster.quorum.values()
+        if other is not leader
+    )
 
-    def _are_linked(self, one: Node, other: Node) -> bool:
-        network = self._machine.network
-        return not any(
-            link.cut or link.loss or link.bytes_per_s is not None or link.delay_s > SLOW_S
-            for link in (network.link(one.host, other.host), network.link(other.host, one.host))
-        )
+
+def _is_quick(node: Node) -> bool:
+    disk = node.host.disk
+    return node.stays and not disk.slow and disk.capacity_bytes is None
+
+
+def are_linked(machine: Machine, one: Node, other: Node) -> bool:
+    """Return whether all that they send each other arrives soon."""
+    network = machine.network
+    return not any(
+        link.cut or link.loss or link.bytes_per_s is not None or link.delay_s > SLOW_S
+        for link in (network.link(one.host, other.host), network.link(other.host, one.host))
+    )

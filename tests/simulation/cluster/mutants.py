@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.simulation.cluster import (
     mutants_of_brokers,
+    mutants_of_disks,
     mutants_of_duplicates,
     mutants_of_endings,
     mutants_of_offsets,
@@ -26,6 +27,7 @@ MUTANTS: dict[str, Mutant] = {
         *mutants_of_replication.ALL,
         *mutants_of_the_isr.ALL,
         *mutants_of_brokers.ALL,
+        *mutants_of_disks.ALL,
         *mutants_of_raft.ALL,
         *mutants_of_transactions.ALL,
         *mutants_of_endings.ALL,

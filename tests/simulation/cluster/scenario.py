@@ -26,6 +26,7 @@ from tests.simulation.cluster.deafness import DeafAreFenced, deafen, has_deaf
 from tests.simulation.cluster.exact_reader import ExactReader
 from tests.simulation.cluster.faults import Faults
 from tests.simulation.cluster.forgetting import watching_new_starts
+from tests.simulation.cluster.fullness import FullGiveWay, fill, has_full
 from tests.simulation.cluster.invariants import all_invariants, check_images, dump_replicas
 from tests.simulation.cluster.java_producer import JavaProducer, has_java_producer
 from tests.simulation.cluster.losses import Losses
@@ -125,11 +126,13 @@ class Scenario:
         }
         self._nodes = {node.name: node for node in self.cluster.nodes}
         self.deaf = DeafAreFenced(self.cluster)
+        self.full = FullGiveWay(self.cluster)
         self._invariants = [
             *all_invariants(),
             InSyncHaveWhatIsCommitted(self.cluster, self.workload.lossy),
             FollowersCopyTheirLeader(self.cluster),
             self.deaf,
+            self.full,
         ]
         if machine.trace.wanted:
             self._invariants.append(PartitionChanges(machine))
@@ -183,6 +186,8 @@ class Scenario:
             self.retention.jump_clocks(self._chaos_s)
         if has_deaf(self.seed):
             deafen(self.cluster, self.seed, self._chaos_s)
+        if has_full(self.seed):
+            fill(self.cluster, self.seed, self._chaos_s)
         machine.run(machine.now + self._chaos_s)
         self._quicken()
         self.faults.heal()
@@ -212,7 +217,12 @@ class Scenario:
     def watching(self) -> Iterator[None]:
         """Whoever looks at what single functions of the product do."""
         trimmed = self.retention.watching() if self.retention else nullcontext()
-        with self.elections.watching(), trimmed, watching_new_starts(self.history, self.machine):
+        with (
+            self.elections.watching(),
+            self.full.watching(),
+            trimmed,
+            watching_new_starts(self.history, self.machine),
+        ):
             yield
 
     def _quicken(self) -> None:
@@ -336,6 +346,7 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], objec
     for name, count in scenario.faults.counts.items():
         counts[f"fault: {name}"] += count
     counts["deaf broker fenced"] += scenario.deaf.fenced
+    counts["full broker gave way"] += scenario.full.gave_way
     for host in machine.hosts.values():
         counts += host.disk.counts
     return Report(seed, machine.trace.digest(), machine.now - START_S, machine.events, counts)

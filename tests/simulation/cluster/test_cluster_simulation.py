@@ -46,6 +46,7 @@ BRANCHES = frozenset(
         "fault: elections",
         "flipped bits",
         "full",
+        "full broker gave way",
         "history: CommittedRead",
         "history: Poll in a transaction",
         "history: WholeRead",

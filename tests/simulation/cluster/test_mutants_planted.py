@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.cluster.mutants import MUTANTS
 from tests.simulation.cluster.scenes import Scene
-from tests.simulation.cluster.scenes_of_offsets import SCENES
+from tests.simulation.cluster.scenes_of_disks import SCENES
 from tests.simulation.raft import mutants as raft
 
 PLAYED_BY_THE_RAFT_SIMULATION = {*raft.MUTANTS.values(), raft.replies_of_any_term}
