@@ -94,16 +94,20 @@ class BoundedHttp(H11Protocol):
         self.transport.close()
 
     def _expect_reading(self) -> None:
-        """Drop the connection if its browser reads nothing for SEND_S, of what is written and not sent."""
+        """Drop the connection if its browser reads nothing for SEND_S, of what is written and not sent.
+
+        It is looked at twice: a console that was held up itself finds no progress once, though the browser waits.
+        """
         if self._stall is not None:
             self._stall.cancel()
-        self._stall = self.loop.call_later(
-            SEND_S, self._check_reading, self.transport.get_write_buffer_size()
-        )
-
-    def _check_reading(self, before: int) -> None:
         left = self.transport.get_write_buffer_size()
-        if left and left >= before:
+        self._stall = self.loop.call_later(SEND_S / 2, self._check_reading, left, False)
+
+    def _check_reading(self, before: int, is_second: bool) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left and left < before:
+            self._expect_reading()
+        elif left and is_second:
             self.transport.abort()
         elif left:
-            self._expect_reading()
+            self._stall = self.loop.call_later(SEND_S / 2, self._check_reading, left, True)

@@ -172,7 +172,7 @@ async def test_who_does_not_read_is_dropped_and_who_reads_slowly_is_not(
     monkeypatch: pytest.MonkeyPatch, server: uvicorn.Server, address: Address, requests: int
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.1)
-    monkeypatch.setattr(connections, "SEND_S", 1.0)
+    monkeypatch.setattr(connections, "SEND_S", 4.0)
     asked = HEAD.replace(b"/ ", b"/large ", 1) * requests
     async with AsyncExitStack() as stack:
         slow_reader, slow_writer = await opened(stack, address)
