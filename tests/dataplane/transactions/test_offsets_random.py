@@ -119,7 +119,7 @@ class CommittingClient:
             producer_epoch=self.who[1],
             topics=[TxnOffsetCommitRequestTopic(name=PLACE[0], partitions=[row])],
         )
-        request = SimpleNamespace(access=EVERYTHING, api_version=5, reply=told.set_result)
+        request = SimpleNamespace(access=EVERYTHING, api_version=5, holders=(), reply=told.set_result)
         self.run.handlers.commit(cast(ClientRequest, request), message)
         code = (await told).topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
