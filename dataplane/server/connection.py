@@ -29,10 +29,10 @@ _SIZE = struct.Struct(">i")
 # What one connection may do per wake-up before the others have their turn.
 _RECEIVE_BYTES = 512 * 1024
 _FRAMES = 32
+# Answers that wait for an earlier one count among unread answers from so many bytes on.
+_NOTED_BYTES = 64 * 1024
 # Answers to requests that came together leave together up to this; more is sent while the processor's caches hold
 # it.
-_NOTED_BYTES = 64 * 1024
-"""Of answers that wait for an earlier one: from so many on they count among those that are unread."""
 _CORKED_BYTES = 32 * 1024
 _TLS_BEGINS = b"\x16\x03"
 LAST_ANSWERS_S: Final = 10.0
