@@ -19,8 +19,8 @@ _claiming: Final = threading.Lock()
 
 
 class NameTaken(RuntimeError):
-    """Two functions write a batch of one query under the same name. What the second one writes would count as written
-    before, and be left out."""
+    """A batch of one query was to be written a second time under the same name, by the same function or another one.
+    The rows of the second call would count as written before, and be left out."""
 
 
 def ottla_sink(
@@ -32,7 +32,8 @@ def ottla_sink(
 
     `topic`: where the frame has no such column. `name` tells several sinks of one query apart; each topic has its own
     unless given. `options` are those of `df.write.format("ottla")`, `kafka_linger_ms` for `kafka.linger.ms`. Call it
-    once for a batch. Where two functions write a batch under one name the second one raises NameTaken.
+    once for a batch. The second call under one name raises NameTaken, be it of this function or of another one. A batch
+    that Spark plays again after a restart is skipped.
     """
     given = {
         (one.replace("_", ".") if one.startswith("kafka_") else one): value for one, value in options.items()
@@ -61,8 +62,8 @@ def ottla_sink(
 
 @contextmanager
 def _claimed(key: tuple[str, str], claim: tuple[str, int, object]) -> Iterator[None]:
-    """For this batch the name is the function's, unless its write fails: then the program may try another one. Raises
-    NameTaken if another function has written the same batch in the same run under the id."""
+    """Keep the name for this function and batch, unless the write fails: then the program may try again. Raise
+    NameTaken if the same batch was written in the same run under the id."""
     _claim(key, claim)
     try:
         yield
@@ -74,10 +75,11 @@ def _claimed(key: tuple[str, str], claim: tuple[str, int, object]) -> Iterator[N
 
 def _claim(key: tuple[str, str], claim: tuple[str, int, object]) -> None:
     with _claiming:
-        before = _writers.get(key, claim)
-        if before[:2] == claim[:2] and before[2] is not claim[2]:
+        before = _writers.get(key)
+        if before is not None and before[:2] == claim[:2]:
+            callers = "one function is called twice for" if before[2] is claim[2] else "two functions write"
             raise NameTaken(
-                f"two functions write batch {claim[1]} under transactional id {key[1]!r}, and the rows of "
-                "the second one would be left out as written: give each a name of its own, ottla_sink(..., name=...)"
+                f"{callers} batch {claim[1]} under transactional id {key[1]!r}, and the rows of the second call would "
+                "be left out as written: make a second sink with another name, ottla_sink(..., name=...)"
             )
         _writers[key] = claim

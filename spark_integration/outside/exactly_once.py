@@ -58,11 +58,14 @@ class ExactlyOnceFunction(Generic[HandleT]):
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a batch, unless it is committed. Raises OutsideError, and whatever the function raises."""
-        batch = self._numbering.batch(frame, number)
+        with self._numbering.batch(frame, number) as batch:
+            self._take(frame, batch)
+
+    def _take(self, frame: DataFrame, batch: Batch) -> None:
         with self._progress.transaction(batch.name, self._target) as transaction:
             new = self._numbering.is_new(transaction.kept, batch)
             if new:
-                self._function(frame, number, transaction.handle)
+                self._function(frame, batch.number, transaction.handle)
                 transaction.keep(batch)
             else:
                 transaction.claim(batch)

@@ -7,12 +7,16 @@ each other's batches in silence. So it is kept, too, which of Spark's queries it
 - Another query under the same name (a new checkpoint, say) is refused.
 - The first batch of a run takes over, be it a replay; a run that finds that another has done so since is refused.
 - Two functions of one run under the same name are refused.
+- A second call of a function for one batch of a run is refused: its rows would be skipped.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 NONE_YET: Final = -1
 """The number that is kept before the first batch is committed: Spark numbers batches from 0."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_taking: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +92,32 @@ class Numbering:
         self._name = name
         self._writer = uuid.uuid4().hex
         self._begun: str | None = None
+        self._taken: Batch | None = None
 
-    def batch(self, frame: DataFrame, number: int) -> Batch:
-        """Raises OutsideError if Spark does not say which query this is."""
+    @contextmanager
+    def batch(self, frame: DataFrame, number: int) -> Iterator[Batch]:
+        """Yield the batch, which the function takes once in a run, unless it fails: then the program may call it again.
+
+        Raises OutsideError if Spark does not say which query this is, and for a second call.
+        """
         try:
             query, run = query_of(frame)
         except NoQuery as error:
             raise OutsideError(str(error)) from None
-        return Batch(self._name or query, query, run, self._writer, number)
+        batch = Batch(self._name or query, query, run, self._writer, number)
+        with _taking:
+            if self._taken == batch:
+                raise OutsideError(
+                    f"{batch}: the function is called twice for it, and the rows of the second call would be left out "
+                    "as written: make a second function with another query=... (exactly_once: another target=...), "
+                    "or give one call all rows"
+                )
+            self._taken = batch
+        try:
+            yield batch
+        except BaseException:
+            self._taken = None
+            raise
 
     def is_new(self, kept: Kept | None, batch: Batch) -> bool:
         """See `is_new`."""

@@ -43,8 +43,7 @@ class ParquetSink:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a batch, unless it is committed. Raises OutsideError, and OSError of the file system."""
-        batch = self._numbering.batch(frame, number)
-        with placed(batch, f"table {self._table}"):
+        with self._numbering.batch(frame, number) as batch, placed(batch, f"table {self._table}"):
             Layout.of(frame.schema, self._folders).ensure(self._table)
             log = CommitLog(self._table, batch.name)
             last = log.last()

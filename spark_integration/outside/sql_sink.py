@@ -40,8 +40,7 @@ class SqlSink:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a batch, unless it is committed. Raises OutsideError."""
-        batch = self._numbering.batch(frame, number)
-        with told(batch, self._table.name):
+        with self._numbering.batch(frame, number) as batch, told(batch, self._table.name):
             if not self._claim(batch):
                 pass_over(frame)
                 return

@@ -61,14 +61,37 @@ def test_functions_with_names_of_their_own_write_beside_each_other() -> None:
     assert len(frames.written) == 12
 
 
-def test_a_batch_may_be_written_again_and_the_next_run_goes_on() -> None:
+def test_a_second_call_for_a_batch_fails_and_the_next_one_goes_on() -> None:
+    frames = Frames()
+    sink = ottla_sink(topic="delays", bootstrap_servers=HERE)
+    sink(frames.frame(), 7)
+    with pytest.raises(NameTaken, match=r"called twice for batch 7.*another name"):
+        sink(frames.frame(), 7)
+    sink(frames.frame(), 8)
+    assert len(frames.written) == 2
+
+
+@pytest.mark.parametrize("is_same_driver", [True, False])
+def test_the_next_run_plays_the_last_batch_again(is_same_driver: bool) -> None:
     first = Frames()
     sink = ottla_sink(topic="delays", bootstrap_servers=HERE)
-    for _ in range(2):
-        sink(first.frame(), 7)
+    sink(first.frame(), 7)
     second = Frames(first.query)
-    ottla_sink(topic="delays", bootstrap_servers=HERE)(second.frame(), 7)
+    if not is_same_driver:
+        sink = ottla_sink(topic="delays", bootstrap_servers=HERE)
+    sink(second.frame(), 7)
     assert second.written == [f"spark-{first.query}-delays"]
+
+
+def test_a_function_that_failed_may_be_called_again() -> None:
+    frames = Frames()
+    sink = ottla_sink(topic="delays", bootstrap_servers=HERE)
+    frames.failure = OSError("no broker answers")
+    with pytest.raises(OSError, match="no broker"):
+        sink(frames.frame(), 0)
+    frames.failure = None
+    sink(frames.frame(), 0)
+    assert len(frames.written) == 2
 
 
 def test_a_function_may_be_made_for_each_batch() -> None:

@@ -206,6 +206,17 @@ def test_several_queries_and_types_of_all_kinds_in_one_table(spark: SparkSession
     assert first["day"] is None
 
 
+def test_a_second_call_for_a_batch_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    sink = parquet_sink(str(table))
+    for run in ("run", "run after a restart"):
+        with as_query(spark, "q", run):
+            sink(frame_of(spark, orders(0)), 0)
+            with pytest.raises(OutsideError, match=r"batch 0 of query 'q'.*called twice.*query="):
+                sink(frame_of(spark, orders(1)), 0)
+    assert rows_in(table) == as_kept(orders(0))
+
+
 def test_what_does_not_fit_is_told_and_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     frame = frame_of(spark, orders(0))

@@ -183,6 +183,22 @@ def test_a_function_that_ends_the_transaction_itself_is_found_out(
             exactly_once(commits_in_sql, progress, target="other")(frame, 0)
 
 
+def test_a_second_call_for_a_batch_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    database = tmp_path / "orders.db"
+    connect = functools.partial(sqlite3.connect, database)
+    sink = sql_sink(connect, "orders", create_table=True)
+    counted = []
+    count = exactly_once(lambda frame, number, connection: counted.append(frame.count()), SqlProgress(connect))
+    for run in ("run", "run after a restart"):
+        with as_query(spark, "q", run):
+            for function in (sink, count):
+                function(frame_of(spark, orders(0)), 0)
+                with pytest.raises(OutsideError, match=r"batch 0 of query 'q'.*called twice.*query="):
+                    function(frame_of(spark, orders(1)), 0)
+    assert rows_in(database) == as_kept(orders(0))
+    assert counted == [50]
+
+
 def test_two_runs_at_once_do_not_both_write(spark: SparkSession, tmp_path: Path) -> None:
     database = tmp_path / "orders.db"
     connect = functools.partial(sqlite3.connect, database)
