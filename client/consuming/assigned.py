@@ -33,6 +33,8 @@ class AssignedPartition:
     """An assigned partition. `position`: offset of the next record for the caller, None until it is known."""
 
     partition: TopicPartition
+    topic_id: bytes | None = None
+    """The id of the topic to read; None: of any topic with this name. A broker without topic ids goes by the name."""
     position: int | None = None
     reset_to: int | None = None
     """The timestamp to look the position up with, while it is not known."""

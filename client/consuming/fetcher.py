@@ -5,13 +5,13 @@ resets.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.schema import ZERO_UUID
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
@@ -20,8 +20,8 @@ from .fetched import FetchedRecords
 from .offset_lookups import OffsetLookups
 from .topic_notices import TopicNotices
 
-BY_NAME = 12
-"""The last Fetch version that names topics; later ones go by topic id."""
+BY_NAME, BY_ID = 12, 13
+"""The last Fetch version that names topics, and the first one that goes by topic id (KIP-516)."""
 IMPATIENT_WAIT_MS = 10
 """A Fetch waits only this long on the broker while a partition with a full buffer had to be left out of
 it.
@@ -290,28 +290,10 @@ class Fetcher:
             if not hungry:
                 return False
             offsets = {state.partition: state.fetch_offset for state in hungry}
-            topics: defaultdict[str, list[FetchPartition]] = defaultdict(list)
-            for state in hungry:
-                topics[state.partition.topic].append(
-                    FetchPartition(
-                        partition=state.partition.partition,
-                        current_leader_epoch=led[state][1],
-                        fetch_offset=offsets[state.partition],
-                        partition_max_bytes=options.max_partition_bytes,
-                    )
-                )
-            request = FetchRequest(
-                max_wait_ms=options.max_wait_ms if len(hungry) == len(states) else IMPATIENT_WAIT_MS,
-                min_bytes=options.min_bytes,
-                max_bytes=options.max_bytes,
-                isolation_level=int(options.read_committed),
-                session_id=0,
-                session_epoch=-1,
-                topics=[FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],
-                # Who names a rack is sent to a follower, and gets no records from the leader.
-                rack_id="" if any(state.leader_until_s > now for state in hungry) else options.rack,
-            )
-            version = connection.version_for(FetchRequest, at_most=BY_NAME)
+            request = self._request(hungry, led, now)
+            request.max_wait_ms = options.max_wait_ms if len(hungry) == len(states) else IMPATIENT_WAIT_MS
+            by_id = all(topic.topic_id != ZERO_UUID for topic in request.topics)
+            version = connection.version_for(FetchRequest, at_most=BY_ID if by_id else BY_NAME)
             timeout_ms = options.request_timeout_ms + options.max_wait_ms
             response = await connection.request(request, version=version, timeout_ms=timeout_ms)
             if response.error_code:
@@ -328,6 +310,34 @@ class Fetcher:
         self._take_over(response, {state.partition: state for state in hungry}, offsets, broker_id, led)
         return True
 
+    def _request(
+        self, hungry: list[AssignedPartition], led: Mapping[AssignedPartition, _Leader], now: float
+    ) -> FetchRequest:
+        options = self._options
+        topics: dict[str, FetchTopic] = {}
+        for state in hungry:
+            name = state.partition.topic
+            if name not in topics:
+                topics[name] = FetchTopic(topic=name, topic_id=state.topic_id or ZERO_UUID)
+            topics[name].partitions.append(
+                FetchPartition(
+                    partition=state.partition.partition,
+                    current_leader_epoch=led[state][1],
+                    fetch_offset=state.fetch_offset,
+                    partition_max_bytes=options.max_partition_bytes,
+                )
+            )
+        return FetchRequest(
+            min_bytes=options.min_bytes,
+            max_bytes=options.max_bytes,
+            isolation_level=int(options.read_committed),
+            session_id=0,
+            session_epoch=-1,
+            topics=list(topics.values()),
+            # A broker sends a client that names a rack to a follower, and gives it no records from the leader.
+            rack_id="" if any(state.leader_until_s > now for state in hungry) else options.rack,
+        )
+
     def _take_over(
         self,
         response: FetchResponse,
@@ -338,9 +348,11 @@ class Fetcher:
     ) -> None:
         self._unreachable_since_s = None
         retry_at_s = cache(self._next_retry_s)
+        names = {state.topic_id: one.topic for one, state in states.items()}
         for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:
-                one = TopicPartition(topic.topic, answer.partition_index)
+                one = TopicPartition(name, answer.partition_index)
                 state = states.get(one)
                 if state is None or self.assigned.get(one) is not state or state.position is None:
                     continue

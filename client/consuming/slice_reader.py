@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import ZERO_UUID
 from ..connections.cluster import Cluster
 from ..failures import RequestTimedOut
 from ..records import TopicPartition
@@ -29,13 +30,21 @@ class SliceReader:
     """
 
     def __init__(
-        self, cluster: Cluster, fetching: FetchOptions, partition: TopicPartition, start: int
+        self,
+        cluster: Cluster,
+        fetching: FetchOptions,
+        partition: TopicPartition,
+        start: int,
+        *,
+        topic_id: bytes | None = None,
     ) -> None:
-        """`fetching.reset_timestamp` does not matter: an offset that is not there is an error."""
+        """`fetching.reset_timestamp` does not matter: an offset that is not there is an error. `topic_id`: the topic to
+        read, whose name another one may bear by now. Brokers older than Fetch 13 (KIP-516) go by the name."""
         self._cluster = cluster
         self._lane = f"slice-{id(self)}"
         self._fetcher = Fetcher(cluster, replace(fetching, reset_timestamp=None), self._lane)
         self._partition = partition
+        self._topic_id = topic_id
         self._start = start
         self.position = start
         """Where the next chunk begins."""
@@ -51,6 +60,7 @@ class SliceReader:
     async def start(self) -> None:
         """Begin to fetch."""
         self._fetcher.assign([self._partition])
+        self._state.topic_id = self._topic_id
         self._state.seek(self._start)
         self._fetcher.start()
 
@@ -71,7 +81,8 @@ class SliceReader:
         """What was fetched next: one whole batch at least.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE for what is not there (any more), UNKNOWN_TOPIC_OR_PARTITION when the
-        topic is gone, RequestTimedOut when nothing has come for the request timeout, and what else ends fetching.
+        topic is gone, UNKNOWN_TOPIC_ID when another topic has its name, RequestTimedOut when nothing has come for the
+        request timeout, and what else ends fetching.
         """
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -112,8 +123,15 @@ class SliceReader:
             info.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             or (not info.error and index not in info.partitions)
         )
-        if unknown and waited_s >= GONE_AFTER_S:
+        is_sure = waited_s >= min(GONE_AFTER_S, self._patience_s)
+        if unknown and is_sure:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} is not there any more")
+        told_id = ZERO_UUID if info is None or info.error else info.id
+        if is_sure and self._topic_id is not None and told_id not in (self._topic_id, ZERO_UUID):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                f"topic {topic!r} with id {self._topic_id.hex()} was deleted, and another topic has its name",
+            )
         if waited_s >= self._patience_s:
             offset = self._state.fetch_offset
             if 0 <= self._state.high_watermark <= offset:

@@ -87,7 +87,9 @@ async def _plan(settings: SourceSettings, pushed: Pushed) -> tuple[str, list[Ran
                     f"{one.topic}-{one.partition} was to be read from offset {begin} up to {end}, which lies before"
                 )
             window = Window(begin, newest.places[one].offset) if isolation == ATOMIC else None
-            part = pushed.narrowed(Range(one, begin, end, window), times.get(one))
+            part = pushed.narrowed(
+                Range(one, begin, end, window, found.topic_ids.get(one.topic, "")), times.get(one)
+            )
             if part is not None:
                 ranges.append(part)
         return isolation, ranges

@@ -30,6 +30,10 @@ class Found:
     partitions: frozenset[TopicPartition]
     topic_ids: Mapping[str, str]
 
+    def is_part_of(self, other: Found) -> bool:
+        """Return whether the other one has all of these partitions, of the same topics."""
+        return self.partitions <= other.partitions and self.topic_ids.items() <= other.topic_ids.items()
+
 
 class ClusterView:
     """Asks, and says plainly what cannot be answered. Raises KafkaError; NoBrokerReachable without a cluster."""

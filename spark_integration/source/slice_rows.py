@@ -39,6 +39,8 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 """So much of open transactions is kept until their outcome is known; what is more is read twice."""
 FETCH_BYTES = 4 * 1024 * 1024
 ALL = (1 << 31) - 1
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""The topic to be read is no longer there, though another one may have its name."""
 
 
 class Slice(InputPartition):
@@ -166,10 +168,10 @@ class _Reading:
             try:
                 return self._loop.run(self._next_chunk(position))
             except KafkaError as error:
-                if error.code not in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE and error.code not in _GONE:
                     raise
                 self._loss.tell(f"{topic}-{index} cannot be read from offset {position} on: {error.message}")
-                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if error.code in _GONE:
                     return None
             beginning = self._loop.run(self._beginning())
             if not position < beginning < end:
@@ -182,7 +184,14 @@ class _Reading:
 
     async def _next_chunk(self, position: int) -> FetchedRecords:
         if self._reader is None:
-            self._reader = SliceReader(self._cluster, self._fetching, self._range.partition, position)
+            partition, topic_id = self._range.partition, bytes.fromhex(self._range.topic_id)
+            self._reader = SliceReader(
+                self._cluster,
+                self._fetching,
+                partition,
+                position,
+                topic_id=topic_id if any(topic_id) else None,
+            )
             await self._reader.start()
         elif self._reader.position != position:
             self._reader.seek(position)

@@ -18,6 +18,8 @@ class Range(NamedTuple):
     end: int
     window: Window | None
     """With isolation=atomic: what belongs to the micro-batch, see cut_filter. `start` may lie before it."""
+    topic_id: str = ""
+    """In hexadecimal, of the topic whose offsets these are; empty where the cluster does not report ids."""
 
     @property
     def size(self) -> int:

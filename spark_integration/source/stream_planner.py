@@ -115,7 +115,7 @@ class StreamPlanner:
             if begin.offset < place.offset:
                 window = Window(begin.offset, place.offset) if end.isolation == ATOMIC else None
                 first = begin.open_from if window else begin.offset
-                ranges.append(Range(one, first, place.offset, window))
+                ranges.append(Range(one, first, place.offset, window, end.topic_ids.get(one.topic, "")))
         return await self._without_lost(ranges, end.topic_ids)
 
     async def _without_lost(self, ranges: list[Range], topic_ids: Mapping[str, str]) -> list[Range]:
@@ -147,7 +147,8 @@ class StreamPlanner:
         """The newest cut of all the partitions that there are at that cut.
 
         A partition that came into being while the cut was looked for may lack there, with the records of a transaction
-        below the cut. So it is looked for again until nothing new has come.
+        below the cut. A topic that was deleted and created again has other offsets. So the cut is looked for again
+        until nothing new has come.
         """
         found = await self._found(start)
         while True:
@@ -159,10 +160,10 @@ class StreamPlanner:
                     raise
                 gone = error
             again = await self._view.partitions()
-            if newest is not None and again.partitions <= found.partitions:
+            if newest is not None and again.is_part_of(found):
                 self.newest = newest
                 return newest
-            if again.partitions == found.partitions:
+            if again == found:
                 raise gone
             found = again
 

@@ -151,6 +151,30 @@ async def test_what_cannot_be_read_of_a_slice_is_an_error(address: str) -> None:
             assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_slice_is_of_the_topic_whose_id_is_known(address: str) -> None:
+    """Another topic of the same name has a record at the same offset."""
+    async with (
+        Admin(bootstrap_servers=address) as admin,
+        Producer(bootstrap_servers=address) as producer,
+        Cluster(address) as cluster,
+    ):
+        ids = []
+        for value in (b"former", b"new"):
+            await admin.create_topics([NewTopic("cut", num_partitions=2)])
+            ids.append((await admin.describe_topics(["cut"]))[0].id)
+            await producer.send_and_wait("cut", value, partition=0)
+            if value == b"former":
+                async with SliceReader(cluster, options(), FIRST, 0, topic_id=ids[0]) as reader:
+                    assert b"former" in bytes(next(iter((await reader.next_chunk()).batches()))[1])
+                await admin.delete_topics(["cut"])
+        async with SliceReader(cluster, options(), FIRST, 0, topic_id=ids[0]) as reader:
+            with pytest.raises(KafkaError, match=r"topic 'cut'.*another topic has its name") as another:
+                await reader.next_chunk()
+            assert another.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+        async with SliceReader(cluster, options(), FIRST, 0, topic_id=ids[1]) as reader:
+            assert b"new" in bytes(next(iter((await reader.next_chunk()).batches()))[1])
+
+
 async def test_slices_leave_no_connections(address: str) -> None:
     """A process reads one slice after the other, and keeps its cluster for the next."""
     async with (

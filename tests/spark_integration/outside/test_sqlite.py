@@ -188,7 +188,9 @@ def test_a_second_call_for_a_batch_is_refused(spark: SparkSession, tmp_path: Pat
     connect = functools.partial(sqlite3.connect, database)
     sink = sql_sink(connect, "orders", create_table=True)
     counted = []
-    count = exactly_once(lambda frame, number, connection: counted.append(frame.count()), SqlProgress(connect))
+    count = exactly_once(
+        lambda frame, number, connection: counted.append(frame.count()), SqlProgress(connect)
+    )
     for run in ("run", "run after a restart"):
         with as_query(spark, "q", run):
             for function in (sink, count):

@@ -1,4 +1,4 @@
-"""Retention overtakes a task that reads: a query that goes on with what is left reads all that is left."""
+"""Retention or a deletion overtakes a task: a query that goes on with what is left reads all that is left."""
 
 from __future__ import annotations
 
@@ -55,3 +55,24 @@ def test_a_query_that_may_lose_nothing_ends(spark_cluster: LocalCluster, overtak
     planned = Slice(Range(overtaken, 10, COUNT, None), "read_uncommitted", _settings(spark_cluster, "true"))
     with pytest.raises(DataLost, match="overtaken-0 cannot be read from offset 10 on"):
         list(read_slice(planned))
+
+
+@pytest.mark.parametrize("isolation", [ATOMIC, "read_uncommitted"])
+def test_no_task_reads_another_topic_of_the_same_name(spark_cluster: LocalCluster, isolation: str) -> None:
+    one, address = TopicPartition(f"replaced-{isolation}", 0), spark_cluster.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        ids = []
+        for value in (b"former", b"new"):
+            admin.create_topics([NewTopic(one.topic)])
+            ids.append(admin.describe_topics([one.topic])[0].id.hex())
+            with Producer(bootstrap_servers=address) as producer:
+                producer.send(one.topic, value)
+            if value == b"former":
+                admin.delete_topics([one.topic])
+        window = Window(0, 1) if isolation == ATOMIC else None
+        former, new = (Range(one, 0, 1, window, topic_id) for topic_id in ids)
+        with pytest.raises(DataLost, match=r"topic 'replaced-.*another topic has its name"):
+            list(read_slice(Slice(former, isolation, _settings(spark_cluster, "true"))))
+        assert list(read_slice(Slice(former, isolation, _settings(spark_cluster, "false")))) == []
+        (batch,) = read_slice(Slice(new, isolation, _settings(spark_cluster, "true")))
+        assert batch.column("value").to_pylist() == [b"new"]
