@@ -54,5 +54,5 @@ def transaction_handlers(
     yield DescribeTransactionsHandlers(node_id, session, session.transactions, wall_ms)
     yield AbortTransactionHandlers(session)
     yield DeleteTransactionalIdHandlers(session)
-    yield CutHandlers(node_id, replicas, session, session.transactions)
+    yield CutHandlers(replicas, session, session.transactions, parts.catch_up)
     yield AppVersionHandlers(session.app_versions)

@@ -22,11 +22,11 @@ from ...protocol.messages.cuts import (
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
-from ...protocol.messages.transaction_commands import VerifyTransaction
 from ...protocol.transaction_table import Place
 from ..log.producers.marker_search import MarkerSearch
 from ..log.producers.recent_markers import FirstMarker
 from ..quorum.access import Quorum
+from ..quorum.shared_catch_up import SharedCatchUp
 from ..quorum.transaction_questions import TransactionCut
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -73,17 +73,15 @@ class CutHandlers:
 
     def __init__(
         self,
-        broker_id: int,
         replicas: Replicas,
         quorum: Quorum,
         finder: CutFinder,
+        catch_up: SharedCatchUp,
     ) -> None:
-        self._broker_id = broker_id
         self._replicas = replicas
         self._finder = finder
         self._quorum = quorum
-        self._catching_up = asyncio.Lock()
-        self._next_catch_up: asyncio.Task[None] | None = None
+        self._shared_catch_up = catch_up
         self._searching = asyncio.Semaphore(SEARCHES_MAX)
         self._found: OrderedDict[_Searched, FirstMarker] = OrderedDict()
 
@@ -142,25 +140,10 @@ class CutHandlers:
         )
 
     async def _catch_up(self) -> None:
-        """Return once this broker's image has what the quorum had when the request came. Requests that come while
-        another one is asked about share the next question."""
-        if self._next_catch_up is None:
-            self._next_catch_up = asyncio.get_running_loop().create_task(self._catch_up_next())
-            # If all who wait for it are gone, its failure is nobody's.
-            self._next_catch_up.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.shield(self._next_catch_up)
-
-    async def _catch_up_next(self) -> None:
-        async with self._catching_up:
-            # Who comes from now on may ask for what this question does not cover.
-            self._next_catch_up = None
-            await self._verify()
-
-    async def _verify(self) -> None:
-        verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._quorum.broker_epoch)
+        """Return once this broker's image has what the quorum had when the request came."""
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT_S):
-                await self._quorum.submit(verify)
+                await self._shared_catch_up.wait()
         except (KafkaError, TimeoutError):
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not know whether it still leads"

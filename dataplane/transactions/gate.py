@@ -20,14 +20,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.command import Command
-from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, VerifyTransaction
+from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin
 from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..quorum.access import Quorum
+from ..quorum.shared_catch_up import SharedCatchUp
 from ..replication.replica.partition import Partition
 from .acceptance import Acceptance, TransactionGone, judge
 
@@ -89,15 +89,15 @@ class TransactionGate:
 
     def __init__(
         self,
-        broker_id: int,
         table: Callable[[], TransactionTable],
         quorum: Quorum,
+        catch_up: SharedCatchUp,
         wall_ms: Callable[[], int],
     ) -> None:
         """`wall_ms`: when transactions begin, by this broker's clock."""
-        self._broker_id = broker_id
         self._table = table
         self._quorum = quorum
+        self._shared_catch_up = catch_up
         self._wall_ms = wall_ms
         self._queues: dict[tuple[int, Place], _Queue] = {}
 
@@ -220,10 +220,7 @@ class TransactionGate:
 
     async def _catch_up(self, queue: _Queue) -> None:
         """Ask the quorum until the image has all that was decided before it answered."""
-        while True:
-            verify = VerifyTransaction(broker_id=self._broker_id, broker_epoch=self._quorum.broker_epoch)
-            if await self._asked(verify):
-                return
+        while not await self._asked(self._shared_catch_up.wait()):
             await self._change_or_pause(queue)
 
     async def _add(self, queue: _Queue, write: _Write, adding: Adding) -> None:
@@ -237,16 +234,16 @@ class TransactionGate:
         )
         while not self._accepts(queue, write):
             try:
-                if await self._asked(command):
+                if await self._asked(self._quorum.submit(command)):
                     continue
             except KafkaError as error:
                 raise _as_produce_says(error) from error
             await self._change_or_pause(queue)
 
-    async def _asked(self, command: Command[Any]) -> bool:
-        """Whether the quorum has answered; not yet if it was busy. KafkaError for what it refuses for good."""
+    async def _asked(self, question: Awaitable[Any]) -> bool:
+        """Return whether the quorum has answered; not yet if it was busy. Raise KafkaError if it refuses for good."""
         try:
-            await self._quorum.submit(command)
+            await question
         except KafkaError as error:
             if error.code in _REFUSALS:
                 raise

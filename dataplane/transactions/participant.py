@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ...protocol.cluster_image import ClusterImage
 from ...protocol.image_delta import ImageDelta
 from ..quorum.access import Quorum
+from ..quorum.shared_catch_up import SharedCatchUp
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
@@ -26,7 +27,8 @@ class TransactionParticipant:
         quorum: Quorum,
         offsets_ended: OffsetsEnded,
     ) -> None:
-        self.gate = TransactionGate(broker_id, lambda: image().transactions, quorum, wall_ms)
+        self.catch_up = SharedCatchUp(broker_id, quorum)
+        self.gate = TransactionGate(lambda: image().transactions, quorum, self.catch_up, wall_ms)
         self.markers = Markers(broker_id, replicas, image, quorum, offsets_ended)
         self.completion_waits = CompletionWaits(image)
 

@@ -14,6 +14,7 @@ from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
+from ottla.dataplane.quorum.shared_catch_up import SharedCatchUp
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
@@ -55,7 +56,7 @@ class Beside:
         self.quorum, self.replicas = quorum, replicas
         self.image = image = follower.image
         self._follower = follower
-        self.gate = TransactionGate(1, lambda: image.transactions, self, lambda: 7)
+        self.gate = TransactionGate(lambda: image.transactions, self, SharedCatchUp(1, self), lambda: 7)
         #: what groups were told: partition, producer id, end offset, whether it was committed
         self.ended: list[tuple[int, int, int, bool]] = []
         self.markers = Markers(1, replicas, lambda: image, self, self.offsets_ended)

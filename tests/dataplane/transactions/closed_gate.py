@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.dataplane.quorum.access import Quorum
+from ottla.dataplane.quorum.shared_catch_up import SharedCatchUp
 from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -29,4 +30,5 @@ def no_transactional_ids() -> Quorum:
 def closed_gate(table: TransactionTable | None = None) -> TransactionGate:
     """Every batch is refused that is of no transaction of the table; without one all are."""
     known = table or TransactionTable()
-    return TransactionGate(1, lambda: known, _Quorum(ErrorCode.INVALID_TXN_STATE), lambda: 0)
+    quorum = _Quorum(ErrorCode.INVALID_TXN_STATE)
+    return TransactionGate(lambda: known, quorum, SharedCatchUp(1, quorum), lambda: 0)

@@ -19,6 +19,7 @@ from ottla.client.connections.opening import connect
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.cuts import CutHandlers
 from ottla.dataplane.log.producers import recent_markers
+from ottla.dataplane.quorum.shared_catch_up import SharedCatchUp
 from ottla.dataplane.quorum.transaction_questions import TransactionCut
 from ottla.dataplane.security.authorization.access import EVERYTHING, Access
 from ottla.dataplane.security.authorization.authorizer import Authorizer
@@ -91,7 +92,7 @@ def topics(places: Collection[Place]) -> list[CutTopic]:
 async def cutting(directory: Path) -> AsyncIterator[Cutting]:
     async with beside_a_quorum(directory) as one:
         finder = Finder(one)
-        yield Cutting(one, finder, CutHandlers(1, one.replicas, one, finder))
+        yield Cutting(one, finder, CutHandlers(one.replicas, one, finder, SharedCatchUp(1, one)))
 
 
 class Marker(NamedTuple):

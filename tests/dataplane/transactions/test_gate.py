@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from ottla.dataplane.transactions import gate
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.command import PlainResult
-from ottla.protocol.messages.transaction_commands import DeleteTransactionalId
+from ottla.protocol.messages.transaction_commands import DeleteTransactionalId, VerifyTransaction
 from tests.metadata_quorum.state.transactional import Identity
 
 from .broker_beside_a_quorum import Beside, beside_a_quorum
@@ -244,6 +245,36 @@ async def test_a_leader_that_is_behind_acknowledges_no_batch_of_an_ended_transac
             await one.produce(who, 0)
         assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
         assert one.partition().log.log_end_offset == 2, "the marker"
+
+
+async def test_batches_that_wait_together_share_a_question(tmp_path: Path) -> None:
+    """The question that is under way when they come does not cover them: the next one does."""
+    async with beside_a_quorum(tmp_path) as one:
+        names = [f"x{number}" for number in range(30)]
+        producers = [one.quorum.begin(name) for name in names]
+        for who, name in zip(producers, names, strict=True):
+            one.quorum.add(who, one.solo(0), name=name)
+        one.catch_up()
+        offsets = [await one.produce(who, 0) for who in producers]
+        submit, questions, may_answer = one.submit, list[object](), asyncio.Event()
+
+        async def held(command: Any, timeout_ms: int | None = None) -> Any:
+            questions.append(command)
+            await may_answer.wait()
+            return await submit(command, timeout_ms)
+
+        with mock.patch.object(one, "submit", held):
+            again = [asyncio.create_task(one.produce(producers[0], 0))]
+            async with asyncio.timeout(20):
+                while not questions:
+                    await asyncio.sleep(0)
+            again += [asyncio.create_task(one.produce(who, 0)) for who in producers[1:]]
+            while one.gate.waiting < len(producers):
+                await asyncio.sleep(0)
+            may_answer.set()
+            assert await asyncio.gather(*again) == offsets, "each is known to be a duplicate"
+        assert len(questions) == 2
+        assert all(isinstance(one, VerifyTransaction) for one in questions)
 
 
 async def test_without_a_quorum_a_duplicate_is_not_said_to_be_missing(
