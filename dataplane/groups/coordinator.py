@@ -15,8 +15,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.image_delta import ImageDelta
 from ...protocol.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
+from .committed_offset import CommittedOffset, TopicPartition
 from .dependencies import GroupDependencies
 from .limits import GroupLimits
+from .log_restarts import LogRestarts
 from .shard import Shard
 from .writes import OffsetsLog
 
@@ -60,6 +62,7 @@ class GroupCoordinator:
         self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
         self._shards: dict[int, Shard] = {}
         self._loading: set[asyncio.Task[None]] = set()
+        self._restarts = LogRestarts()
         self._unreadable: set[Shard] = set()
 
     def elected(self, partition: int, offsets_log: OffsetsLog) -> None:
@@ -84,20 +87,32 @@ class GroupCoordinator:
         touched = {topic_id for topic_id, _ in delta.partitions} | delta.topics | delta.removed_topics
         if touched:
             self._dependencies.topics.update(image, touched)
+        restarted = self._restarts.image_changed(
+            image, delta.partitions, delta.removed_topics, self._now_ms()
+        )
+        if restarted:
+            gone = {(image.topics_by_id[topic_id].name, index) for topic_id, index in restarted}
+            for shard in self.shards():
+                shard.forget(lambda partition, _committed: partition in gone)
 
     def topics_removed(self, names: Iterable[str]) -> None:
         """Forget the offsets of deleted topics. Other topics may have their names by now."""
         gone = frozenset(names)
         if gone:
             for shard in self.shards():
-                shard.forget(lambda topic, _committed: topic in gone)
+                shard.forget(lambda partition, _committed: partition[0] in gone)
 
     def _forget_removed(self, shard: Shard) -> None:
-        """The same for topics that were deleted while no broker had the shard loaded."""
+        """Remove offsets of topics that were deleted, and of logs that began again, while the shard was not loaded."""
         existing, ids = self._topics(), self._dependencies.topics.ids
-        shard.forget(
-            lambda topic, committed: topic not in existing or not committed.is_of(ids.get(topic, ZERO_UUID))
-        )
+
+        def is_gone(partition: TopicPartition, committed: CommittedOffset) -> bool:
+            topic, index = partition
+            topic_id = ids.get(topic, ZERO_UUID)
+            is_former = not committed.is_of(topic_id) or self._restarts.ended((topic_id, index), committed)
+            return topic not in existing or is_former
+
+        shard.forget(is_gone)
 
     def transaction_ended(
         self, partition: int, producer_id: int, end_offset: int, *, committed: bool

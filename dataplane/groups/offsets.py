@@ -76,17 +76,19 @@ class OffsetStore:
         """The partitions a group has committed offsets of, or may have once open transactions end."""
         return list(dict.fromkeys([*self._groups.get(group_id, ()), *self.pending.of_group(group_id)]))
 
-    def select(self, which: Callable[[str, CommittedOffset], bool]) -> Iterator[tuple[str, TopicPartition]]:
-        """Every (group, partition) of which `which` says yes to the topic's name and the offset, and to all that are
+    def select(
+        self, which: Callable[[TopicPartition, CommittedOffset], bool]
+    ) -> Iterator[tuple[str, TopicPartition]]:
+        """Yield every (group, partition) of which `which` says yes to the partition and the offset, and to all that are
         pending there: none of them goes without the others."""
         pending = self.pending
 
         def agreed(group_id: str, partition: TopicPartition) -> bool:
-            return all(which(partition[0], each) for each in pending.of_partition(group_id, partition))
+            return all(which(partition, each) for each in pending.of_partition(group_id, partition))
 
         for group_id, offsets in self._groups.items():
             for partition, committed in offsets.items():
-                if which(partition[0], committed) and agreed(group_id, partition):
+                if which(partition, committed) and agreed(group_id, partition):
                     yield group_id, partition
         for group_id in pending.groups():
             for partition in pending.of_group(group_id):

@@ -347,8 +347,8 @@ class Shard:
         group = self.groups.get(group_id)
         return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
-    def forget(self, is_gone: Callable[[str, CommittedOffset], bool]) -> None:
-        """Topics were deleted: offsets in them must not be found by later topics of the same names."""
+    def forget(self, is_gone: Callable[[TopicPartition, CommittedOffset], bool]) -> None:
+        """Remove offsets of logs that are gone: later topics of the same names must not find them."""
         self._forget_offsets(list(self.offsets.select(is_gone)))
 
     def _forget_offsets(self, gone: list[tuple[str, TopicPartition]]) -> None:

@@ -260,9 +260,15 @@ async def test_a_topic_that_is_made_anew_is_told_and_not_mixed_in(
         fault = await fault_of(operator, "anew", "anew")
         assert fault.kind == FaultKind.MADE_ANEW
         assert await records_of(target.bootstrap, "anew") == before
+        await operator.alter_offsets("reads-anew", {TopicPartition("anew", 0): 20})
         await operator.resume_mirror("anew", accept_gap=True, topics=["anew"])
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "anew"), "the new one")
         assert await records_of(target.bootstrap, "anew") == await records_of(source.bootstrap, "anew")
+
+        async def has_no_offsets() -> bool:
+            return not await operator.committed_offsets("reads-anew")
+
+        await until(has_no_offsets, "the end of offsets in the former log")
 
 
 async def test_records_that_the_source_has_lost_are_told_and_kept_until_a_person_decides(

@@ -184,7 +184,7 @@ async def test_offsets_of_a_deleted_topic_are_gone_for_good() -> None:
     shard, log = await new_shard()
     commit(shard, 5, "kept")
     commit(shard, 5, "deleted")
-    shard.forget(lambda topic, _: topic == "deleted")
+    shard.forget(lambda partition, _: partition[0] == "deleted")
     assert shard.offsets.get("g", ("deleted", 0)) is None
     shard.close()
     successor, _ = await new_shard(log)

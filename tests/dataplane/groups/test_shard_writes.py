@@ -51,7 +51,7 @@ async def test_what_is_owed_does_not_undo_what_comes_after_it() -> None:
     shard, log = await new_shard()
     commit(shard, 5)
     log.refusing = True
-    shard.forget(lambda topic, _: topic == "t")
+    shard.forget(lambda partition, _: partition[0] == "t")
     log.refusing = False
     commit(shard, 6)
     successor, _ = await new_shard(log)

@@ -163,7 +163,7 @@ async def test_tombstones_that_are_owed_do_not_come_behind_a_transaction() -> No
     commit(shard, 5)
     log.advance()
     log.refusing = True
-    shard.forget(lambda topic, _: topic == "t")
+    shard.forget(lambda partition, _: partition[0] == "t")
     assert commit_in(shard, 6) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     log.refusing = False
     commit_in(shard, 7)
@@ -302,7 +302,7 @@ async def test_what_is_pending_for_a_deleted_topic_goes_and_for_its_successor_st
     commit_in(shard, 6, topic="again", topic_id=new)
     commit_in(shard, 6, topic="deleted")
     log.advance()
-    shard.forget(lambda topic, committed: topic == "deleted" or not committed.is_of(new))
+    shard.forget(lambda partition, committed: partition[0] == "deleted" or not committed.is_of(new))
     end(shard, log, committed=True)
     for each in (shard, (await new_shard(log))[0]):
         assert (seen(each, ("again", 0)), seen(each, ("deleted", 0))) == (6, None)

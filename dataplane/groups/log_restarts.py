@@ -1,0 +1,61 @@
+"""Logs of copies that began again at offset 0, and the committed offsets that went with the former log. Pure.
+
+A mirror stops a topic whose source was deleted and created again. Once a person accepts that, the copy keeps its topic
+id, but its log is cut off and goes on with other records from offset 0. Offsets of groups there mean nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ...protocol.cluster_image import ClusterImage
+from ...protocol.mirror_table import MirrorPartition, ResumptionKind
+from ...protocol.transaction_table import Place
+from .committed_offset import CommittedOffset
+
+_NEVER = -1
+
+
+class LogRestarts:
+    """The restarts that this broker has seen. One writer: the turn in which the image changes."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[Place, int] = {}
+        """Of partitions that are copies: the leader epoch in which the log last began again."""
+        self._seen_ms: dict[Place, int] = {}
+
+    def image_changed(
+        self, image: ClusterImage, changed: Iterable[Place], removed_topics: Collection[bytes], now_ms: int
+    ) -> frozenset[Place]:
+        """Return the partitions whose log has begun again."""
+        if removed_topics:
+            self._epochs = {
+                place: epoch for place, epoch in self._epochs.items() if place[0] not in removed_topics
+            }
+            self._seen_ms = {
+                place: ms for place, ms in self._seen_ms.items() if place[0] not in removed_topics
+            }
+        restarted = set()
+        for place in changed:
+            copy = image.mirrors.partition(*place)
+            if copy is None:
+                continue
+            before, epoch = self._epochs.get(place), _restart_epoch(copy)
+            self._epochs[place] = epoch
+            # The first sight of an old restart says nothing: the log may have had records, and offsets, since.
+            is_new = not copy.lineage if before is None else epoch > before
+            if epoch != _NEVER and is_new:
+                restarted.add(place)
+                self._seen_ms[place] = now_ms
+        return frozenset(restarted)
+
+    def ended(self, place: Place, committed: CommittedOffset) -> bool:
+        """Return whether an offset was committed before the log of its partition began again."""
+        return committed.commit_time_ms <= self._seen_ms.get(place, _NEVER)
+
+
+def _restart_epoch(copy: MirrorPartition) -> int:
+    resumed = copy.resumption
+    if resumed is None or resumed.offset != 0 or resumed.kind is not ResumptionKind.EXACT:
+        return _NEVER
+    return resumed.leader_epoch
