@@ -148,7 +148,10 @@ class AlterConfigsHandlers:
         return self._secrets.seal(resource.resource_name, config.name, value)
 
     def _replacement(self, resource: ReplaceConfigsResource) -> list[config_commands.ConfigChange]:
-        """Set what is named, delete what is set now and not named."""
+        """Return changes that set the settings that are named, and delete the others that this broker knows of.
+
+        The quorum leaves a setting alone if somebody has given it another value meanwhile.
+        """
         named = {config.name for config in resource.configs}
         present = self._quorum.image.configs.get((resource.resource_type, resource.resource_name), {})
         return [
@@ -159,8 +162,8 @@ class AlterConfigsHandlers:
                 for c in resource.configs
             ),
             *(
-                config_commands.ConfigChange(name=name, operation=ConfigOperation.DELETE)
-                for name in present
+                config_commands.ConfigChange(name=name, operation=ConfigOperation.DELETE, replaces=value)
+                for name, value in present.items()
                 if name not in named
             ),
         ]
