@@ -17,7 +17,8 @@ from ...protocol.messages.list_offsets import (
 )
 from ..fetching.reading import READ_COMMITTED
 from ..log import is_damage
-from ..log.timestamps import Known, TakesLookup, max_timestamp_offset, offset_for_timestamp
+from ..log.header_walks import HeaderWalk
+from ..log.timestamps import Known, TakesLookup, TakesWalk, max_timestamp_offset, offset_for_timestamp
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..replication.roles.leader import LeaderState
@@ -134,15 +135,27 @@ class ListOffsetsHandlers:
         return answer
 
     async def _find(self, topic: str, part: ListOffsetsPartition, seen: _Seen) -> _Found:
-        """Look up one partition. Batches whose records take long are gone over in a thread, one after the other."""
-        known: Known = {}
+        """Look up one partition. A thread goes over batches whose records take long, and over many batches."""
+        known = Known()
         while True:
             partition = self._replicas.get(topic, part.partition_index)
             leader = partition.leading(part.current_leader_epoch)
             try:
                 return self._look_up(partition, leader, part.timestamp, seen, known)
             except TakesLookup as taken:
-                known[taken.lookup.key] = await in_thread(taken.lookup.find)
+                known.records[taken.lookup.key] = await in_thread(taken.lookup.find)
+            except TakesWalk as taken:
+                known.places[taken.key] = await self._walked(partition, taken.walk)
+
+    async def _walked(self, partition: Partition, walk: HeaderWalk) -> int:
+        try:
+            return await in_thread(walk.find)
+        except KafkaError as error:
+            if is_damage(error):
+                self._replicas.found_damaged(partition, error)
+            raise
+        finally:
+            walk.close()
 
     def _look_up(
         self, partition: Partition, leader: LeaderState, timestamp: int, seen: _Seen, known: Known

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...protocol.record import decode_records
 from ...protocol.record_batch import BatchHeader
+from .header_walks import HEADERS_SHORT, FirstSince, HeaderWalk, LatestBelow, may_have
 from .segments.segment import Segment
 from .storage_errors import BrokenBatch, damage, disk_error
 
@@ -28,8 +31,24 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-Known = dict[tuple[int, int], TimestampOffset | None]
-"""What batches were found to have, by their base offset and the timestamp that was looked for."""
+_WalkKey = tuple[int, int]
+"""Base offset of the segment, and the position where the walk begins; -1 for the latest record."""
+
+
+@dataclass(slots=True)
+class Known:
+    """Results of the long pieces of one lookup."""
+
+    records: dict[tuple[int, int], TimestampOffset | None] = field(default_factory=dict)
+    """By base offset of the batch, and the timestamp that was looked for."""
+    places: dict[_WalkKey, int] = field(default_factory=dict)
+    """Positions of the batches that walks have found, or their ends."""
+
+    def go_on_at(self, key: _WalkKey, walk: Callable[[], HeaderWalk]) -> int:
+        """Return where a walk has come to. Raise TakesWalk if it was not made."""
+        if key not in self.places:
+            raise TakesWalk(key, walk())
+        return self.places[key]
 
 
 class BatchLookup(NamedTuple):
@@ -76,12 +95,22 @@ class TakesLookup(Exception):
         self.lookup = lookup
 
 
+class TakesWalk(Exception):
+    """A lookup has to go over many batch headers. It is to be made again once the walk's end is `Known`."""
+
+    def __init__(self, key: _WalkKey, walk: HeaderWalk) -> None:
+        super().__init__(f"many batches have to be gone over in the segment at offset {key[0]}")
+        self.key = key
+        self.walk = walk
+
+
 def offset_for_timestamp(
     log: OpenLog, timestamp: int, upto_offset: int, known: Known | None = None
 ) -> TimestampOffset | None:
     """The first record below `upto_offset` whose timestamp is at or after `timestamp` (ms); None if none is.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR. Raises TakesLookup with `known`, for a long batch that is not in it.
+    Raises KafkaError: KAFKA_STORAGE_ERROR. With `known` raises TakesLookup for a long batch that is not in it,
+    and TakesWalk for many batches.
     """
     log.check_usable()
     found = find_timestamp(log.segment_list.copy(), timestamp, log.log_start_offset, known)
@@ -93,7 +122,8 @@ def max_timestamp_offset(
 ) -> TimestampOffset | None:
     """The record with the largest timestamp below `upto_offset` (None: the log end); None if there is none.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR. Raises TakesLookup with `known`, for a long batch that is not in it.
+    Raises KafkaError: KAFKA_STORAGE_ERROR. With `known` raises TakesLookup for a long batch that is not in it,
+    and TakesWalk for many batches.
     """
     log.check_usable()
     return largest_timestamp(
@@ -137,7 +167,7 @@ def largest_timestamp(
             -1 if best is None else best.timestamp
         ):
             continue
-        for position, header in _perhaps_latest(segment, upto_offset, log_start_offset):
+        for position, header in _perhaps_latest(segment, upto_offset, log_start_offset, known):
             latest = header.latest_known_ms
             later = best is None or latest > best.timestamp
             if later and latest >= 0 and header.last_offset >= log_start_offset:
@@ -146,7 +176,7 @@ def largest_timestamp(
 
 
 def _perhaps_latest(
-    segment: Segment, upto_offset: int, log_start_offset: int
+    segment: Segment, upto_offset: int, log_start_offset: int, known: Known | None
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Batches of which one has the largest timestamp below `upto_offset`; few, as a rule: a segment has millions.
 
@@ -164,8 +194,16 @@ def _perhaps_latest(
                 yield position, header
                 indexed = segment.offset_index.lookup(upto_offset - 1)
                 start = max(told[1] + 1, 0 if indexed is None else indexed[0])
-    for position, header in _batches_from(segment, start):
+    for count, (position, header) in enumerate(_batches_from(segment, start)):
         if header.base_offset >= upto_offset:
+            return
+        if known is not None and count == HEADERS_SHORT:
+            walk = partial(LatestBelow, segment, position, upto_offset, log_start_offset)
+            for position, header in islice(
+                _batches_at(segment, known.go_on_at((segment.base_offset, -1), walk)), 1
+            ):
+                if header.base_offset < upto_offset:
+                    yield position, header
             return
         yield position, header
 
@@ -173,22 +211,42 @@ def _perhaps_latest(
 def _scan(
     segment: Segment, offset: int, timestamp: int, log_start_offset: int, known: Known | None
 ) -> TimestampOffset | None:
-    for position, header in _batches_from(segment, offset):
-        # A batch that does not tell its largest timestamp may have any.
-        may_have = header.max_timestamp >= timestamp or header.max_timestamp < 0 <= header.base_timestamp
-        if may_have and header.last_offset >= log_start_offset:
-            found = _record_in_batch(segment, position, header, timestamp, log_start_offset, known)
-            if found is not None:
-                return found
+    for position, header in _batches_since(segment, offset, timestamp, log_start_offset, known):
+        found = _record_in_batch(segment, position, header, timestamp, log_start_offset, known)
+        if found is not None:
+            return found
     return None
+
+
+def _batches_since(
+    segment: Segment, offset: int, timestamp: int, log_start_offset: int, known: Known | None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the batches that may have such a record. With `known` many headers are not gone over here."""
+    place = segment.find(offset)
+    start = segment.size if place is None else place[0]
+    left = HEADERS_SHORT
+    while True:
+        for position, header in _batches_at(segment, start):
+            if known is not None and left <= 0 and position != start:
+                break
+            left -= 1
+            if may_have(header, timestamp, log_start_offset):
+                yield position, header
+        else:
+            return
+        walk = partial(FirstSince, segment, position, timestamp, log_start_offset)
+        start = known.go_on_at((segment.base_offset, position), walk)
 
 
 def _batches_from(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
     found = segment.find(offset)
-    if found is None:
-        return
+    if found is not None:
+        yield from _batches_at(segment, found[0])
+
+
+def _batches_at(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
     try:
-        yield from segment.walk(found[0], segment.base_offset)
+        yield from segment.walk(position, segment.base_offset)
     except BrokenBatch as broken:
         raise damage(segment.path, broken.position, broken.reason) from broken
 
@@ -212,8 +270,8 @@ def _record_in_batch(
         return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)
     if whole and header.base_timestamp >= timestamp and header.base_offset >= log_start_offset:
         return TimestampOffset(header.base_timestamp, header.base_offset, epoch)
-    if known is not None and (header.base_offset, timestamp) in known:
-        return known[header.base_offset, timestamp]
+    if known is not None and (header.base_offset, timestamp) in known.records:
+        return known.records[header.base_offset, timestamp]
     descriptor = segment.descriptor()
     try:
         batch = os.pread(descriptor.fd, header.size, position)
