@@ -80,6 +80,8 @@ class Core:
         self._connected: set[int] = set()
         self._durable_vote = self._handed_vote = self._vote = parts.vote
         self._held: list[tuple[int, Message]] = []
+        #: peers that ask for a vote, and what each asked last
+        self._asking: dict[int, PreVote | RequestVote] = {}
         self._told = RoleChange(False, -1, None)
         self._ticked_at = -inf
         self._stopped = False
@@ -162,6 +164,7 @@ class Core:
         # Before anything is applied: whoever sent the entries waits until they are durable.
         self._sync()
         if self.formation.formed and not self._must_sync_first():
+            self._answer_for_votes()
             if self._is_tick_due():
                 self._tick()
             else:
@@ -236,6 +239,7 @@ class Core:
         """The connection to `peer` is gone. If it was the leader: the seconds after which a pump is due."""
         self._connected.discard(peer)
         self._held = [(to, message) for to, message in self._held if to != peer]
+        self._asking.pop(peer, None)
         self.consensus.peer_disconnected(peer)
         self.membership.disconnected(peer)
         self.replicator.disconnected(peer)
@@ -274,15 +278,14 @@ class Core:
             case SnapshotReply():
                 if self._is_current(peer, message.term) and self.consensus.leads:
                     self.replicator.on_snapshot_reply(peer, message)
-            case PreVote():
-                self._on_pre_vote(peer, message)
+            case PreVote() | RequestVote():
+                # In the next pump: what the leader has sent may have arrived too, and not been read yet.
+                self._asking[peer] = message
             case PreVoteReply():
                 self.consensus.adopt_term(message.term)
                 self.election.answered(
                     peer, message.asked_term, granted=message.granted, term=self.consensus.term
                 )
-            case RequestVote():
-                self._on_request_vote(peer, message)
             case GrantVote():
                 if self.election.count_vote(peer, message.term):
                     self.consensus.deliver(peer, syncobj.grant_vote(message.term))
@@ -313,6 +316,14 @@ class Core:
                 self._broadcast(PreVote(term, self.journal.last_index, self.journal.last_term))
         return False
 
+    def _answer_for_votes(self) -> None:
+        asking, self._asking = self._asking, {}
+        for peer, message in asking.items():
+            if isinstance(message, PreVote):
+                self._on_pre_vote(peer, message)
+            else:
+                self._on_request_vote(peer, message)
+
     def _on_pre_vote(self, peer: int, message: PreVote) -> None:
         granted = (
             self.membership.may_vote
@@ -339,6 +350,7 @@ class Core:
 
     def _on_append(self, peer: int, message: Append) -> None:
         if not self._is_current(peer, message.term):
+            self.election.deposed_leader_heard(peer, self._clock())
             return
         self._hear_leader(peer)
         verified = self._follower.on_append(peer, message)

@@ -17,7 +17,10 @@ from .settings import Timing
 _LEADER_GONE_SECONDS = (0.004, 0.008)
 """How long to wait before asking when the leader's connection has closed: the others have to see it too."""
 _NEXT_IN_LINE_SECONDS = 0.025
-"""How much longer than the one before it each further node waits then, so that no vote is split."""
+"""How much longer than the one before it each further node waits then, so that no vote is split. Where leaders are late
+on their hosts, candidates are, too: it is as many times longer as the timeouts are."""
+_LEADERLESS_FACTOR_MAX = 2
+"""By how much timeouts are longer at most while there is no leader to be patient with, as after a split vote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,8 @@ class _Round:
 class Election:
     """One node's view of elections. Times are seconds of any monotonic clock.
 
-    Whether a node sticks to its leader is a matter of `election_min`: for so long after it heard the leader it
-    gives its vote to no other candidate.
+    Whether a node sticks to its leader is a matter of `election_min` and of its patience: for so long after it heard
+    the leader it gives its vote to no other candidate.
     """
 
     def __init__(
@@ -57,21 +60,25 @@ class Election:
         self._peers = peers
         self._timing = timing
         self._random = random
-        self._patience = Patience()
+        self._patience = Patience(timing.election_min)
         self._term: int | None = None
         self._led = False
+        self._leader: int | None = None
         self._deadline = now + self._timeout(now)
         self._looked_at = now
         self._may_stand = False
         self._round: _Round | None = None
-        self._leader: int | None = None
         self._leader_heard: float | None = None
+        #: when each peer was last heard as a leader, for as long as its connection lasts
+        self._heard: dict[int, float] = {}
         self._votes: set[tuple[int, int]] = set()
 
     def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
         """What this node has to do now; `term` is its current one. To be called whenever time has passed."""
         pause, self._looked_at = now - self._looked_at, now
         self._note_term(term, leads=leads, now=now)
+        if leads:  # Its followers hear nothing while it stands still.
+            self._patience.leader_was_late(pause, now)
         if leads or self.waits(now):
             return Wait()
         self.postpone(now)
@@ -90,7 +97,7 @@ class Election:
             self._patience.leader_fell_silent(now)
         self._term, self._led = term, leads
 
-    def patience(self, now: float) -> int:
+    def patience(self, now: float) -> float:
         """By how much silence may last longer than `Timing` says."""
         return self._patience.factor(now)
 
@@ -108,10 +115,22 @@ class Election:
 
     def leader_heard(self, leader: int, now: float) -> None:
         """A message of the current term's leader arrived."""
+        if leader == self._leader:
+            self._note_gap(leader, now)
+        self._heard[leader] = now
         self._leader, self._leader_heard = leader, now
         self._round = None
         self._may_stand = False
         self.postpone(now)
+
+    def deposed_leader_heard(self, peer: int, now: float) -> None:
+        """A message arrived that `peer` sent as the leader of an earlier term: it was late rather than dead."""
+        if peer in self._heard:
+            self._note_gap(peer, now)
+            self._heard[peer] = now
+
+    def _note_gap(self, leader: int, now: float) -> None:
+        self._patience.leader_was_late(now - self._heard[leader], now)
 
     def leader_gone(self, peer: int, now: float) -> float | None:
         """The connection to `peer` is lost. If it was the leader, there is nothing to stick to any more.
@@ -119,11 +138,14 @@ class Election:
         The seconds after which something is due then. A killed leader is replaced as soon as its peers see its
         connections close, by the first in line.
         """
+        self._heard.pop(peer, None)
         if peer != self._leader:
             return None
         self._leader = self._leader_heard = None
         before = sum(other < self._node_id for other in self._peers if other != peer)
-        wait = self._random.uniform(*_LEADER_GONE_SECONDS) + before * _NEXT_IN_LINE_SECONDS
+        wait = self._random.uniform(*_LEADER_GONE_SECONDS) + before * _NEXT_IN_LINE_SECONDS * self.patience(
+            now
+        )
         self.hasten(now + wait)
         return wait
 
@@ -133,7 +155,7 @@ class Election:
 
     def sticks(self, now: float, *, leads: bool) -> bool:
         """Whether this node has a leader and refuses to vote."""
-        return leads or self.silence(now) < self._timing.election_min
+        return leads or self.silence(now) < self._timing.election_min * self._patience.factor(now)
 
     def ask(self, term: int) -> None:
         """Begin to ask whether to stand in `term`."""
@@ -163,5 +185,7 @@ class Election:
         return True
 
     def _timeout(self, now: float) -> float:
-        timing = self._timing
-        return self._random.uniform(timing.election_min, timing.election_max) * self._patience.factor(now)
+        timing, patience = self._timing, self._patience.factor(now)
+        if self._leader is None:
+            patience = min(patience, _LEADERLESS_FACTOR_MAX)
+        return self._random.uniform(timing.election_min, timing.election_max) * patience

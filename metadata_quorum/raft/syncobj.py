@@ -236,7 +236,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         confirming = sum(index > self._SyncObj__raftCommitIndex for index in others)
         return bool(confirming >= (len(others) + 1) // 2)
 
-    def tick(self, *, stands: bool, patience: int) -> None:
+    def tick(self, *, stands: bool, patience: float) -> None:
         """The commit rule, applying, heartbeats, new commands; once. `stands`: first of all stand for election.
         `patience`: so many times `Timing.leader_fallback` a majority may be silent before this node leads no more."""
         self._configuration.leaderFallbackTimeout = self._timing.leader_fallback * patience

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.raft.election import Ask, Election, Stand, Wait
 from ottla.metadata_quorum.raft.messages import Append
+from ottla.metadata_quorum.raft.patience import Patience
 from ottla.metadata_quorum.raft.progress import Mode, ReplicationProgress
 from ottla.metadata_quorum.raft.safety import Accepted, Mismatch, reconcile
 from ottla.metadata_quorum.raft.settings import Timing
@@ -238,7 +239,7 @@ def after_terms(election: Election, terms: int, every_s: float) -> float:
         now += every_s
         election.due(now, term=term, leads=False, may_vote=True)
     election.due(now, term=6 + terms, leads=False, may_vote=True)
-    election.leader_heard(2, now)
+    election.leader_heard(2 + terms % 2, now)
     return now
 
 
@@ -262,9 +263,9 @@ def test_nodes_are_more_patient_the_more_leaders_have_fallen_silent(terms: int, 
 def test_patience_ends_with_a_minute_of_one_leader() -> None:
     election = standing(3)
     now = after_terms(election, 20, every_s=0.5)
-    for second in range(61):
-        election.leader_heard(2, now + second)
-        election.due(now + second, term=26, leads=False, may_vote=True)
+    for beat in range(61 * 25 + 1):
+        election.leader_heard(2, now + beat / 25)
+        election.due(now + beat / 25, term=26, leads=False, may_vote=True)
     assert election.patience(now + 61) == 1
 
 
@@ -282,3 +283,74 @@ def test_a_leader_that_is_deposed_again_and_again_is_patient_too() -> None:
     for term in range(6, 26):
         election.due(term / 2, term=term, leads=term % 2 == 0, may_vote=True)
     assert election.patience(13) == 8
+
+
+def late_once(election: Election, gap_s: float) -> float:
+    """Node 3 leads, is silent for `gap_s`, and goes on; the time then."""
+    election.leader_heard(3, 0.0)
+    election.leader_heard(3, gap_s)
+    return gap_s
+
+
+@pytest.mark.parametrize(("gap_s", "factor"), [(0.06, 1), (0.15, 2), (0.45, 6), (1.0, 8), (1.5, 1), (9.0, 1)])
+def test_a_leader_is_given_twice_its_longest_gap(gap_s: float, factor: int) -> None:
+    """A gap longer than the longest timeouts changes nothing: that leader was stopped, not late."""
+    election = standing(3)
+    now = late_once(election, gap_s)
+    assert election.patience(now) == pytest.approx(factor)
+    waited = asked_after(election, now, 6)
+    assert TIMING.election_min * factor <= waited <= TIMING.election_max * factor + 0.02
+
+
+def test_the_longest_gap_of_the_last_minute_counts() -> None:
+    patience = Patience(0.15)
+    for now, gap_s in ((0.0, 0.45), (10.0, 0.15), (20.0, 0.3), (30.0, 0.15)):
+        patience.leader_was_late(gap_s, now)
+    found = [patience.factor(now) for now in (59.0, 61.0, 79.0, 81.0, 91.0)]
+    assert found == [pytest.approx(factor) for factor in (6, 4, 4, 2, 1)]
+
+
+def test_a_node_sticks_to_a_late_leader_for_as_long_as_it_waits() -> None:
+    election = standing(3)
+    now = late_once(election, 0.3)
+    assert election.sticks(now + 0.59, leads=False)
+    assert not election.sticks(now + 0.61, leads=False)
+
+
+def test_a_leader_that_stands_still_waits_longer_for_its_followers() -> None:
+    election = standing(3)
+    due(election, 0.02, leads=True)
+    due(election, 0.32, leads=True)
+    assert election.patience(0.32) == pytest.approx(4)
+
+
+def test_a_deposed_leader_that_speaks_again_was_late() -> None:
+    election = standing(3)
+    election.leader_heard(3, 0.0)
+    election.leader_heard(2, 0.25)
+    assert election.patience(0.25) == 1
+    election.deposed_leader_heard(3, 0.3)
+    assert election.patience(0.3) == pytest.approx(4)
+
+
+def test_a_leader_whose_connection_was_lost_was_not_late() -> None:
+    election = standing(3)
+    election.leader_heard(3, 0.0)
+    election.leader_gone(3, 0.1)
+    election.leader_heard(3, 0.5)
+    assert election.patience(0.5) == 1
+
+
+def test_patient_nodes_that_lose_their_leader_ask_far_apart_and_soon_again() -> None:
+    """The host that made the leader late makes candidates late."""
+    first, again = [], []
+    for node_id in (1, 2):
+        election = standing(3, node_id)
+        now = late_once(election, 0.45)
+        due(election, now)
+        election.leader_gone(3, now)
+        first.append(asked_after(election, now, 6))
+        again.append(asked_after(election, now + first[-1], 6))
+    assert first[0] <= 0.02
+    assert first[1] - first[0] >= 0.13
+    assert max(again) <= 2 * TIMING.election_max + 0.02

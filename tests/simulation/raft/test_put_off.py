@@ -77,7 +77,7 @@ def test_a_leader_ticks_once_for_an_entry(monkeypatch: pytest.MonkeyPatch) -> No
         ticks = 0
         tick = leader.running.consensus.tick
 
-        def counting(*, stands: bool, patience: int) -> None:
+        def counting(*, stands: bool, patience: float) -> None:
             nonlocal ticks
             ticks += 1
             tick(stands=stands, patience=patience)
