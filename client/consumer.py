@@ -375,12 +375,12 @@ class Consumer(Positions, ConsumerQuestions):
         among those `passing_over`, unless it is a marker or its checksum is wrong. Other reads wait meanwhile;
         `contextlib.aclosing` is for leaving early.
         """
+        damaged = fitted("transactions: passing_over", passing_over, Iterable[UnreadableRecords])
         self._check_readable()
         if self._group_id is not None and self._subscriber.active:
             raise ValueError(
                 "the group may take partitions away; leave the group_id out, or assign them yourself"
             )
-        damaged = fitted("transactions: passing_over", passing_over, Iterable[UnreadableRecords])
         reading = {one: state.paused for one, state in self._fetcher.assigned.items()}
         reader = TransactionReader(
             self._cluster,

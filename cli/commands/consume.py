@@ -12,7 +12,7 @@ from ...client.admin import Admin
 from ...client.admin.records import EARLIEST, LATEST
 from ...client.consumer import Consumer
 from ...client.failures import UnreadableRecords
-from ...client.records import TopicPartition
+from ...client.records import ConsumerRecord, TopicPartition
 from ...protocol.errors import KafkaError
 from ..arguments.options import CommandParser, add_connection, add_output, add_regex, command_parser
 from ..arguments.selection import numbers_in, select, timestamp_ms
@@ -169,7 +169,7 @@ async def _print(arguments: argparse.Namespace, consumer: Consumer, places: Plac
     while left is None or left > 0:
         limit = {} if left is None else {"max_records": min(left, 500)}
         try:
-            some = await consumer.getmany(timeout_ms=POLL_MS, **limit)
+            some = await _read(consumer, arguments.group, limit)
         except UnreadableRecords as error:
             raise CommandFailed(f"{error}; {_way_on(error, arguments.group)}") from error
         for records in some.values():
@@ -194,6 +194,16 @@ async def _print(arguments: argparse.Namespace, consumer: Consumer, places: Plac
                 consumer.assign([*consumer.assignment(), *found])
                 _seek(consumer, found)
             asked_s = loop.time()
+
+
+async def _read(
+    consumer: Consumer, group: str | None, limit: Mapping[str, int]
+) -> Mapping[TopicPartition, list[ConsumerRecord]]:
+    """Return the next records; none while no partition that was named has a leader."""
+    if group is None and not consumer.assignment():
+        await asyncio.sleep(POLL_MS / 1000)
+        return {}
+    return await consumer.getmany(timeout_ms=POLL_MS, **limit)
 
 
 class Places:

@@ -35,7 +35,6 @@ from ..security.authorization.needs import NOTHING, handler_asks
 from ..security.delegation_tokens import DelegationTokens
 from ..security.peer_session import PeerSession
 from ..security.principal import ANONYMOUS, USER, Principal
-from ..security.sasl.plain import PLAIN
 from ..server.handler import ClientRequest, handles
 
 logger = logging.getLogger("ottla.authorizer")
@@ -121,6 +120,8 @@ class DelegationTokenHandlers:
 
     def _scram_user(self, session: PeerSession) -> str:
         """Return the user by whose SCRAM credential a peer has logged in; empty if it was by something else."""
+        from ..security.sasl.plain import PLAIN  # loaded late: most brokers have no listener with passwords
+
         name = session.principal.name
         if session.mechanism in SCRAM_MECHANISMS:
             return name

@@ -239,7 +239,8 @@ async def run(options: argparse.Namespace) -> None:
     """Until SIGTERM or Control-C."""
     names = Names(options.name)
     await make_topics(options.bootstrap, names, options.partitions, options.replicas)
-    await set_session(options.bootstrap, names.masters, options.session_ms)
+    if not options.replica_only:
+        await set_session(options.bootstrap, names.masters, options.session_ms)
     replica = Replica(options.bootstrap, names, options.folder, options.partitions)
     address = f"{options.host}:{options.port}"
     group = Consumer(
@@ -257,15 +258,10 @@ async def run(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with group:
-        tasks = [
-            asyncio.create_task(each)
-            for each in (
-                ended.wait(),
-                replica.follow(),
-                _be_a_member(group),
-                _write_snapshots(node, replica, options.snapshot_s),
-            )
-        ]
+        work = [ended.wait(), replica.follow(), _write_snapshots(node, replica, options.snapshot_s)]
+        if not options.replica_only:
+            work.append(_be_a_member(group))
+        tasks = [asyncio.create_task(each) for each in work]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         server.close()
     for one in done:

@@ -152,7 +152,7 @@ ALTERATIONS = [
     (alter(8, "", "root", "INFO"), E.INVALID_REQUEST),
     (alter(16, "", "interval.ms", "100"), E.INVALID_REQUEST),
     (alter(16, "m", "match", "client_id=" + "(" * 10_000), E.INVALID_CONFIG),
-    (alter(16, "m", "match", "client_id=a{99999999999999999999}"), E.INVALID_CONFIG),
+    (alter(16, "m", "match", "client_id=a{1001}"), E.INVALID_CONFIG),
     (alter(32, "", "consumer.session.timeout.ms", "45000"), E.INVALID_REQUEST),
     (alter(32, "g", "consumer.session.timeout.ms", "1"), E.INVALID_CONFIG),
     (alter(99, "x", "y", "z"), E.INVALID_REQUEST),

@@ -39,7 +39,7 @@ def _image() -> ClusterImage:
 def test_the_leader_counts_in_turns_that_are_not_long() -> None:
     turns: list[int] = []
     text = ""
-    pieces = exposition(quorum_families(cast(Any, RAFT), _image(), None))
+    pieces = exposition(quorum_families(cast(Any, RAFT), _image(), None, {}))
     while True:
         with counted_calls() as calls:
             piece = next(pieces, None)
@@ -62,5 +62,5 @@ def test_the_leader_counts_in_turns_that_are_not_long() -> None:
 
 def test_topics_go_while_they_are_counted() -> None:
     image = _image()
-    for _ in exposition(quorum_families(cast(Any, RAFT), image, None)):
+    for _ in exposition(quorum_families(cast(Any, RAFT), image, None, {})):
         image.topics.popitem()
