@@ -203,7 +203,11 @@ class Served:
         self.heads: list[str] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        except asyncio.IncompleteReadError:  # a connection that was given up before its request
+            writer.close()
+            return
         self.heads.append(head)
         path = unquote(head.split(" ")[1])
         status, answer = "200 OK", self.answers.get(path)
