@@ -104,7 +104,7 @@ async def test_whoever_takes_over_an_id_fences_its_owner(bootstrap: str, topics:
         async with Producer(bootstrap_servers=bootstrap, transactional_id=topic) as successor:
             async with successor.transaction():
                 await successor.send(topic, b"successor")
-            with pytest.raises(TransactionFailed):
+            with pytest.raises(ProducerFenced):
                 await former.send_and_wait(topic, b"zombie")
             with pytest.raises(ProducerFenced):
                 await former.abort_transaction()
