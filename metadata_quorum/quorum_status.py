@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ..protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 from .liveness import BrokerSighting
-from .raft.sightings import Replication
+from .raft.follower_contact import Replication
 
 #: A broker that was silent for longer is no observer any more; the time is Kafka's.
 OBSERVER_SILENCE_S_MAX = 300.0

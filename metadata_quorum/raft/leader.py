@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from . import syncobj
 from .disk import Disk, File
+from .follower_contact import FollowerContacts, Replication
 from .journal import Journal
 from .journal_recovery import Entry
 from .messages import ENTRY_OVERHEAD_BYTES, Append, AppendReply, Message, SnapshotChunk, SnapshotReply
 from .progress import Mode, ReplicationProgress
 from .settings import Settings
-from .sightings import Replication, Sightings
 from .snapshots import Snapshot, SnapshotStore
 from .syncobj import Consensus
 
@@ -70,7 +70,7 @@ class Replicator:
         self._send = send
         self._writable = writable
         self._clock = clock
-        self._sightings = Sightings()
+        self._contacts = FollowerContacts()
         self._connected: set[int] = set()
         self._followers: dict[int, ReplicationProgress] = {}
         self._transfers: dict[int, _Transfer] = {}
@@ -102,7 +102,7 @@ class Replicator:
         return Replication(
             self._journal.last_index + 1,
             self._consensus.commit_index + 1,
-            self._sightings.standings(self._clock()),
+            self._contacts.standings(self._clock()),
         )
 
     def leadership_begins(self) -> None:
@@ -116,7 +116,7 @@ class Replicator:
         for peer in list(self._transfers):
             self._end_transfer(peer)
         self._followers.clear()
-        self._sightings.clear()
+        self._contacts.clear()
         self._acknowledged.clear()
         self._told.clear()
 
@@ -146,7 +146,7 @@ class Replicator:
             return
         now = self._clock()
         if reply.success:
-            self._sightings.confirmed(peer, reply.next_index, self._journal.last_index + 1, now)
+            self._contacts.confirmed(peer, reply.next_index, self._journal.last_index + 1, now)
             was_probing = follower.mode is Mode.PROBE
             if follower.mode is not Mode.SNAPSHOT:
                 follower.confirmed(reply.next_index)
@@ -155,14 +155,14 @@ class Replicator:
             if was_probing or follower.next_index <= self._journal.last_index:
                 self._feed(peer)
         else:
-            self._sightings.heard(peer, now)
+            self._contacts.heard(peer, now)
             self._consensus.deliver(peer, syncobj.confirm(None))
             if follower.refused(reply.next_index, reply.generation):
                 self._feed(peer)
 
     def on_snapshot_reply(self, peer: int, reply: SnapshotReply) -> None:
         """A follower tells how far a snapshot has come."""
-        self._sightings.heard(peer, self._clock())
+        self._contacts.heard(peer, self._clock())
         self._consensus.deliver(peer, syncobj.confirm(None))
         follower, transfer = self._followers.get(peer), self._transfers.get(peer)
         if follower is None or transfer is None or transfer.snapshot.index != reply.index:

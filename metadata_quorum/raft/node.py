@@ -25,11 +25,11 @@ from .commands import COMMIT_BOUNDS_MS
 from .core import Core
 from .disk import CorruptFile, Directory
 from .effects import Done, FoldRequest, RoleChange
+from .follower_contact import Replication
 from .formation import Formation, WrongFolder, check_voters, prepare
 from .machine import Machine, load_factory
 from .messages import MalformedRaftMessage
 from .settings import Settings
-from .sightings import Replication
 from .startup import journal_salt, open_parts, restore
 from .sync_thread import SyncThread
 from .transport import Listener, PeerLinks, TransportTimes

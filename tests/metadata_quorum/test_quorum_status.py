@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.liveness import BrokerSighting
 from ottla.metadata_quorum.quorum_status import OBSERVER_SILENCE_S_MAX, OffsetMarks, status
-from ottla.metadata_quorum.raft.sightings import Replication, Standing
+from ottla.metadata_quorum.raft.follower_contact import Replication, Standing
 from ottla.protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 
 NOW_MS = 1_700_000_000_000

@@ -34,7 +34,7 @@ class Replication:
 
 
 @dataclass(slots=True)
-class _Sighting:
+class _Contact:
     heard_at: float
     log_end: int | None = None
     leader_log_end: int | None = None
@@ -42,11 +42,11 @@ class _Sighting:
     caught_up_at: float | None = None
 
 
-class Sightings:
+class FollowerContacts:
     """The followers of one leadership. Times are seconds of the leader's clock."""
 
     def __init__(self) -> None:
-        self._of: dict[int, _Sighting] = {}
+        self._of: dict[int, _Contact] = {}
 
     def clear(self) -> None:
         """Another leadership begins, or this one ends."""
@@ -54,8 +54,8 @@ class Sightings:
 
     def heard(self, peer: int, now: float) -> None:
         """A sign of life that says nothing about the log."""
-        sighting = self._of.setdefault(peer, _Sighting(now))
-        sighting.heard_at = now
+        contact = self._of.setdefault(peer, _Contact(now))
+        contact.heard_at = now
 
     def confirmed(self, peer: int, log_end: int, leader_log_end: int, now: float) -> None:
         """`peer` has everything below `log_end`, and the leader everything below `leader_log_end`.
@@ -63,20 +63,20 @@ class Sightings:
         Whoever has now what the leader had at the confirmation before was caught up then.
         """
         self.heard(peer, now)
-        sighting = self._of[peer]
+        contact = self._of[peer]
         if log_end >= leader_log_end:
-            sighting.caught_up_at = now
-        elif sighting.leader_log_end is not None and log_end >= sighting.leader_log_end:
-            sighting.caught_up_at = sighting.confirmed_at
-        sighting.log_end, sighting.leader_log_end, sighting.confirmed_at = log_end, leader_log_end, now
+            contact.caught_up_at = now
+        elif contact.leader_log_end is not None and log_end >= contact.leader_log_end:
+            contact.caught_up_at = contact.confirmed_at
+        contact.log_end, contact.leader_log_end, contact.confirmed_at = log_end, leader_log_end, now
 
     def standings(self, now: float) -> dict[int, Standing]:
         """Everybody heard of."""
         return {
             peer: Standing(
-                sighting.log_end,
-                now - sighting.heard_at,
-                None if sighting.caught_up_at is None else now - sighting.caught_up_at,
+                contact.log_end,
+                now - contact.heard_at,
+                None if contact.caught_up_at is None else now - contact.caught_up_at,
             )
-            for peer, sighting in self._of.items()
+            for peer, contact in self._of.items()
         }
