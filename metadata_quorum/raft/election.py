@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
-from .patience import Patience
+from .election_backoff import ElectionBackoff
 from .settings import Timing
 
 _LEADER_GONE_SECONDS = (0.004, 0.008)
@@ -60,7 +60,7 @@ class Election:
         self._peers = peers
         self._timing = timing
         self._random = random
-        self._patience = Patience(timing.election_min)
+        self._backoff = ElectionBackoff(timing.election_min)
         self._term: int | None = None
         self._led = False
         self._leader: int | None = None
@@ -78,7 +78,7 @@ class Election:
         pause, self._looked_at = now - self._looked_at, now
         self._note_term(term, leads=leads, now=now)
         if leads:  # Its followers hear nothing while it stands still.
-            self._patience.leader_was_late(pause, now)
+            self._backoff.leader_was_late(pause, now)
         if leads or self.waits(now):
             return Wait()
         self.postpone(now)
@@ -94,12 +94,12 @@ class Election:
     def _note_term(self, term: int, *, leads: bool, now: float) -> None:
         had_leader = self._led or self._leader is not None
         if self._term is not None and term != self._term and had_leader:
-            self._patience.leader_fell_silent(now)
+            self._backoff.leader_fell_silent(now)
         self._term, self._led = term, leads
 
     def patience(self, now: float) -> float:
         """By how much silence may last longer than `Timing` says."""
-        return self._patience.factor(now)
+        return self._backoff.factor(now)
 
     def waits(self, now: float) -> bool:
         """Whether nothing is due yet."""
@@ -130,7 +130,7 @@ class Election:
             self._heard[peer] = now
 
     def _note_gap(self, leader: int, now: float) -> None:
-        self._patience.leader_was_late(now - self._heard[leader], now)
+        self._backoff.leader_was_late(now - self._heard[leader], now)
 
     def leader_gone(self, peer: int, now: float) -> float | None:
         """The connection to `peer` is lost. If it was the leader, there is nothing to stick to any more.
@@ -155,7 +155,7 @@ class Election:
 
     def sticks(self, now: float, *, leads: bool) -> bool:
         """Whether this node has a leader and refuses to vote."""
-        return leads or self.silence(now) < self._timing.election_min * self._patience.factor(now)
+        return leads or self.silence(now) < self._timing.election_min * self._backoff.factor(now)
 
     def ask(self, term: int) -> None:
         """Begin to ask whether to stand in `term`."""
@@ -185,7 +185,7 @@ class Election:
         return True
 
     def _timeout(self, now: float) -> float:
-        timing, patience = self._timing, self._patience.factor(now)
+        timing, patience = self._timing, self._backoff.factor(now)
         if self._leader is None:
             patience = min(patience, _LEADERLESS_FACTOR_MAX)
         return self._random.uniform(timing.election_min, timing.election_max) * patience

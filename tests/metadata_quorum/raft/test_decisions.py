@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.raft.election import Ask, Election, Stand, Wait
+from ottla.metadata_quorum.raft.election_backoff import ElectionBackoff
 from ottla.metadata_quorum.raft.messages import Append
-from ottla.metadata_quorum.raft.patience import Patience
 from ottla.metadata_quorum.raft.progress import Mode, ReplicationProgress
 from ottla.metadata_quorum.raft.safety import Accepted, Mismatch, reconcile
 from ottla.metadata_quorum.raft.settings import Timing
@@ -303,7 +303,7 @@ def test_a_leader_is_given_twice_its_longest_gap(gap_s: float, factor: int) -> N
 
 
 def test_the_longest_gap_of_the_last_minute_counts() -> None:
-    patience = Patience(0.15)
+    patience = ElectionBackoff(0.15)
     for now, gap_s in ((0.0, 0.45), (10.0, 0.15), (20.0, 0.3), (30.0, 0.15)):
         patience.leader_was_late(gap_s, now)
     found = [patience.factor(now) for now in (59.0, 61.0, 79.0, 81.0, 91.0)]

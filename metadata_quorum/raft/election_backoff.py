@@ -24,7 +24,7 @@ GAPS_TOLERATED = 2
 _DOUBLINGS = FACTOR_MAX.bit_length() - 1
 
 
-class Patience:
+class ElectionBackoff:
     """What one node has seen. Times are seconds of any monotonic clock."""
 
     def __init__(self, timeout_s: float) -> None:
