@@ -3,7 +3,7 @@
 It takes part once its cluster is formed (`formation`). It votes unless
 
 - it is catching up: it took the place of a lost node, or its peers say that it has promised more than it has
-  (`promises`). It votes again once it has all that the leader has committed;
+  (`acknowledged_index`). It votes again once it has all that the leader has committed;
 - it has just started, and some peer has not told yet what this node had promised. It waits for a moment only: a
   peer may be down for good.
 
@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from . import promises
+from . import acknowledged_index
 from .effects import Effects
 from .formation import Formation, Gathering
 from .formation import save as save_formation
@@ -52,7 +52,7 @@ class QuorumMembership:
         self._peers = peers
         self._disk = parts.disk
         self._journal: Journal = parts.journal
-        self._promises = parts.promises
+        self._acknowledged = parts.acknowledged_index
         self._is_restored = parts.is_restored
         self._consensus = consensus
         self._effects = effects
@@ -95,7 +95,7 @@ class QuorumMembership:
         (self.abstaining.add if message.abstains else self.abstaining.discard)(peer)
         if message.takes_promises:
             self.note_followers()
-            promise = self._promises.of(peer)
+            promise = self._acknowledged.of(peer)
             self._send(peer, Promised(promise.term, promise.index, promise.index_term))
         else:
             self.unheard.discard(peer)
@@ -105,7 +105,7 @@ class QuorumMembership:
     def on_promised(self, peer: int, message: Promised) -> None:
         """A peer tells what this node had promised when it was heard last."""
         self.unheard.discard(peer)
-        promise = promises.Promise(message.term, message.index, message.index_term)
+        promise = acknowledged_index.AcknowledgedIndex(message.term, message.index, message.index_term)
         durable = self._journal.durable_index
         breach = promise.breach(self._consensus.term, durable, self._journal.term_at(durable) or 0)
         if not breach or self.formation.catching_up:
@@ -134,19 +134,19 @@ class QuorumMembership:
 
     def spoke_in(self, peer: int, term: int) -> None:
         """A message of `peer` says that it is in `term`."""
-        self._promises.spoke_in(peer, term)
+        self._acknowledged.spoke_in(peer, term)
 
     def note_leader(self, leader: int, committed: int) -> None:
         """The leader of this term has told that `committed` is. If that is of its own term, it has it durably."""
         if self._journal.term_at(committed) == self._consensus.term:
-            self._promises.acknowledged(leader, committed, self._consensus.term)
+            self._acknowledged.acknowledged(leader, committed, self._consensus.term)
 
     def note_followers(self) -> None:
         """Take down how far the followers of this leader have come; nothing while it does not lead."""
         for peer, index in self._acknowledged().items():
             term = self._journal.term_at(index)
             if term is not None:
-                self._promises.acknowledged(peer, index, term)
+                self._acknowledged.acknowledged(peer, index, term)
 
     def caught_up(self, leader: int) -> None:
         """All that was committed when the leader of this term began is durable here: vote again.
@@ -163,15 +163,15 @@ class QuorumMembership:
             return
         self._saved_at = now
         self.note_followers()
-        if self._promises.changed:
+        if self._acknowledged.changed:
             self._saving = True
-            body = self._promises.encode()
-            self._effects.aside(lambda: promises.save(self._disk, body), self._promises_saved)
+            body = self._acknowledged.encode()
+            self._effects.aside(lambda: acknowledged_index.save(self._disk, body), self._promises_saved)
 
     def close(self) -> None:
         """Write what was learned. Blocks."""
-        if self._promises.changed:
-            promises.save(self._disk, self._promises.encode())
+        if self._acknowledged.changed:
+            acknowledged_index.save(self._disk, self._acknowledged.encode())
 
     def _promises_saved(self, _: object, error: Exception | None) -> None:
         self._saving = False

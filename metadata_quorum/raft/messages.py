@@ -125,7 +125,7 @@ class StaleTerm:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """What the receiver has promised, as far as the sender has heard: see `promises.Promise`."""
+    """What the receiver has promised, as far as the sender has heard: see `acknowledged_index.AcknowledgedIndex`."""
 
     term: int
     index: int

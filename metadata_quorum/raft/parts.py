@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .acknowledged_index import AcknowledgedIndexes
 from .disk import Disk
 from .formation import Formation
 from .journal import Journal
-from .promises import Promises
 from .snapshots import SnapshotStore
 from .vote import Vote
 
@@ -25,5 +25,5 @@ class Parts:
     store: SnapshotStore
     journal: Journal
     applied: int
-    promises: Promises
+    acknowledged_index: AcknowledgedIndexes
     is_restored: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 
-from . import promises, snapshots, vote
+from . import acknowledged_index, snapshots, vote
 from .compaction import align
 from .disk import CorruptFile, Disk
 from .formation import Formation, save
@@ -43,14 +43,21 @@ def open_parts(
         formation = formation.replaced()
         save(disk, formation)
     if restored:
-        promises.forget(disk)
+        acknowledged_index.forget(disk)
         formation = replace(formation, catching_up=False)
         save(disk, formation)
     store = SnapshotStore(disk)
     journal = open_journal(disk, journal_salt(formation), settings.segment_bytes)
     applied = align(journal, store.latest)
     return Parts(
-        disk, formation, saved_vote, store, journal, applied, promises.load(disk), is_restored=restored
+        disk,
+        formation,
+        saved_vote,
+        store,
+        journal,
+        applied,
+        acknowledged_index.load(disk),
+        is_restored=restored,
     )
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.raft import promises
+from ottla.metadata_quorum.raft import acknowledged_index
+from ottla.metadata_quorum.raft.acknowledged_index import AcknowledgedIndex, AcknowledgedIndexes
 from ottla.metadata_quorum.raft.disk import CorruptFile, Directory
-from ottla.metadata_quorum.raft.promises import Promise, Promises
 
-PROMISED = Promise(term=7, index=20, index_term=5)
+PROMISED = AcknowledgedIndex(term=7, index=20, index_term=5)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ steps = st.lists(
 
 @given(steps)
 def test_the_most_that_was_promised_counts(told: list[tuple[int, int | tuple[int, int]]]) -> None:
-    known = Promises()
+    known = AcknowledgedIndexes()
     terms: dict[int, int] = {}
     ends: dict[int, tuple[int, int]] = {}
     for peer, what in told:
@@ -64,24 +64,24 @@ def test_the_most_that_was_promised_counts(told: list[tuple[int, int | tuple[int
 
 def test_promises_survive_a_restart_and_are_forgotten_when_told_to(tmp_path: Path) -> None:
     disk = Directory(tmp_path)
-    assert promises.load(disk).of(2) == Promise()
-    known = Promises()
+    assert acknowledged_index.load(disk).of(2) == AcknowledgedIndex()
+    known = AcknowledgedIndexes()
     known.spoke_in(2, 7)
     known.acknowledged(2, 20, 5)
     assert known.changed
-    promises.save(disk, known.encode())
+    acknowledged_index.save(disk, known.encode())
     assert not known.changed
-    assert promises.load(disk).of(2) == PROMISED
-    promises.forget(disk)
-    assert promises.load(disk).of(2) == Promise()
+    assert acknowledged_index.load(disk).of(2) == PROMISED
+    acknowledged_index.forget(disk)
+    assert acknowledged_index.load(disk).of(2) == AcknowledgedIndex()
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     disk = Directory(tmp_path)
-    known = Promises()
+    known = AcknowledgedIndexes()
     known.spoke_in(2, 7)
-    promises.save(disk, known.encode())
-    file = tmp_path / promises.FILE_NAME
+    acknowledged_index.save(disk, known.encode())
+    file = tmp_path / acknowledged_index.FILE_NAME
     file.write_bytes(file.read_bytes()[:-1] + b"!")
     with pytest.raises(CorruptFile, match="promises is damaged"):
-        promises.load(disk)
+        acknowledged_index.load(disk)

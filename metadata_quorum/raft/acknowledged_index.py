@@ -28,7 +28,7 @@ _ENTRY = struct.Struct(">iQQQ")
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class AcknowledgedIndex:
     """A node has been in `term` and has, durably, the committed entry at `index`, which is of `index_term`."""
 
     term: int = 0
@@ -48,18 +48,18 @@ class Promise:
         return ""
 
 
-_NOTHING = Promise()
+_NOTHING = AcknowledgedIndex()
 
 
-class Promises:
+class AcknowledgedIndexes:
     """The promises of every other node, as this node knows them."""
 
-    def __init__(self, known: dict[int, Promise] | None = None) -> None:
+    def __init__(self, known: dict[int, AcknowledgedIndex] | None = None) -> None:
         self._of = dict(known or {})
         self.changed = False
         """Whether there is more to know than `encode` has given out."""
 
-    def of(self, peer: int) -> Promise:
+    def of(self, peer: int) -> AcknowledgedIndex:
         """What `peer` has promised."""
         return self._of.get(peer, _NOTHING)
 
@@ -74,7 +74,7 @@ class Promises:
         """`peer` has this entry durably, and it is committed."""
         known = self._of.get(peer, _NOTHING)
         if (index_term, index) > (known.index_term, known.index):
-            self._of[peer] = Promise(known.term, index, index_term)
+            self._of[peer] = AcknowledgedIndex(known.term, index, index_term)
             self.changed = True
 
     def encode(self) -> bytes:
@@ -86,16 +86,16 @@ class Promises:
         )
 
 
-def load(disk: Disk) -> Promises:
+def load(disk: Disk) -> AcknowledgedIndexes:
     """The saved promises, none for a folder without the file. Raises CorruptFile."""
     body = read_checked(disk, FILE_NAME, _MAGIC) or b""
     if len(body) % _ENTRY.size:
         raise CorruptFile(f"{FILE_NAME} holds {len(body)} bytes, which are not whole entries")
-    return Promises({peer: Promise(*rest) for peer, *rest in _ENTRY.iter_unpack(body)})
+    return AcknowledgedIndexes({peer: AcknowledgedIndex(*rest) for peer, *rest in _ENTRY.iter_unpack(body)})
 
 
 def save(disk: Disk, body: bytes) -> None:
-    """Make what `Promises.encode` gave durable. Blocks."""
+    """Make what `AcknowledgedIndexes.encode` gave durable. Blocks."""
     write_checked(disk, FILE_NAME, _MAGIC, body)
 
 
