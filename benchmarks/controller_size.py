@@ -28,7 +28,7 @@ from rich.table import Table
 from ottla.metadata_quorum.broker_sessions import PUSH_BYTES_MAX, PUSH_RECORDS_MAX
 from ottla.metadata_quorum.feed import MetadataFeed
 from ottla.metadata_quorum.publication import Publication
-from ottla.metadata_quorum.raft.collection import uncollected
+from ottla.metadata_quorum.raft.gc_pause import gc_paused
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.messages.broker_commands import FenceBroker
 from ottla.protocol.messages.quorum_session import FeedRecords, encode_session_message
@@ -93,7 +93,7 @@ def measure(partitions: int) -> dict[str, object]:
     publication, feed = published(cluster)
     offset = feed.end_offset
     gc.collect()
-    with uncollected():  # as the node does
+    with gc_paused():  # as the node does
         fence_s, _ = timed(lambda: (cluster.apply(fence), publication.publish()))
         pieces = told(feed, offset)
     return {

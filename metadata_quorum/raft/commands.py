@@ -13,10 +13,10 @@ from math import inf
 from typing import Final
 
 from ...protocol.exposition import Histogram
-from .collection import uncollected
 from .compaction import Compactor
 from .effects import Done, NotLeader, OutcomeUnknown, Overloaded
 from .entries import OVERHEAD_BYTES, pack_group, unpack_group
+from .gc_pause import gc_paused
 from .journal import Journal
 from .machine import Machine
 from .safety import BrokenInvariant
@@ -123,7 +123,7 @@ class Commands:
             if entry_index != index:
                 raise BrokenInvariant(f"entry {index} is found at the place of {entry_index}")
             commands = unpack_group(payload)
-            with uncollected(stays=True):
+            with gc_paused(stays=True):
                 results = [self._machine.apply(index, term, command) for command in commands]
             consensus.mark_applied(index)
             self._compactor.applied(len(payload))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.metadata_quorum.raft.collection import uncollected
+from ottla.metadata_quorum.raft.gc_pause import gc_paused
 from tests.simulation.raft.invariants import Alive, all_invariants
 from tests.simulation.raft.world import InvariantBroken, Proposal, SimulatedNode, Stopped, World, virtual_time
 
@@ -41,7 +41,7 @@ def run_seed(seed: int, only: frozenset[str] = frozenset()) -> Report:
     size = 5 if seed % 3 == 2 else 3
     invariants = all_invariants()
     world = World(seed, size, invariants)
-    with uncollected(), virtual_time(world):  # Looking for garbage would be a tenth of the run's time.
+    with gc_paused(), virtual_time(world):  # Looking for garbage would be a tenth of the run's time.
         try:
             _Scenario(world, only).play()
             for invariant in invariants:

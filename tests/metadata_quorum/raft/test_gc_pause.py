@@ -6,18 +6,18 @@ import gc
 
 import pytest
 
-from ottla.metadata_quorum.raft.collection import MANY_OBJECTS, uncollected
+from ottla.metadata_quorum.raft.gc_pause import MANY_OBJECTS, gc_paused
 
 
 def test_garbage_is_looked_for_before_and_afterwards_only() -> None:
     assert gc.isenabled()
-    with uncollected():
+    with gc_paused():
         assert not gc.isenabled()
-        with uncollected():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(ZeroDivisionError), uncollected():
+    with pytest.raises(ZeroDivisionError), gc_paused():
         raise ZeroDivisionError
     assert gc.isenabled()
 
@@ -30,7 +30,7 @@ def test_what_stays_of_many_objects_is_not_looked_through(stays: bool, objects: 
     gc.collect()
     before = gc.get_freeze_count()
     try:
-        with uncollected(stays=stays):
+        with gc_paused(stays=stays):
             made: list[list[int]] = [[] for _ in range(objects)]
         assert (gc.get_freeze_count() - before >= len(made)) == frozen
     finally:

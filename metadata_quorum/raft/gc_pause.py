@@ -12,7 +12,7 @@ MANY_OBJECTS: Final = 20_000
 
 
 @contextmanager
-def uncollected(*, stays: bool = False) -> Iterator[None]:
+def gc_paused(*, stays: bool = False) -> Iterator[None]:
     """What a command makes stays, nearly all of it. One that changes every partition of a large cluster takes half as
     long without a search after every few hundred objects.
 
