@@ -41,7 +41,7 @@ from .messages import (
     SnapshotReply,
     StaleTerm,
 )
-from .parts import Parts
+from .recovered_state import RecoveredState
 from .safety import BrokenInvariant, is_up_to_date
 from .settings import Settings
 from .snapshots import Snapshot
@@ -62,7 +62,7 @@ class Core:
         self,
         settings: Settings,
         peers: frozenset[int],
-        parts: Parts,
+        parts: RecoveredState,
         machine: Machine,
         factory: Callable[[], Machine],
         effects: Effects,

@@ -23,7 +23,7 @@ from .formation import Formation, Gathering
 from .formation import save as save_formation
 from .journal import Journal
 from .messages import Hello, Message, Promised
-from .parts import Parts
+from .recovered_state import RecoveredState
 from .settings import Settings
 from .syncobj import Consensus
 
@@ -37,7 +37,7 @@ class QuorumMembership:
         self,
         settings: Settings,
         peers: frozenset[int],
-        parts: Parts,
+        parts: RecoveredState,
         consensus: Consensus,
         effects: Effects,
         send: Callable[[int, Message], None],

@@ -11,7 +11,7 @@ from .disk import CorruptFile, Disk
 from .formation import Formation, save
 from .journal import open_journal
 from .machine import Machine
-from .parts import Parts
+from .recovered_state import RecoveredState
 from .settings import Settings
 from .snapshots import SnapshotStore
 from .vote import Vote
@@ -24,7 +24,7 @@ def journal_salt(formation: Formation) -> int:
 
 def open_parts(
     disk: Disk, formation: Formation, settings: Settings, *, replace_empty: bool, restored: bool = False
-) -> Parts:
+) -> RecoveredState:
     """Open the folder of `formation`. Raises CorruptFile for damage that no crash explains.
 
     `replace_empty`: an operator says that this folder takes the place of one that is gone. `restored`: that this
@@ -49,7 +49,7 @@ def open_parts(
     store = SnapshotStore(disk)
     journal = open_journal(disk, journal_salt(formation), settings.segment_bytes)
     applied = align(journal, store.latest)
-    return Parts(
+    return RecoveredState(
         disk,
         formation,
         saved_vote,
@@ -61,7 +61,7 @@ def open_parts(
     )
 
 
-def restore(parts: Parts, machine: Machine) -> None:
+def restore(parts: RecoveredState, machine: Machine) -> None:
     """Bring `machine` to the newest snapshot."""
     if parts.store.latest is not None:
         machine.restore(snapshots.read_chunks(parts.disk, parts.store.latest.name))

@@ -13,7 +13,7 @@ from .vote import Vote
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RecoveredState:
     """Made by `startup.open_parts`. `applied` is the last index of the newest snapshot, 0 without one.
 
     `is_restored`: an operator says that the folder was put back from an older copy on purpose.
