@@ -14,8 +14,8 @@ from ..protocol.messages.quorum_commands import Session, decode_command, encode_
 from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
 from ..protocol.messages.transaction_commands import AddToTransaction, EndTransaction, ReportMarkers
 from ..protocol.transaction_table import TransactionMetadata
+from .admin_audit import AdminAudit
 from .broker_sessions import BrokerSession
-from .changes_by_people import ChangesByPeople
 from .feed import MetadataFeed
 from .history_check import HistoryCheck
 from .leader_duties import LeaderDuties
@@ -75,7 +75,7 @@ class CommandIntake:
         duties: LeaderDuties,
         reports: MarkerReports,
         history: HistoryCheck,
-        people: ChangesByPeople,
+        people: AdminAudit,
         image: Callable[[], ClusterImage],
         tell_settled: Callable[[Iterable[TransactionMetadata]], None],
         foresee: Callable[[bytes, tuple[Session | None, Command[Any]]], None],

@@ -13,9 +13,9 @@ from ..protocol.handshake import Role
 from ..protocol.messages.broker_commands import FenceBroker
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord
 from ..protocol.messages.quorum_session import CommandReply, FeedRecords, LeaderChanged
+from .admin_audit import AdminAudit
 from .broker_probes import BrokerProbes
 from .broker_sessions import BrokerSession, BrokerSessions, SessionEvents, SnapshotSource
-from .changes_by_people import ChangesByPeople
 from .command_intake import CommandIntake, CommandReplies
 from .config import QuorumNodeConfig
 from .feed import MetadataFeed
@@ -219,7 +219,7 @@ class QuorumNode:
             self.duties,
             self._reports,
             history,
-            ChangesByPeople(self.config.authorizer, self.image),
+            AdminAudit(self.config.authorizer, self.image),
             self.image,
             lambda settled: self.sessions.tell_settled(settled, self.image()),
             self.controller.foresee,

@@ -13,7 +13,7 @@ import uvloop
 
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import USER, Principal
-from ottla.metadata_quorum.changes_by_people import ChangesByPeople
+from ottla.metadata_quorum.admin_audit import AdminAudit
 from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.authorizer_settings import AuthorizerSettings
 from ottla.protocol.cluster_image import ClusterImage
@@ -279,7 +279,7 @@ def test_the_log_of_the_leader_says_who_changed_what(
             ):
                 await session.submit(command, author=named("root"))
 
-    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.changes_by_people"):
+    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
         run(scenario())
     told = [record.getMessage() for record in caplog.records if "changes_by_people" in record.name]
     who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
@@ -293,10 +293,10 @@ def test_the_log_of_the_leader_says_who_changed_what(
 
 
 def test_the_log_of_the_leader_says_who_gave_committed_offsets_up(caplog: pytest.LogCaptureFixture) -> None:
-    told = ChangesByPeople(None, ClusterImage)
+    told = AdminAudit(None, ClusterImage)
     given_up = MirrorOffsetsToldRecord(mirror="m", partition=3, is_last=True, is_given_up=True)
     submitted = SubmitCommand(principal="User:root", host=HOST)
-    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.changes_by_people"):
+    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
         told.applied(1, submitted, AcceptMirrorFaults(mirror="m"), [(None, given_up)])
     assert caplog.messages == [
         f"Principal = User:root from host = {HOST}, by way of broker 1: accepted a fault of the mirror m: partition 3 "
@@ -353,7 +353,7 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
             for command in commands:
                 await session.submit(command, author=named("root"))
 
-    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.changes_by_people"):
+    with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
         run(scenario())
     who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
     told = [record.getMessage() for record in caplog.records if "changes_by_people" in record.name]

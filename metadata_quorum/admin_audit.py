@@ -82,7 +82,7 @@ _NAMED_MAX: Final = 20
 """So many changes of one command are told one by one."""
 
 
-class ChangesByPeople:
+class AdminAudit:
     """Of the node that leads."""
 
     def __init__(self, settings: AuthorizerSettings | None, image: Callable[[], ClusterImage]) -> None:
