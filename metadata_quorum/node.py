@@ -19,6 +19,7 @@ from .broker_sessions import BrokerSession, BrokerSessions, SessionEvents, Snaps
 from .command_intake import CommandIntake, CommandReplies
 from .config import QuorumNodeConfig
 from .feed import MetadataFeed
+from .heartbeats import Heartbeats
 from .history_check import HistoryCheck
 from .leader_answers import LeaderAnswers
 from .leader_duties import LeaderDuties
@@ -32,7 +33,6 @@ from .quorum_status import OffsetMarks
 from .raft.node import RaftConfig, RaftNode
 from .raft.settings import Settings
 from .server import QuorumServer
-from .signs_of_life import SignsOfLife
 from .state.controller import Controller
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class QuorumNode:
         # What brokers say, and who hears it.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()
-        self._signs_of_life = signs_of_life = SignsOfLife(
+        self._heartbeats = heartbeats = Heartbeats(
             config.node_id, self.duties, _now, lambda: round(time.time() * 1000)
         )
         self._answers = LeaderAnswers(
@@ -97,7 +97,7 @@ class QuorumNode:
             _now,
         )
         replies = CommandReplies(config.node_id, self.raft)
-        self.sessions = self._make_sessions(signs_of_life, replies)
+        self.sessions = self._make_sessions(heartbeats, replies)
         operators = OperatorSessions(self.raft, replies, self._reports.propose_behind)
         self.server = QuorumServer(
             config.listen_host,
@@ -105,7 +105,7 @@ class QuorumNode:
             config.security,
             self.raft.identity,
             {Role.RAFT: self.raft.adopt, Role.BROKER: self.sessions.accept, Role.ADMIN: operators.accept},
-            signs_of_life.datagram,
+            heartbeats.datagram,
             tls=config.tls,
         )
         # What follows from all that.
@@ -148,9 +148,7 @@ class QuorumNode:
         """Its metrics; none before `start`."""
         if not self._started:
             return iter(())
-        return quorum_families(
-            self.raft, self.image(), self.config.tls, self._signs_of_life.clocks.skews_ms()
-        )
+        return quorum_families(self.raft, self.image(), self.config.tls, self._heartbeats.clocks.skews_ms())
 
     def unready(self) -> str:
         """Why it does not take part now; empty when it does."""
@@ -210,7 +208,7 @@ class QuorumNode:
             expired_tokens_check_interval_s=config.token_expiry_check_interval_ms / 1000,
         )
 
-    def _make_sessions(self, signs_of_life: SignsOfLife, replies: CommandReplies) -> BrokerSessions:
+    def _make_sessions(self, heartbeats: Heartbeats, replies: CommandReplies) -> BrokerSessions:
         history = HistoryCheck(self.raft, self.feed, lambda: self._publication.publish())
         intake = CommandIntake(
             self.raft,
@@ -229,7 +227,7 @@ class QuorumNode:
             self.feed,
             SnapshotSource(self.feed, self.image, lambda: self.controller.history),
             SessionEvents(
-                heartbeat=signs_of_life.heartbeat,
+                heartbeat=heartbeats.heartbeat,
                 asked=self._answers.status,
                 asked_about_transactions=self._answers.transactions,
                 asked_about_app_versions=self._answers.app_versions,

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.metadata_quorum.clock_watch import SKEW_MS_MAX, ClockRemark, ClockWatch
+from ottla.metadata_quorum.heartbeats import Heartbeats
 from ottla.metadata_quorum.metrics import CLOCK_SKEW, quorum_families
-from ottla.metadata_quorum.signs_of_life import SignsOfLife
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.messages.quorum_session import SessionHeartbeat
 
@@ -29,7 +29,7 @@ class Cluster:
         self.world.duties.lead(0.0)
         self.ahead_ms = {1: 0, 2: 0, 3: 0, LEADER: 0}
         self.delay_ms = 0
-        self.signs = SignsOfLife(
+        self.signs = Heartbeats(
             LEADER, self.world.duties, lambda: 0.05, lambda: NOON_MS + self.ahead_ms[LEADER] + self.delay_ms
         )
 
@@ -57,7 +57,7 @@ class Cluster:
 def test_a_wrong_clock_is_named_once_and_again_when_it_is_right(
     caplog: pytest.LogCaptureFixture, node_id: int, ahead_ms: int, words: str
 ) -> None:
-    caplog.set_level(logging.INFO, "ottla.metadata_quorum.signs_of_life")
+    caplog.set_level(logging.INFO, "ottla.metadata_quorum.heartbeats")
     cluster = Cluster()
     cluster.beat(10)
     assert not caplog.messages

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.metadata_quorum.signs_of_life import SignsOfLife
+from ottla.metadata_quorum.heartbeats import Heartbeats
 from ottla.protocol.messages.quorum_session import PartitionProgress, SessionHeartbeat
 
 from .test_server_leader_duties import TOPIC, World, elected, tell, waiting_world
@@ -26,7 +26,7 @@ def hear(world: World, broker_id: int, told_offset: int, **ends: int) -> None:
         progress=progress,
         told_offset=told_offset,
     )
-    SignsOfLife(101, world.duties, lambda: 0.05, lambda: 0).heartbeat(cast(Any, session), heartbeat)
+    Heartbeats(101, world.duties, lambda: 0.05, lambda: 0).heartbeat(cast(Any, session), heartbeat)
 
 
 def test_a_broker_that_has_told_half_is_not_taken_for_one_that_has_told_all() -> None:

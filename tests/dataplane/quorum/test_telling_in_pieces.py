@@ -11,9 +11,9 @@ import pytest
 from ottla.dataplane.quorum.progress import LogEnd, LogKey
 from ottla.dataplane.quorum.telling import LOGS_AT_ONCE, LogTelling
 from ottla.metadata_quorum import broker_sessions
+from ottla.metadata_quorum.heartbeats import Heartbeats
 from ottla.metadata_quorum.liveness import ProgressTable
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.metadata_quorum.signs_of_life import SignsOfLife
 from ottla.protocol.messages.quorum_session import LeaderChanged, SessionHeartbeat
 
 from .cluster import QuorumAndSessions, until
@@ -35,13 +35,13 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[SessionHeartbeat]:
     """The heartbeats that quorum nodes heard. The topic that they tell of is in no image, and is not forgotten here."""
     monkeypatch.setattr(ProgressTable, "forget", lambda _table, _topics: None)
     taken: list[SessionHeartbeat] = []
-    hear = SignsOfLife.heartbeat
+    hear = Heartbeats.heartbeat
 
-    def noted(signs: SignsOfLife, session: broker_sessions.BrokerSession, message: SessionHeartbeat) -> None:
+    def noted(signs: Heartbeats, session: broker_sessions.BrokerSession, message: SessionHeartbeat) -> None:
         taken.append(message)
         hear(signs, session, message)
 
-    monkeypatch.setattr(SignsOfLife, "heartbeat", noted)
+    monkeypatch.setattr(Heartbeats, "heartbeat", noted)
     return taken
 
 

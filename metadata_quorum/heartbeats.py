@@ -15,7 +15,7 @@ from .liveness import Heartbeat, ReplicaProgress
 logger = logging.getLogger(__name__)
 
 
-class SignsOfLife:
+class Heartbeats:
     """Passes heartbeats to the leader's duties, and answers them."""
 
     def __init__(
