@@ -37,7 +37,7 @@ from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetT
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from ..protocol.messages.user_commands import ScramCredentialChange
 from ..protocol.partition_change import PartitionChange
-from .deciding_ends import deciding_ends
+from .election_log_ends import election_log_ends
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
 from .token_expiry import ExpiredTokens
@@ -288,7 +288,7 @@ class LeaderDuties:
 
     def _progress_of(self, image: ClusterImage, broker_id: int) -> list[ReplicaLogEnd]:
         """What is known about the replicas of the partitions that this broker leads, where it matters."""
-        return [_log_end(entry) for entry in deciding_ends(image, self.progress, broker_id)]
+        return [_log_end(entry) for entry in election_log_ends(image, self.progress, broker_id)]
 
     def leaderless_progress(self, partitions: Iterable[ElectionPartition] | None) -> list[ReplicaLogEnd]:
         """What is known about the replicas of those of these partitions (None: of all) that nobody leads."""

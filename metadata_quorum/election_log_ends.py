@@ -16,7 +16,9 @@ _End = tuple[int, int] | None
 """Leader epoch of a log's last batch, and where it ends; None if that is not known."""
 
 
-def deciding_ends(image: ClusterImage, progress: ProgressTable, leaving: int) -> Iterator[ReplicaProgress]:
+def election_log_ends(
+    image: ClusterImage, progress: ProgressTable, leaving: int
+) -> Iterator[ReplicaProgress]:
     """What is known of the partitions that broker `leaving` leads, where it may decide who leads next."""
     usable = {broker_id for broker_id, broker in image.brokers.items() if broker.usable} - {leaving}
     epochs = {broker_id: broker.broker_epoch for broker_id, broker in image.brokers.items()}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.deciding_ends import deciding_ends
+from ottla.metadata_quorum.election_log_ends import election_log_ends
 from ottla.metadata_quorum.liveness import ProgressTable, ReplicaProgress
 from ottla.metadata_quorum.state.election import Electorate, without
 from ottla.metadata_quorum.state.workspace import Workspace
@@ -91,7 +91,7 @@ def test_the_same_replica_is_elected_as_by_all_that_is_known(
         )
         return without(state, LEAVING, electorate, progress.get((TOPIC, 0), {}))
 
-    few = list(deciding_ends(image, table, LEAVING))
+    few = list(election_log_ends(image, table, LEAVING))
     if state.leader == LEAVING:
         assert after(few) == after(table.of([(TOPIC, 0)]))
     else:
@@ -101,22 +101,22 @@ def test_the_same_replica_is_elected_as_by_all_that_is_known(
 def test_nothing_is_told_of_replicas_that_are_equally_far() -> None:
     led = PartitionState((1, 2, 3), (1, 2, 3), leader=1)
     table = told(end(1, 9), end(2, 7), end(3, 7))
-    assert list(deciding_ends(cluster([led]), table, LEAVING)) == []
+    assert list(election_log_ends(cluster([led]), table, LEAVING)) == []
 
 
 def test_nothing_is_told_where_only_one_can_follow() -> None:
     led = PartitionState((1, 2, 3), (1, 2, 3), leader=1)
     table = told(end(2, 7), end(3, 8))
-    assert list(deciding_ends(cluster([led], frozenset({3})), table, LEAVING)) == []
+    assert list(election_log_ends(cluster([led], frozenset({3})), table, LEAVING)) == []
 
 
 def test_all_that_is_known_is_told_where_one_is_further() -> None:
     led = PartitionState((1, 2, 3), (1, 2, 3), leader=1)
     ends = [end(1, 9), end(2, 7), end(3, 8)]
-    assert list(deciding_ends(cluster([led, led]), told(*ends), LEAVING)) == ends
+    assert list(election_log_ends(cluster([led, led]), told(*ends), LEAVING)) == ends
 
 
 def test_what_a_process_told_that_was_replaced_is_not_known() -> None:
     led = PartitionState((1, 2, 3), (1, 2, 3), leader=1)
     old = ReplicaProgress(TOPIC, 0, 3, 3, 7, EPOCHS[3] - 1)
-    assert list(deciding_ends(cluster([led]), told(end(2, 7), old), LEAVING)) == [end(2, 7), old]
+    assert list(election_log_ends(cluster([led]), told(end(2, 7), old), LEAVING)) == [end(2, 7), old]
