@@ -281,7 +281,7 @@ def test_the_log_of_the_leader_says_who_changed_what(
 
     with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
         run(scenario())
-    told = [record.getMessage() for record in caplog.records if "changes_by_people" in record.name]
+    told = [record.getMessage() for record in caplog.records if "admin_audit" in record.name]
     who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
     acl = "ALLOW User:bob from * ALTER on Cluster:LITERAL:kafka-cluster"
     assert told == [
@@ -356,7 +356,7 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
     with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
         run(scenario())
     who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
-    told = [record.getMessage() for record in caplog.records if "changes_by_people" in record.name]
+    told = [record.getMessage() for record in caplog.records if "admin_audit" in record.name]
     assert told == [
         f"{who}{what}"
         for what in (
