@@ -24,7 +24,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from ottla.metadata_quorum.link import Link, server_link
+from ottla.metadata_quorum.node_connection import NodeConnection, accepted_connection
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
 from ottla.protocol.handshake import LinkSecurity, Role
 from ottla.protocol.node_secrets import Secrets
@@ -71,8 +71,8 @@ async def serve(node_id: int, ports: list[int], directory: Path) -> None:
     node = RaftNode(config, Counter(), on_role=lambda change: _say(leads=change.leads))
     loop = asyncio.get_running_loop()
 
-    def accept() -> Link:
-        return server_link(
+    def accept() -> NodeConnection:
+        return accepted_connection(
             LinkSecurity(Secrets((SECRET,))),
             node.identity,
             lambda link: node.adopt(link) if link.peer.role is Role.RAFT else None,

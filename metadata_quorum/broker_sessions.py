@@ -36,7 +36,7 @@ from ..protocol.messages.transaction_questions import (
 )
 from ..protocol.transaction_table import TransactionMetadata
 from .feed import FeedSlice, FeedSnapshot, MetadataFeed, SnapshotBuilder
-from .link import Link
+from .node_connection import NodeConnection
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class SnapshotSource:
 class BrokerSession:
     """One broker's session (the handler of its link)."""
 
-    def __init__(self, link: Link, sessions: "BrokerSessions") -> None:
+    def __init__(self, link: NodeConnection, sessions: "BrokerSessions") -> None:
         self.link = link
         self.broker_id = link.peer.node_id
         self.incarnation = link.peer.directory_id
@@ -131,7 +131,7 @@ class BrokerSession:
         """Sends one message; a link that is gone swallows it."""
         self.link.send(encode_session_message(message))
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         message = decode_session_message(payload)
         match message:
             case Subscribe():
@@ -166,10 +166,10 @@ class BrokerSession:
         self.commands_in_flight -= 1
         self.link.send_along(encode_session_message(reply))
 
-    def link_writable(self, link: Link) -> None:
+    def link_writable(self, link: NodeConnection) -> None:
         self.push()
 
-    def link_closed(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: NodeConnection, reason: str) -> None:
         self._stop_snapshot()
         self._offset = None
         self._sessions.ended(self, reason)
@@ -258,7 +258,7 @@ class BrokerSessions:
         self._encoded: tuple[FeedSlice, bytes] | None = None
         """The newest slice of the feed that was encoded, and its bytes."""
 
-    def accept(self, link: Link) -> BrokerSession | None:
+    def accept(self, link: NodeConnection) -> BrokerSession | None:
         """A broker has proved itself on this link; None if it holds too many sessions already."""
         broker_id = link.peer.node_id
         of_broker = [session for session in self._sessions if session.broker_id == broker_id]

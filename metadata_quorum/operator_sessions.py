@@ -26,7 +26,7 @@ from ..protocol.messages.quorum_session import (
 from ..protocol.messages.user_commands import AlterScramCredentials
 from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
 from .command_intake import CommandReplies
-from .link import Link
+from .node_connection import NodeConnection
 from .raft.effects import Done
 from .raft.node import RaftNode
 from .state.controller import RECOVERY_COMMANDS
@@ -40,12 +40,12 @@ _TOLD_MAX = 20
 class OperatorSession:
     """One operator's connection (the handler of its link), with one command at a time."""
 
-    def __init__(self, link: Link, sessions: OperatorSessions) -> None:
+    def __init__(self, link: NodeConnection, sessions: OperatorSessions) -> None:
         self._link = link
         self._sessions = sessions
         self._waits = False
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         message = decode_session_message(payload)
         if not isinstance(message, SubmitCommand):
             link.close(f"an operator does not send {type(message).__name__}")
@@ -55,10 +55,10 @@ class OperatorSession:
             self._waits = True
             self._sessions.submitted(message, self._reply)
 
-    def link_writable(self, link: Link) -> None:
+    def link_writable(self, link: NodeConnection) -> None:
         """Answers are small."""
 
-    def link_closed(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: NodeConnection, reason: str) -> None:
         self._sessions.ended(self)
 
     def _reply(self, reply: CommandReply) -> None:
@@ -77,7 +77,7 @@ class OperatorSessions:
         self._propose = propose
         self._sessions: set[OperatorSession] = set()
 
-    def accept(self, link: Link) -> OperatorSession | None:
+    def accept(self, link: NodeConnection) -> OperatorSession | None:
         """An operator has proved to hold the cluster secret; None if there are too many already."""
         if len(self._sessions) >= SESSIONS_MAX:
             logger.warning(

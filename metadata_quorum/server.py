@@ -21,7 +21,7 @@ from ..network.strangers import Strangers
 from ..network.tls.nodes import NodeTls
 from ..protocol.handshake import Identity, LinkSecurity, Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, HeartbeatAnswer, InvalidDatagram, key_id_of
-from .link import Link, LinkHandler, LinkLimits, server_link
+from .node_connection import NodeConnection, NodeConnectionHandler, NodeConnectionLimits, accepted_connection
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +45,10 @@ class QuorumServer:
         port: int,
         security: LinkSecurity,
         identity: Identity,
-        handlers: dict[Role, Callable[[Link], LinkHandler | None]],
+        handlers: dict[Role, Callable[[NodeConnection], NodeConnectionHandler | None]],
         on_heartbeat: Callable[[DatagramHeartbeat], bool],
         *,
-        limits: LinkLimits | None = None,
+        limits: NodeConnectionLimits | None = None,
         tls: NodeTls | None = None,
         strangers_max: int = STRANGERS_MAX,
         strangers_per_address_max: int = STRANGERS_PER_ADDRESS_MAX,
@@ -60,12 +60,12 @@ class QuorumServer:
         self._identity = identity
         self._handlers = handlers
         self._on_heartbeat = on_heartbeat
-        self._limits = limits or LinkLimits()
+        self._limits = limits or NodeConnectionLimits()
         self._tls = tls
-        self._strangers: Strangers[Link] = Strangers(strangers_max, strangers_per_address_max)
-        self._links: dict[Link, None] = {}
+        self._strangers: Strangers[NodeConnection] = Strangers(strangers_max, strangers_per_address_max)
+        self._links: dict[NodeConnection, None] = {}
         #: the links of brokers, by the id of the key of their datagrams
-        self._by_key_id: dict[bytes, Link] = {}
+        self._by_key_id: dict[bytes, NodeConnection] = {}
         self._server: asyncio.Server | None = None
         self._datagrams: DatagramServer | None = None
         self._acceptor: asyncio.Task[None] | None = None
@@ -112,8 +112,8 @@ class QuorumServer:
         if links:
             await asyncio.wait([link.closed for link in links], timeout=1.0)
 
-    def _accept(self) -> Link:
-        link = server_link(
+    def _accept(self) -> NodeConnection:
+        link = accepted_connection(
             self._security, self._identity, self._welcome, self._limits, self._connected, self._tls
         )
         link.closed.add_done_callback(lambda closed: self._forget(link, closed.result()))
@@ -135,12 +135,12 @@ class QuorumServer:
                 except OSError:  # it is gone already
                     sock.close()
 
-    def _connected(self, link: Link) -> None:
+    def _connected(self, link: NodeConnection) -> None:
         oldest = self._strangers.admit(link, link.remote_host)
         if oldest is not None:
             oldest.close("too many connections that have not proved themselves", abort=True)
 
-    def _forget(self, link: Link, reason: str) -> None:
+    def _forget(self, link: NodeConnection, reason: str) -> None:
         if self._strangers.forget(link):
             logger.info("a connection from %s did not prove itself: %s", link.remote_address, reason)
         if link in self._links:
@@ -148,7 +148,7 @@ class QuorumServer:
             if link.peer.role is Role.BROKER:
                 self._by_key_id.pop(link.datagrams.key_id, None)
 
-    def _welcome(self, link: Link) -> LinkHandler | None:
+    def _welcome(self, link: NodeConnection) -> NodeConnectionHandler | None:
         self._strangers.forget(link)
         self._links[link] = None
         if link.peer.role is Role.BROKER:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from ...network.tls.nodes import NodeTls
 from ...protocol.exposition import Histogram
 from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity, LinkSecurity
-from ..link import Link, LinkLimits
+from ..node_connection import NodeConnection, NodeConnectionLimits
 from . import failstop, syncobj
 from .commands import COMMIT_BOUNDS_MS
 from .core import Core
@@ -63,7 +63,7 @@ class RaftConfig:
     """An operator says: this folder was put back from an older copy on purpose, and votes with what it has."""
     settings: Settings = field(default_factory=Settings)
     times: TransportTimes = field(default_factory=TransportTimes)
-    limits: LinkLimits = field(default_factory=LinkLimits)
+    limits: NodeConnectionLimits = field(default_factory=NodeConnectionLimits)
 
 
 @contextmanager
@@ -169,7 +169,7 @@ class RaftNode:
         await asyncio.get_running_loop().run_in_executor(None, self._core.close)
         self._disk.unlock()
 
-    def adopt(self, link: Link) -> PeerLinks | None:
+    def adopt(self, link: NodeConnection) -> PeerLinks | None:
         """Take an accepted, authenticated link of role RAFT: its handler, None to refuse it."""
         return self._links if self._core is not None and self._links.adopt(link) else None
 

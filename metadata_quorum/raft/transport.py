@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...network.tls.nodes import NodeTls
 from ...protocol.handshake import Identity, LinkSecurity, Role
-from ..link import Link, LinkLimits, dial
+from ..node_connection import NodeConnection, NodeConnectionLimits, dial
 from .messages import MalformedRaftMessage
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class PeerLinks:
         addresses: Mapping[int, tuple[str, int]],
         listener: Listener,
         times: TransportTimes,
-        limits: LinkLimits,
+        limits: NodeConnectionLimits,
         tls: NodeTls | None = None,
     ) -> None:
         """`addresses` of the other nodes."""
@@ -63,7 +63,7 @@ class PeerLinks:
         self._listener = listener
         self._times = times
         self._limits = limits
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, NodeConnection] = {}
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._pinger: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -88,7 +88,7 @@ class PeerLinks:
             link.close("the node is stopping", abort=True)
         await asyncio.gather(*(link.closed for link in links))
 
-    def adopt(self, link: Link) -> bool:
+    def adopt(self, link: NodeConnection) -> bool:
         """Take a ready link; False refuses one from a node that is not configured."""
         peer = link.peer.node_id
         if peer not in self._addresses or self._stopping:
@@ -112,7 +112,7 @@ class PeerLinks:
         link = self._links.get(peer)
         return link is not None and link.writable
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         """A message or a ping arrived."""
         peer = link.peer
         if payload and self._links.get(peer.node_id) is link:
@@ -121,11 +121,11 @@ class PeerLinks:
             except MalformedRaftMessage as error:
                 link.close(f"node {peer.node_id} sent an unreadable message: {error}", abort=True)
 
-    def link_writable(self, link: Link) -> None:
+    def link_writable(self, link: NodeConnection) -> None:
         """Back-pressure is over."""
         self._listener.writable()
 
-    def link_closed(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: NodeConnection, reason: str) -> None:
         """A link is gone; one that was replaced is no news."""
         peer = link.peer.node_id
         if self._links.get(peer) is link:
@@ -148,7 +148,7 @@ class PeerLinks:
                     logger.info("no connection to quorum node %d yet: %s", peer, error)
             await asyncio.sleep(self._times.reconnect_ms / 1000)
 
-    async def _dial(self, peer: int, host: str, port: int) -> Link:
+    async def _dial(self, peer: int, host: str, port: int) -> NodeConnection:
         try:
             async with asyncio.timeout(self._times.connect_ms / 1000):
                 return await dial(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.metadata_quorum.link import dial
 from ottla.metadata_quorum.node import QuorumNode
+from ottla.metadata_quorum.node_connection import dial
 from ottla.metadata_quorum.operator_sessions import SESSIONS_MAX
 from ottla.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.handshake import Identity, LinkSecurity, Role

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ottla.metadata_quorum.broker_sessions import BrokerSession, BrokerSessions, SessionEvents, SnapshotSource
 from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, Scope
-from ottla.metadata_quorum.link import Link
+from ottla.metadata_quorum.node_connection import NodeConnection
 from ottla.metadata_quorum.publication import Publication
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.handshake import Identity
@@ -52,7 +52,7 @@ class Followed:
         self.sent: list[tuple[int, bytes]] = []
         self.links = {broker_id: FakeLink(broker_id, self.sent) for broker_id in (1, 2, 3)}
         for fake in self.links.values():
-            link = cast(Link, fake)
+            link = cast(NodeConnection, fake)
             session = self.sessions.accept(link)
             assert isinstance(session, BrokerSession)
             session.payload_received(link, encode(Subscribe(metadata_offset=0)))
@@ -119,5 +119,5 @@ def test_a_change_of_the_leader_is_in_the_next_push() -> None:
     for link in followed.links.values():
         session = followed.sessions.of(link.broker_id, bytes(16))
         assert session is not None
-        session.payload_received(cast(Link, link), encode(Subscribe(metadata_offset=0)))
+        session.payload_received(cast(NodeConnection, link), encode(Subscribe(metadata_offset=0)))
     assert {cast(FeedRecords, decode_session_message(payload)).term for _, payload in followed.sent} == {7}

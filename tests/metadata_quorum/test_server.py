@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from ottla.metadata_quorum import server
-from ottla.metadata_quorum.link import Link, LinkLimits, dial
+from ottla.metadata_quorum.node_connection import NodeConnection, NodeConnectionLimits, dial
 from ottla.metadata_quorum.server import STRANGERS_PER_ADDRESS_MAX, AddressInUse, QuorumServer
 from ottla.protocol.handshake import CHANCE_BYTES, ClientHandshake, Identity, LinkSecurity, Role
 from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
@@ -30,13 +30,13 @@ class Recorder:
         self.payloads: list[bytes] = []
         self.reasons: list[str] = []
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         self.payloads.append(payload)
 
-    def link_writable(self, link: Link) -> None:
+    def link_writable(self, link: NodeConnection) -> None:
         return None
 
-    def link_closed(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: NodeConnection, reason: str) -> None:
         self.reasons.append(reason)
 
 
@@ -59,7 +59,7 @@ class Node:
             SERVER,
             {Role.RAFT: lambda link: self.peers, Role.BROKER: lambda link: self.brokers},
             self._heard,
-            limits=LinkLimits(handshake_timeout_ms=timeout_ms),
+            limits=NodeConnectionLimits(handshake_timeout_ms=timeout_ms),
             strangers_max=strangers_max,
         )
 
@@ -74,7 +74,7 @@ class Node:
     async def __aexit__(self, *_: object) -> None:
         await self.server.stop()
 
-    async def dial(self, role: Role, handler: Recorder, secret: bytes = SECRET) -> Link:
+    async def dial(self, role: Role, handler: Recorder, secret: bytes = SECRET) -> NodeConnection:
         return await dial(
             "127.0.0.1",
             self.server.port,
@@ -261,7 +261,7 @@ def test_a_link_without_encryption_is_logged_or_refused(caplog: pytest.LogCaptur
 def test_the_end_of_a_session_tells_who_ended_it() -> None:
     async def scenario() -> None:
         async with Node() as node:
-            ends: list[Link] = []
+            ends: list[NodeConnection] = []
             node.server._handlers[Role.BROKER] = lambda link: (ends.append(link), node.brokers)[1]
             for abort in (False, True):
                 client = await node.dial(Role.BROKER, Recorder())
@@ -276,7 +276,7 @@ def test_the_end_of_a_session_tells_who_ended_it() -> None:
     uvloop.run(scenario())
 
 
-def seal_of(link: Link) -> DatagramSeal:
+def seal_of(link: NodeConnection) -> DatagramSeal:
     return DatagramSeal(link.channel.derive(b"datagrams"), is_broker=True)
 
 

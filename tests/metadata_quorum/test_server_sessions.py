@@ -7,8 +7,8 @@ from pathlib import Path
 
 import uvloop
 
-from ottla.metadata_quorum.link import Link, dial
 from ottla.metadata_quorum.node import QuorumNode
+from ottla.metadata_quorum.node_connection import NodeConnection, dial
 from ottla.protocol.features import FEATURES, OURS
 from ottla.protocol.handshake import Identity, Role
 from ottla.protocol.messages.broker_commands import (
@@ -45,7 +45,7 @@ class RawBroker:
         self.broker_id = broker_id
         self.received: list[SessionMessage] = []
         self.closed: list[str] = []
-        self.link: Link | None = None
+        self.link: NodeConnection | None = None
 
     async def connect(self, node: QuorumNode) -> "RawBroker":
         self.link = await dial(
@@ -62,13 +62,13 @@ class RawBroker:
         assert self.link is not None
         self.link.send(encode_session_message(message))
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         self.received.append(decode_session_message(payload))
 
-    def link_writable(self, link: Link) -> None:
+    def link_writable(self, link: NodeConnection) -> None:
         return None
 
-    def link_closed(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: NodeConnection, reason: str) -> None:
         self.closed.append(reason)
 
     def of(self, cls: type[SessionMessage]) -> list[SessionMessage]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ottla.metadata_quorum.link import Link, LinkHandler, server_link
+from ottla.metadata_quorum.node_connection import NodeConnection, NodeConnectionHandler, accepted_connection
 from ottla.metadata_quorum.raft.core import Core
 from ottla.metadata_quorum.raft.effects import RoleChange
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
@@ -106,7 +106,7 @@ class Quorum:
         self._settings = settings
         self._factory = factory
         self._servers: dict[int, asyncio.Server] = {}
-        self._links: dict[int, list[Link]] = {}
+        self._links: dict[int, list[NodeConnection]] = {}
         self._sizes = size
         self.times = TransportTimes()
         self.ports: dict[int, int] = {}
@@ -173,14 +173,14 @@ class Quorum:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
 
-    def _accept(self, node_id: int) -> Link:
-        def choose(link: Link) -> LinkHandler | None:
+    def _accept(self, node_id: int) -> NodeConnection:
+        def choose(link: NodeConnection) -> NodeConnectionHandler | None:
             node = self.nodes.get(node_id)
             return node.adopt(link) if node is not None and link.peer.role is Role.RAFT else None
 
         node = self.nodes.get(node_id)
         identity = node.identity if node is not None else replace(_NOBODY, node_id=node_id)
-        link = server_link(LinkSecurity(Secrets((SECRET,))), identity, choose)
+        link = accepted_connection(LinkSecurity(Secrets((SECRET,))), identity, choose)
         self._links.setdefault(node_id, []).append(link)
         return link
 

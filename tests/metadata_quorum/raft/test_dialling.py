@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from ottla.metadata_quorum.link import LinkLimits
+from ottla.metadata_quorum.node_connection import NodeConnectionLimits
 from ottla.metadata_quorum.raft.transport import Listener, PeerLinks, TransportTimes
 from ottla.protocol.handshake import Identity, LinkSecurity
 from ottla.protocol.node_secrets import Secrets
@@ -41,7 +41,9 @@ async def test_a_node_that_does_not_answer_is_dialled_again_and_again(
     with silent_address() as address:
         times = TransportTimes(reconnect_ms=10, connect_ms=50)
         me = Identity(2, b"c" * 16, "c")
-        links = PeerLinks(me, LinkSecurity(Secrets((SECRET,))), {1: address}, nothing, times, LinkLimits())
+        links = PeerLinks(
+            me, LinkSecurity(Secrets((SECRET,))), {1: address}, nothing, times, NodeConnectionLimits()
+        )
         links.start()
         try:
             await until(lambda: "did not answer within 50 ms" in caplog.text)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pysyncobj.syncobj as library
 import pytest
 
-from ottla.metadata_quorum.link import dial
+from ottla.metadata_quorum.node_connection import dial
 from ottla.metadata_quorum.raft.disk import CorruptFile
 from ottla.metadata_quorum.raft.effects import NotLeader
 from ottla.metadata_quorum.raft.formation import WrongFolder

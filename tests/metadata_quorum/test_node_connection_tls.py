@@ -14,7 +14,7 @@ import uvloop
 
 from ottla.cli.connection.plain_quorum_link import PlainQuorumLink
 from ottla.cli.nodes.quorum_tls import QuorumTls, quorum_tls
-from ottla.metadata_quorum.link import Link, LinkLimits, dial
+from ottla.metadata_quorum.node_connection import NodeConnection, NodeConnectionLimits, dial
 from ottla.metadata_quorum.server import QuorumServer
 from ottla.protocol.config_key import ConfigError
 from ottla.protocol.handshake import HandshakeError, Identity, LinkSecurity, Role
@@ -34,12 +34,12 @@ class Heard:
         self.payloads: list[bytes] = []
         self.came = asyncio.Event()
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         self.payloads.append(payload)
         self.came.set()
 
-    def link_writable(self, link: Link) -> None: ...
-    def link_closed(self, link: Link, reason: str) -> None: ...
+    def link_writable(self, link: NodeConnection) -> None: ...
+    def link_closed(self, link: NodeConnection, reason: str) -> None: ...
 
 
 class Nodes:
@@ -92,14 +92,14 @@ async def serving(tls: QuorumTls | None, heard: Heard, timeout_ms: int = 3000) -
         identity(1),
         {Role.BROKER: lambda link: heard},
         lambda heartbeat: False,
-        limits=LinkLimits(handshake_timeout_ms=timeout_ms),
+        limits=NodeConnectionLimits(handshake_timeout_ms=timeout_ms),
         tls=tls,
     )
     await server.start()
     return server
 
 
-async def dialled(server: QuorumServer, tls: QuorumTls | None, heard: Heard) -> Link:
+async def dialled(server: QuorumServer, tls: QuorumTls | None, heard: Heard) -> NodeConnection:
     return await dial(
         HOST,
         server.port,

@@ -1,7 +1,7 @@
 """An authenticated and encrypted connection on the event loop: handshake, frames, bounded buffers, back-pressure.
 
-A `Link` is the asyncio side of `ottla.protocol.handshake` and `ottla.protocol.frames`. It
-speaks to a `LinkHandler` once the handshake is done; until then the other end gets one deadline and
+A `NodeConnection` is the asyncio side of `ottla.protocol.handshake` and `ottla.protocol.frames`. It
+speaks to a `NodeConnectionHandler` once the handshake is done; until then the other end gets one deadline and
 handshake-sized messages, nothing else. The role that a client names chooses the handler of its link.
 """
 
@@ -44,21 +44,21 @@ from ..protocol.liveness_datagrams import DatagramSeal
 logger = logging.getLogger(__name__)
 
 
-class LinkHandler(Protocol):
+class NodeConnectionHandler(Protocol):
     """Who a ready link speaks to. All calls come from the event loop."""
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         """One frame arrived. An exception closes the link and is logged."""
 
-    def link_writable(self, link: Link) -> None:
-        """The send buffer has drained after `Link.writable` was false."""
+    def link_writable(self, link: NodeConnection) -> None:
+        """The send buffer has drained after `NodeConnection.writable` was false."""
 
-    def link_closed(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: NodeConnection, reason: str) -> None:
         """The link is gone; called once, and only if the handler was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLimits:
+class NodeConnectionLimits:
     """Bounds of one link. Above `send_buffer_bytes_max` waiting to be sent, the link is cut."""
 
     payload_bytes_max: int = 64 << 20
@@ -67,15 +67,15 @@ class LinkLimits:
     handshake_timeout_ms: int = 3000
 
 
-class Link(asyncio.Protocol):
+class NodeConnection(asyncio.Protocol):
     """One connection. `choose_handler` is called when the other end has proved itself; None refuses it."""
 
     def __init__(
         self,
         handshake: ClientHandshake | ServerHandshake,
-        choose_handler: Callable[[Link], LinkHandler | None],
-        limits: LinkLimits = LinkLimits(),
-        on_connected: Callable[[Link], None] | None = None,
+        choose_handler: Callable[[NodeConnection], NodeConnectionHandler | None],
+        limits: NodeConnectionLimits = NodeConnectionLimits(),
+        on_connected: Callable[[NodeConnection], None] | None = None,
         tls: NodeTls | None = None,
         is_dialled: bool = False,
     ) -> None:
@@ -91,7 +91,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._channel: Channel | None = None
-        self._handler: LinkHandler | None = None
+        self._handler: NodeConnectionHandler | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._close_reason: str | None = None
         self._writable = True
@@ -357,17 +357,17 @@ def _reason(error: Exception | None) -> str:
     return tls_problem(error) if isinstance(error, ssl.SSLError) else str(error)
 
 
-def server_link(
+def accepted_connection(
     security: LinkSecurity,
     identity: Identity,
-    choose_handler: Callable[[Link], LinkHandler | None],
-    limits: LinkLimits = LinkLimits(),
-    on_connected: Callable[[Link], None] | None = None,
+    choose_handler: Callable[[NodeConnection], NodeConnectionHandler | None],
+    limits: NodeConnectionLimits = NodeConnectionLimits(),
+    on_connected: Callable[[NodeConnection], None] | None = None,
     tls: NodeTls | None = None,
-) -> Link:
+) -> NodeConnection:
     """An accepting link: a protocol factory for `loop.create_server`."""
     handshake = ServerHandshake(security, identity, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
-    return Link(handshake, choose_handler, limits, on_connected, tls)
+    return NodeConnection(handshake, choose_handler, limits, on_connected, tls)
 
 
 async def dial(
@@ -377,10 +377,10 @@ async def dial(
     security: LinkSecurity,
     identity: Identity,
     role: Role,
-    choose_handler: Callable[[Link], LinkHandler | None],
-    limits: LinkLimits = LinkLimits(),
+    choose_handler: Callable[[NodeConnection], NodeConnectionHandler | None],
+    limits: NodeConnectionLimits = NodeConnectionLimits(),
     tls: NodeTls | None = None,
-) -> Link:
+) -> NodeConnection:
     """Connect and shake hands. Raises OSError when either fails, with the reason.
 
     As on an accepted link, `choose_handler` is called before the first payload is delivered.
@@ -388,7 +388,7 @@ async def dial(
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
-    def choose(link: Link) -> LinkHandler | None:
+    def choose(link: NodeConnection) -> NodeConnectionHandler | None:
         handler = choose_handler(link)
         if handler is not None and not ready.done():
             ready.set_result(None)
@@ -399,7 +399,7 @@ async def dial(
     context, name = (None, None) if tls is None else (tls.dialling, host)
     try:
         _, link = await loop.create_connection(
-            lambda: Link(handshake, choose, limits, tls=tls, is_dialled=True),
+            lambda: NodeConnection(handshake, choose, limits, tls=tls, is_dialled=True),
             sock=sock,
             ssl=context,
             server_hostname=name,

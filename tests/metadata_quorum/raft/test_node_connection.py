@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ottla.metadata_quorum.link import Link, LinkHandler, LinkLimits, dial, server_link
+from ottla.metadata_quorum.node_connection import (
+    NodeConnection,
+    NodeConnectionHandler,
+    NodeConnectionLimits,
+    accepted_connection,
+    dial,
+)
 from ottla.protocol.handshake import Identity, LinkSecurity, Role
 from ottla.protocol.node_secrets import Secrets
 
@@ -21,30 +27,35 @@ class Recorder:
         self.payloads: asyncio.Queue[bytes] = asyncio.Queue()
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.writable = asyncio.Event()
-        self.link: Link | None = None
+        self.link: NodeConnection | None = None
         self.fail = False
 
-    def payload_received(self, link: Link, payload: bytes) -> None:
+    def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         if self.fail:
             raise ValueError("not understood")
         self.payloads.put_nowait(payload)
 
-    def link_writable(self, link: Link) -> None:
+    def link_writable(self, link: NodeConnection) -> None:
         self.writable.set()
 
-    def link_closed(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: NodeConnection, reason: str) -> None:
         self.closed.set_result(reason)
 
 
 @asynccontextmanager
 async def serving(
-    choose: Callable[[Link], LinkHandler | None], limits: LinkLimits | None = None
+    choose: Callable[[NodeConnection], NodeConnectionHandler | None],
+    limits: NodeConnectionLimits | None = None,
 ) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
-    links: list[Link] = []
+    links: list[NodeConnection] = []
 
-    def factory() -> Link:
-        links.append(server_link(LinkSecurity(Secrets((SECRET,))), SERVER, choose, limits or LinkLimits()))
+    def factory() -> NodeConnection:
+        links.append(
+            accepted_connection(
+                LinkSecurity(Secrets((SECRET,))), SERVER, choose, limits or NodeConnectionLimits()
+            )
+        )
         return links[-1]
 
     server = await loop.create_server(factory, "127.0.0.1", 0)
@@ -57,7 +68,7 @@ async def serving(
         await server.wait_closed()
 
 
-async def dialled(port: int, handler: LinkHandler, secret: bytes = SECRET) -> Link:
+async def dialled(port: int, handler: NodeConnectionHandler, secret: bytes = SECRET) -> NodeConnection:
     return await dial(
         "127.0.0.1",
         port,
@@ -71,7 +82,7 @@ async def dialled(port: int, handler: LinkHandler, secret: bytes = SECRET) -> Li
 async def test_payloads_in_both_directions_and_the_role() -> None:
     server_side, client_side = Recorder(), Recorder()
 
-    def choose(link: Link) -> LinkHandler:
+    def choose(link: NodeConnection) -> NodeConnectionHandler:
         assert link.peer.role is Role.BROKER
         server_side.link = link
         return server_side
@@ -99,7 +110,7 @@ async def test_a_listener_on_the_way_hears_nothing() -> None:
             writer.write(data)
         writer.close()
 
-    def choose(link: Link) -> LinkHandler:
+    def choose(link: NodeConnection) -> NodeConnectionHandler:
         server_side.link = link
         return server_side
 
@@ -129,14 +140,14 @@ async def test_what_is_sent_along_leaves_with_the_next_or_at_the_end_of_the_turn
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server_side, received = Recorder(), 0
-    data_received = Link.data_received
+    data_received = NodeConnection.data_received
 
-    def counting(link: Link, data: bytes) -> None:
+    def counting(link: NodeConnection, data: bytes) -> None:
         nonlocal received
         received += link.ready
         data_received(link, data)
 
-    monkeypatch.setattr(Link, "data_received", counting)
+    monkeypatch.setattr(NodeConnection, "data_received", counting)
     async with serving(lambda link: server_side) as port:
         link = await dialled(port, Recorder())
 
@@ -159,7 +170,7 @@ async def test_what_is_sent_along_leaves_with_the_next_or_at_the_end_of_the_turn
 async def test_another_secret_gets_nowhere() -> None:
     reached = False
 
-    def choose(link: Link) -> LinkHandler:
+    def choose(link: NodeConnection) -> NodeConnectionHandler:
         nonlocal reached
         reached = True
         return Recorder()
@@ -195,7 +206,7 @@ async def test_a_stranger_is_cut_off(noise: bytes) -> None:
 
 
 async def test_a_silent_connection_meets_the_handshake_deadline() -> None:
-    async with serving(lambda link: None, LinkLimits(handshake_timeout_ms=50)) as port:
+    async with serving(lambda link: None, NodeConnectionLimits(handshake_timeout_ms=50)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.wait_for(reader.read(), 60)
         writer.close()
@@ -214,7 +225,7 @@ async def test_a_handler_that_raises_closes_its_link() -> None:
 async def test_back_pressure_is_felt_and_relieved() -> None:
     server_side, client_side = Recorder(), Recorder()
 
-    def choose(link: Link) -> LinkHandler:
+    def choose(link: NodeConnection) -> NodeConnectionHandler:
         server_side.link = link
         link.pause_reading()
         return server_side
@@ -235,10 +246,10 @@ async def test_back_pressure_is_felt_and_relieved() -> None:
 
 
 async def test_a_reader_that_never_reads_is_cut() -> None:
-    limits = LinkLimits(send_buffer_high_bytes=1 << 16, send_buffer_bytes_max=1 << 20)
+    limits = NodeConnectionLimits(send_buffer_high_bytes=1 << 16, send_buffer_bytes_max=1 << 20)
     server_side, client_side = Recorder(), Recorder()
 
-    def choose(link: Link) -> LinkHandler:
+    def choose(link: NodeConnection) -> NodeConnectionHandler:
         server_side.link = link
         return server_side
 
