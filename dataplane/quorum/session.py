@@ -44,11 +44,11 @@ from .commands import Answer, CommandSubmitter
 from .config import MetadataPosition, QuorumSessionConfig
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
-from .link import QuorumLink
 from .metadata_room import check_room
 from .offset_reports import Echo
 from .progress import LogEnds, NoLogs
 from .questions import PendingQuestions
+from .quorum_connection import QuorumConnection
 from .registration import Registration, SessionLost
 from .telling import LogTelling
 from .transaction_questions import TransactionQuestions
@@ -102,10 +102,10 @@ class QuorumSession:
         #: what the quorum's leader tells of transactions that do not concern this broker
         self.transactions = TransactionQuestions(self._ask_about_transactions)
         self.app_versions = AppVersionQuestions(self._ask_about_app_versions)
-        self._links = {node_id: QuorumLink(config, node_id, self) for node_id in config.voters}
-        self._leader: QuorumLink | None = None
+        self._links = {node_id: QuorumConnection(config, node_id, self) for node_id in config.voters}
+        self._leader: QuorumConnection | None = None
         self._leader_knows_transactions = self._leader_knows_app_versions = False
-        self._followed: QuorumLink | None = None
+        self._followed: QuorumConnection | None = None
         self._term = -1
         self._heartbeats = HeartbeatThread(
             config.broker_id,
@@ -242,21 +242,21 @@ class QuorumSession:
 
     # ------------------------------------------------------------ links
 
-    def link_opened(self, link: QuorumLink) -> None:
+    def link_opened(self, link: QuorumConnection) -> None:
         """The node says by itself whether it leads."""
         if link.channel is not None:
             seal = DatagramSeal(link.channel.derive(b"datagrams"), is_broker=True)
             self._heartbeats.link_opened(link.node_id, seal)
         self._heartbeat_to(link)
 
-    def link_lost(self, link: QuorumLink) -> None:
+    def link_lost(self, link: QuorumConnection) -> None:
         self._heartbeats.link_lost(link.node_id)
         if link is self._leader:
             self._leader = None
         if link is self._followed:
             self._followed = None
 
-    def payload_received(self, link: QuorumLink, payload: bytes) -> None:
+    def payload_received(self, link: QuorumConnection, payload: bytes) -> None:
         message = decode_session_message(payload)
         match message:
             case LeaderChanged():
@@ -283,7 +283,7 @@ class QuorumSession:
             case _:
                 return
 
-    def _leader_changed(self, link: QuorumLink, message: LeaderChanged) -> None:
+    def _leader_changed(self, link: QuorumConnection, message: LeaderChanged) -> None:
         """Only what a node says of itself counts, and the highest term wins. A leader of a lower term is one that has
         not heard yet, unless the quorum was put back from old copies: it is asked."""
         if message.leader_id != link.node_id:
@@ -299,7 +299,7 @@ class QuorumSession:
         else:
             self._follow(link, message)
 
-    def _compared(self, link: QuorumLink, told: HistoryCompared) -> None:
+    def _compared(self, link: QuorumConnection, told: HistoryCompared) -> None:
         if not told.stands:
             self._lose_history(
                 f"the metadata quorum has lost metadata that broker {self._config.broker_id} has followed, up to "
@@ -324,7 +324,7 @@ class QuorumSession:
         self._followed = self._leader = None
         self._commands.suspend(ErrorCode.BROKER_NOT_AVAILABLE, reason)
 
-    def _follow(self, link: QuorumLink, message: LeaderChanged) -> None:
+    def _follow(self, link: QuorumConnection, message: LeaderChanged) -> None:
         self._term = message.term
         self._leader = link
         self._leader_knows_transactions = message.knows_transactions
@@ -341,7 +341,7 @@ class QuorumSession:
         self._commands.new_leader()
         self._questions.new_leader()
 
-    def _send(self, link: QuorumLink | None, message: SessionMessage) -> bool:
+    def _send(self, link: QuorumConnection | None, message: SessionMessage) -> bool:
         return link is not None and link.send(encode_session_message(message))
 
     def _subscription(self, *, asks: bool = False) -> Subscribe:
@@ -383,7 +383,7 @@ class QuorumSession:
     def _send_command(self, submission: SubmitCommand) -> bool:
         return self._send(self._leader, submission)
 
-    def _replied(self, link: QuorumLink, reply: CommandReply) -> None:
+    def _replied(self, link: QuorumConnection, reply: CommandReply) -> None:
         is_registration = reply.sequence == 0
         answer = self._take_registration(link, reply) if is_registration else self._commands.replied(reply)
         if answer is Answer.FORGOTTEN:
@@ -400,7 +400,7 @@ class QuorumSession:
                 self._register()
             self._commands.flush()
 
-    def _take_registration(self, link: QuorumLink, reply: CommandReply) -> Answer:
+    def _take_registration(self, link: QuorumConnection, reply: CommandReply) -> Answer:
         if self.broker_epoch >= 0:
             return Answer.TAKEN
         if reply.status == CommandStatus.HISTORY_LOST:
@@ -480,7 +480,7 @@ class QuorumSession:
         if self._leader is not None:
             self._heartbeat_to(self._leader, question=question)
 
-    def _heartbeat_to(self, link: QuorumLink, *, question: int = 0, number: int = 0) -> None:
+    def _heartbeat_to(self, link: QuorumConnection, *, question: int = 0, number: int = 0) -> None:
         if not link.is_open or self._registration.lost is not None:
             return
         is_heard = self._is_heard_by(link)
@@ -505,6 +505,6 @@ class QuorumSession:
             ),
         )
 
-    def _is_heard_by(self, link: QuorumLink) -> bool:
+    def _is_heard_by(self, link: QuorumConnection) -> bool:
         """Whether that node leads, and takes down what this broker tells: not before it is registered."""
         return link is self._leader and self.broker_epoch >= 0

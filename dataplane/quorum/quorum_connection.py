@@ -27,23 +27,23 @@ _UNACKNOWLEDGED_MS_LEAST = 1000
 """TCP sends a lost segment again after 200 ms or more: it has to have a few attempts."""
 
 
-class LinkUser(Protocol):
+class QuorumConnectionUser(Protocol):
     """Who the links report to, on the event loop."""
 
-    def link_opened(self, link: "QuorumLink") -> None:
+    def link_opened(self, link: "QuorumConnection") -> None:
         """Both ends have proved themselves."""
 
-    def payload_received(self, link: "QuorumLink", payload: bytes) -> None:
+    def payload_received(self, link: "QuorumConnection", payload: bytes) -> None:
         """One frame arrived. An exception cuts the link."""
 
-    def link_lost(self, link: "QuorumLink") -> None:
+    def link_lost(self, link: "QuorumConnection") -> None:
         """An open link is gone; another attempt follows by itself."""
 
 
-class QuorumLink:
+class QuorumConnection:
     """One quorum node, connected or not."""
 
-    def __init__(self, config: QuorumSessionConfig, node_id: int, user: LinkUser) -> None:
+    def __init__(self, config: QuorumSessionConfig, node_id: int, user: QuorumConnectionUser) -> None:
         self.node_id = node_id
         self._config = config
         self._user = user
