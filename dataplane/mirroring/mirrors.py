@@ -22,7 +22,7 @@ from .source import Sources
 
 if TYPE_CHECKING:
     from .group_offsets import OffsetCommits
-    from .link import MirrorLink
+    from .mirror_link import MirrorLink
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class Mirrors:
             self._begin(active[name])
 
     def _begin(self, mirror: Mirror) -> None:
-        from .link import MirrorLink  # loaded late: only a broker that mirrors needs it
+        from .mirror_link import MirrorLink  # loaded late: only a broker that mirrors needs it
 
         try:
             source = self._options.open(self._sources, mirror)

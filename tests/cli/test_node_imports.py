@@ -46,7 +46,7 @@ NOT_NEEDED_BY = {
         "ottla.dataplane.security.sasl.plain",
     }
     # What copies topics of another cluster.
-    | {"ottla.dataplane.mirroring.link", "ottla.dataplane.mirroring.fetching"},
+    | {"ottla.dataplane.mirroring.mirror_link", "ottla.dataplane.mirroring.fetching"},
 }
 NEEDED_BY = {
     "quorum": {"cryptography.hazmat.primitives.ciphers.aead", "pysyncobj"},

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.dataplane.mirroring.copies import NOBODY, Copy
-from ottla.dataplane.mirroring.link import MirrorLink
+from ottla.dataplane.mirroring.mirror_link import MirrorLink
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import (
     MetadataResponse,

@@ -11,7 +11,7 @@ from typing import Final
 from unittest.mock import patch
 
 from ottla.client.records import TopicPartition
-from ottla.dataplane.mirroring import fetching, link, rounds
+from ottla.dataplane.mirroring import fetching, mirror_link, rounds
 from ottla.dataplane.server import server
 from ottla.protocol.errors import KafkaError
 from tests.histories.invariants import InvariantBroken
