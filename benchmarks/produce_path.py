@@ -35,8 +35,8 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replica.settings import ReplicationSettings
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.replication.roles.leader import KnownBroker
+from ottla.dataplane.runtime.change_set import ChangeSet
 from ottla.dataplane.runtime.clocks import monotonic_ms, wall_ms
-from ottla.dataplane.runtime.moved import Moved
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server.buffers import BufferPool
@@ -148,7 +148,7 @@ class _Host:
     brokers: Mapping[int, KnownBroker] = {}
 
     def __init__(self) -> None:
-        self.moved: Moved[Partition] = Moved()
+        self.moved: ChangeSet[Partition] = ChangeSet()
 
     def monotonic_ms(self) -> int:
         return monotonic_ms()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from ..log import PartitionLog
-from ..runtime.moved import Moved
+from ..runtime.change_set import ChangeSet
 
 _Replica = TypeVar("_Replica")
 
@@ -30,7 +30,7 @@ class StoredReplicas(Protocol[_Replica]):
     """All that are on this broker's disk."""
 
     @property
-    def moved(self) -> Moved[_Replica]:
+    def moved(self) -> ChangeSet[_Replica]:
         """Those whose log or high watermark has changed, that have come or gone."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
-from ...runtime.moved import Moved
+from ...runtime.change_set import ChangeSet
 from ..roles.leader import KnownBroker
 
 _Replica = TypeVar("_Replica")
@@ -34,7 +34,7 @@ class HostBroker(Protocol[_Replica]):
     @property
     def brokers(self) -> Mapping[int, KnownBroker]: ...
     @property
-    def moved(self) -> Moved[_Replica]:
+    def moved(self) -> ChangeSet[_Replica]:
         """The replicas whose log, high watermark or role has changed."""
 
     def monotonic_ms(self) -> int: ...

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-from ...runtime.moved import MovedSince
+from ...runtime.change_set import ChangesSince
 from ...runtime.steps import SoonCaller, Steps
 from ..fetch_values import PartitionKey
 from ..leader.follower_sessions import FollowerSessions
@@ -35,7 +35,7 @@ class IsrUpkeep:
 
     def __init__(
         self,
-        moved: MovedSince[Partition],
+        moved: ChangesSince[Partition],
         submit: Submit,
         host: _Host,
         sessions: FollowerSessions,

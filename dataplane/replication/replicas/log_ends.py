@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from ...runtime.moved import Moved
+from ...runtime.change_set import ChangeSet
 from ..fetch_values import PartitionKey
 from ..replica.partition import Partition
 
@@ -14,7 +14,7 @@ class HeldReplicas(Protocol):
     """All replicas of the broker."""
 
     @property
-    def moved(self) -> Moved[Partition]: ...
+    def moved(self) -> ChangeSet[Partition]: ...
     def __iter__(self) -> Iterator[Partition]: ...
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         """The replica here, if there is one."""

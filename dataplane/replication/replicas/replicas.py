@@ -14,7 +14,7 @@ from ....protocol.image_delta import ImageDelta
 from ....protocol.messages.config_commands import ResourceType
 from ....protocol.node_proof import NodeCredentials
 from ...runtime import clocks
-from ...runtime.moved import Moved
+from ...runtime.change_set import ChangeSet
 from ..fetch_values import PartitionKey
 from ..follower.fetcher import Fetchers, LinkSettings
 from ..follower.fetching import FetchLimits
@@ -89,7 +89,7 @@ class Replicas:
         self._known_brokers = image.brokers
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
-        self.moved: Moved[Partition] = Moved()
+        self.moved: ChangeSet[Partition] = ChangeSet()
         """For whoever looks at replicas from time to time. What is idle is not looked at."""
         self.log_ends = ReplicaLogEnds(self)
         """What the quorum hears."""

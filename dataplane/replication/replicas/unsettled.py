@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...runtime.moved import MovedSince
+from ...runtime.change_set import ChangesSince
 from ..replica.partition import Partition
 
 
 class UnsettledLeaders:
     """Most partitions are idle: their followers have everything, and nobody needs to look at them again."""
 
-    def __init__(self, moved: MovedSince[Partition]) -> None:
+    def __init__(self, moved: ChangesSince[Partition]) -> None:
         self._moved = moved
         self._unsettled: dict[Partition, None] = {}
 

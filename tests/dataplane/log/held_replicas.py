@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from ottla.dataplane.runtime.moved import Moved
+from ottla.dataplane.runtime.change_set import ChangeSet
 from ottla.dataplane.storage.replica import StoredReplica
 
 _Replica = TypeVar("_Replica", bound=StoredReplica)
@@ -16,7 +16,7 @@ class Held(list[_Replica]):
 
     def __init__(self, *replicas: _Replica) -> None:
         super().__init__()
-        self.moved: Moved[_Replica] = Moved()
+        self.moved: ChangeSet[_Replica] = ChangeSet()
         for replica in replicas:
             self.add(replica)
 

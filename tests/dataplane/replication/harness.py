@@ -25,7 +25,7 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replica.settings import ReplicationSettings
 from ottla.dataplane.replication.roles.in_sync import Proposal
 from ottla.dataplane.replication.roles.leader import Refusal
-from ottla.dataplane.runtime.moved import Moved
+from ottla.dataplane.runtime.change_set import ChangeSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch, value_of
 
@@ -113,7 +113,7 @@ class Node:
     def __init__(self, cluster: ReplicasByHand, broker_id: int, directory: Path) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
-        self.moved: Moved[Partition] = Moved()
+        self.moved: ChangeSet[Partition] = ChangeSet()
         self._noted = self.moved.since(lambda: ())
         self._seen: tuple[Partition | None, object, bool] = (None, None, False)
         self.brokers = dict(cluster.brokers)

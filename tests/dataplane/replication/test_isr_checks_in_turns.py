@@ -12,7 +12,7 @@ import pytest
 
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.isr_upkeep import IsrUpkeep
-from ottla.dataplane.runtime.moved import Moved
+from ottla.dataplane.runtime.change_set import ChangeSet
 from ottla.dataplane.runtime.steps import PER_TURN
 
 AWAY = 3
@@ -40,7 +40,7 @@ class Rig:
     def __init__(self, count: int) -> None:
         self.looked: list[int] = []
         self.partitions = [Led(index, self.looked) for index in range(count)]
-        moved: Moved[Partition] = Moved()
+        moved: ChangeSet[Partition] = ChangeSet()
         self.sessions = mock.Mock()
         self.host = mock.Mock(brokers={AWAY: mock.Mock(fenced=True)})
         self.upkeep = IsrUpkeep(

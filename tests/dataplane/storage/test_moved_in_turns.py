@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from ottla.dataplane.runtime.moved import Moved
+from ottla.dataplane.runtime.change_set import ChangeSet
 from ottla.dataplane.runtime.time_slices import MOVED_PER_TURN
 from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
@@ -42,7 +42,7 @@ class Replicas:
     def __init__(self, log: mock.Mock) -> None:
         self.all = [Replica(log) for _ in range(COUNT)]
         self.gone: set[Replica] = set()
-        self.moved: Moved[Replica] = Moved()
+        self.moved: ChangeSet[Replica] = ChangeSet()
 
     def __iter__(self) -> Iterator[Replica]:
         return (one for one in self.all if one not in self.gone)

@@ -11,12 +11,12 @@ from typing import Generic, TypeVar
 _T = TypeVar("_T")
 
 
-class MovedSince(Generic[_T]):
+class ChangesSince(Generic[_T]):
     """What has moved since one reader asked last; everything when it asks first."""
 
     __slots__ = ("_everything", "_source", "_waiting")
 
-    def __init__(self, source: Moved[_T], everything: Callable[[], Iterable[_T]]) -> None:
+    def __init__(self, source: ChangeSet[_T], everything: Callable[[], Iterable[_T]]) -> None:
         self._source = source
         self._everything = everything
         self._waiting: dict[_T, None] | None = None
@@ -40,21 +40,21 @@ class MovedSince(Generic[_T]):
         self._waiting |= moved
 
 
-class Moved(Generic[_T]):
+class ChangeSet(Generic[_T]):
     """Notes of what has moved. A reader costs nothing before it asks first, and must go on asking then."""
 
     __slots__ = ("_fresh", "note", "readers")
 
     def __init__(self) -> None:
         self._fresh: dict[_T, None] = {}
-        self.readers: list[MovedSince[_T]] = []
+        self.readers: list[ChangesSince[_T]] = []
         """Those that have asked."""
         self.note: Callable[[_T], None] = self._fresh.setdefault
         """This one has moved. It is called for each append, so it is no more than an entry in a table."""
 
-    def since(self, everything: Callable[[], Iterable[_T]]) -> MovedSince[_T]:
+    def since(self, everything: Callable[[], Iterable[_T]]) -> ChangesSince[_T]:
         """A new reader; `everything` is all there is at the time."""
-        return MovedSince(self, everything)
+        return ChangesSince(self, everything)
 
     def is_fresh(self, item: _T) -> bool:
         """Whether it was noted, and not shared out yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.runtime.moved import Moved
+from ottla.dataplane.runtime.change_set import ChangeSet
 
 READERS = 3
 
@@ -15,7 +15,7 @@ STEPS = st.lists(st.one_of(st.sampled_from("abcde"), st.integers(0, READERS - 1)
 
 @given(STEPS)
 def test_each_reader_hears_of_everything_once_since_it_asked_last(steps: list[str | int]) -> None:
-    moved: Moved[str] = Moved()
+    moved: ChangeSet[str] = ChangeSet()
     there: dict[str, None] = {}
     readers = [moved.since(lambda: there) for _ in range(READERS)]
     expected: list[dict[str, None] | None] = [None] * READERS
@@ -36,7 +36,7 @@ def test_each_reader_hears_of_everything_once_since_it_asked_last(steps: list[st
 
 
 def test_whoever_has_not_asked_yet_keeps_nothing() -> None:
-    moved: Moved[str] = Moved()
+    moved: ChangeSet[str] = ChangeSet()
     moved.since(lambda: ())
     asks = moved.since(lambda: ())
     asks.take()
@@ -46,7 +46,7 @@ def test_whoever_has_not_asked_yet_keeps_nothing() -> None:
 
 
 def test_what_is_noted_while_a_reader_goes_through_is_taken_next() -> None:
-    moved: Moved[int] = Moved()
+    moved: ChangeSet[int] = ChangeSet()
     reader = moved.since(lambda: range(3))
     for one in reader.take():
         moved.note(one + 10)
