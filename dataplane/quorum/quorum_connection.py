@@ -16,8 +16,8 @@ from ...network.tcp_timeout import set_tcp_timeout
 from ...network.tls.nodes import CLOSED_EARLY, NodeRefused, NodeTls, check_certificate, tls_problem
 from ...protocol.frames import Channel, FrameError
 from ...protocol.handshake import CHANCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
-from .arrivals import Arrivals
 from .config import QuorumSessionConfig
+from .receive_slices import ReceiveSlices
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class _Connection(asyncio.Protocol):
         self._unacknowledged_ms_max = unacknowledged_ms_max
         self._channel: Channel | None = None
         self._transport: asyncio.Transport | None = None
-        self._arrivals: Arrivals | None = None
+        self._slices: ReceiveSlices | None = None
         self._tls = tls
         self._heard = False
 
@@ -211,7 +211,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
-        self._arrivals = Arrivals(self._transport, self._hand_on, asyncio.get_running_loop())
+        self._slices = ReceiveSlices(self._transport, self._hand_on, asyncio.get_running_loop())
         set_tcp_timeout(transport.get_extra_info("socket"), self._unacknowledged_ms_max)
         if self._tls is not None:
             try:
@@ -221,7 +221,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
-        assert self._arrivals is not None
+        assert self._slices is not None
         if self._transport.is_closing():
             return
         self._heard = True
@@ -237,13 +237,13 @@ class _Connection(asyncio.Protocol):
         except (HandshakeError, FrameError) as error:
             self.cut(str(error))
             return
-        self._arrivals.add(payloads)
+        self._slices.add(payloads)
 
     def deliver_waiting(self, announce: Callable[[], None]) -> None:
         """From now on payloads are handed on, first those that came along with the handshake."""
-        assert self._arrivals is not None
+        assert self._slices is not None
         announce()
-        self._arrivals.begin()
+        self._slices.begin()
 
     def _hand_on(self, payload: bytes) -> None:
         try:

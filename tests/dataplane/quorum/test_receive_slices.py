@@ -14,7 +14,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.quorum.arrivals import TURN_S, Arrivals
+from ottla.dataplane.quorum.receive_slices import TURN_S, ReceiveSlices
 
 TURN_MS = round(TURN_S * 1000)
 
@@ -29,7 +29,7 @@ class Rig:
         self.now_ms = 0
         self.turn_began_ms = 0
         self.closes_at = -1
-        self.arrivals = Arrivals(self, self.deliver, self, lambda: self.now_ms / 1000)
+        self.arrivals = ReceiveSlices(self, self.deliver, self, lambda: self.now_ms / 1000)
 
     def deliver(self, payload: bytes) -> None:
         assert not self.closing
@@ -122,7 +122,7 @@ class Reader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         readable = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
-        self.arrivals = Arrivals(readable, self._work, asyncio.get_running_loop())
+        self.arrivals = ReceiveSlices(readable, self._work, asyncio.get_running_loop())
         self.arrivals.begin()
 
     def data_received(self, data: bytes) -> None:

@@ -29,7 +29,7 @@ class Readable(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Arrivals:
+class ReceiveSlices:
     """Payloads, each handed to `deliver` once and in order, until the transport closes. While some of them wait nothing
     more is read, so that the other end is held up, and not the memory of this one filled."""
 
