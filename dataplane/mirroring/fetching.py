@@ -23,8 +23,8 @@ from ...protocol.schema import ZERO_UUID
 from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy, SourceLeadership
+from .fetch_outcome import Begin, agrees_to, arrived, asked_next, epoch_end, kept, out_of_range
 from .fetch_request import CONSUMER, READ_UNCOMMITTED, fetch_request
-from .judgement import Begin, agrees_to, arrived, asked_next, epoch_end, kept, out_of_range
 from .source import SourceCluster
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.mirroring import common_point, topic_list
 from ottla.dataplane.mirroring.copies import Copy, SourceLeadership
+from ottla.dataplane.mirroring.fetch_outcome import arrived
 from ottla.dataplane.mirroring.fetching import EARLIEST, SourceFetcher, _report_of
-from ottla.dataplane.mirroring.judgement import arrived
 from ottla.dataplane.mirroring.mirror_link import MirrorLink
 from ottla.dataplane.mirroring.mirrors import Mirrors
 from ottla.dataplane.mirroring.offset_commits import OwnGroups

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.mirroring.judgement import (
+from ottla.dataplane.mirroring.fetch_outcome import (
     Arrived,
     Begin,
     agrees_to,
