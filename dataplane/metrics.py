@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..protocol.acls import AclOperation
 from ..protocol.cluster_image import PartitionState
 from ..protocol.exposition import Family, Metric, MetricKind, labelled
-from .mirroring.measures import MIRROR_METRICS, mirror_families
+from .mirroring.metrics import MIRROR_METRICS, mirror_families
 from .runtime.time_slices import pieces
 from .server.request_times import RequestTimes
 
