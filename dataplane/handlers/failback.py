@@ -24,8 +24,8 @@ from ...protocol.mirror_table import OF_THE_BROKERS, MirrorPartition
 from ...protocol.schema import ZERO_UUID
 from ..mirroring import first_cut
 from ..mirroring.common_point import PlannedTopic, check_is_new, merged, planned, promoted_offset
-from ..mirroring.lineages import lineages_of
 from ..mirroring.source_trial import SourceTrial
+from ..mirroring.topic_history import topic_histories
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
@@ -111,7 +111,7 @@ class FailbackHandlers:
         ours = merged([message.logs])
         check_is_new(message.name, self._quorum.image.mirrors.by_name, ours.values())
         async with self._trial.reached(message.name, message.bootstrap_servers, message.options) as reached:
-            theirs = await lineages_of(reached.source, message.topics)
+            theirs = await topic_histories(reached.source, message.topics)
             awaits_cuts = await first_cut.is_to_come(
                 reached.source, reached.metadata, with_offsets=bool(message.groups)
             )

@@ -38,9 +38,9 @@ from ...protocol.messages.mirrors import (
 from ...protocol.mirror_table import NO_ROUND, FaultKind, Mirror, MirrorFault, MirrorPartition, MirrorPhase
 from ...protocol.sealed_text import sealed_bytes
 from ..mirroring import first_cut
-from ..mirroring.lineages import copies_of_cluster
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.source_trial import ReachedSource, SourceTrial
+from ..mirroring.topic_history import copies_of_cluster
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms, wall_ms

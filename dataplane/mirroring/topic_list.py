@@ -33,8 +33,8 @@ from ..quorum.access import Quorum
 from ..runtime.matching import matching
 from ..runtime.time_slices import pieces
 from .first_cut import tells_offsets
-from .lineages import copies_of_cluster, is_ottla
 from .source import SourceCluster
+from .topic_history import copies_of_cluster, is_ottla
 
 TOPICS_AT_ONCE: Final = 100
 OFFSETS_STAY_MS: Final = 3_600_000

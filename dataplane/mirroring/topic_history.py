@@ -17,7 +17,7 @@ from .common_point import merged
 from .source import SourceCluster
 
 
-async def lineages_of(source: SourceCluster, topics: str) -> dict[str, LineageTopic]:
+async def topic_histories(source: SourceCluster, topics: str) -> dict[str, LineageTopic]:
     """All that the source's brokers tell of topics that match, by name. Raises KafkaError."""
     metadata = await source.metadata([])
     asked = [_ask(source, one.node_id, topics) for one in metadata.brokers]
