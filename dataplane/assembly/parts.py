@@ -62,7 +62,7 @@ from ..mirroring.offset_commits import OwnGroups
 from ..mirroring.offset_takeover import OffsetTakeover
 from ..mirroring.options import MirrorOptions
 from ..mirroring.source import Sources
-from ..mirroring.source_trial import SourceTrial
+from ..mirroring.source_check import SourceCheck
 from ..quorum.config import QuorumSessionConfig
 from ..quorum.image_gate import ImageGate
 from ..quorum.registration import SessionLost
@@ -225,7 +225,7 @@ class BrokerParts:
         )
         self.replicas.listen(self.image_changes)
         self.server.metadata_offset = lambda: self.session.image.offset
-        trial = SourceTrial(sources, mirror_options)
+        trial = SourceCheck(sources, mirror_options)
         self._register_handlers(credentials, secrets, listed, chance, creator, trial)
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
@@ -291,7 +291,7 @@ class BrokerParts:
         listed: ListedBrokers,
         chance: random.Random,
         creator: TopicCreator,
-        trial: SourceTrial,
+        trial: SourceCheck,
     ) -> None:
         config, session, replicas, quotas = self._config, self.session, self.replicas, self.server.quotas
         view = ConfigView(session, self.settings, config.references)

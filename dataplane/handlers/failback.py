@@ -24,7 +24,7 @@ from ...protocol.mirror_table import OF_THE_BROKERS, MirrorPartition
 from ...protocol.schema import ZERO_UUID
 from ..mirroring import first_cut
 from ..mirroring.common_point import PlannedTopic, check_is_new, merged, planned, promoted_offset
-from ..mirroring.source_trial import SourceTrial
+from ..mirroring.source_check import SourceCheck
 from ..mirroring.topic_history import topic_histories
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
@@ -49,7 +49,7 @@ def _fail_back_error(message: FailBackMirrorRequest, error: KafkaError) -> FailB
 class FailbackHandlers:
     """Tells what this broker's logs are made of, and compares what others tell."""
 
-    def __init__(self, quorum: Quorum, replicas: Replicas, trial: SourceTrial) -> None:
+    def __init__(self, quorum: Quorum, replicas: Replicas, trial: SourceCheck) -> None:
         self._quorum = quorum
         self._replicas = replicas
         self._trial = trial

@@ -39,7 +39,7 @@ from ...protocol.mirror_table import NO_ROUND, FaultKind, Mirror, MirrorFault, M
 from ...protocol.sealed_text import sealed_bytes
 from ..mirroring import first_cut
 from ..mirroring.mirrors import Mirrors
-from ..mirroring.source_trial import ReachedSource, SourceTrial
+from ..mirroring.source_check import ReachedSource, SourceCheck
 from ..mirroring.topic_history import copies_of_cluster
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
@@ -72,7 +72,7 @@ def _describe_error(message: DescribeMirrorsRequest, error: KafkaError) -> Descr
 class MirrorHandlers:
     """Passes changes to the quorum; tells what the image has, and what this broker's links know."""
 
-    def __init__(self, quorum: Quorum, mirrors: Mirrors, trial: SourceTrial) -> None:
+    def __init__(self, quorum: Quorum, mirrors: Mirrors, trial: SourceCheck) -> None:
         self._quorum = quorum
         self._mirrors = mirrors
         self._trial = trial

@@ -17,7 +17,7 @@ from ottla.client.foreign_names import is_secret
 from ottla.client.security.options import SecurityOptions
 from ottla.dataplane.mirroring.options import MirrorOptions
 from ottla.dataplane.mirroring.source import UNREACHABLE
-from ottla.dataplane.mirroring.source_trial import SourceTrial
+from ottla.dataplane.mirroring.source_check import SourceCheck
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
@@ -153,7 +153,7 @@ async def test_an_answer_tells_nothing_of_the_ports_of_the_brokers_network(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    trial = SourceTrial(ClientSources(), MirrorOptions(Sealer([b"secret"])))
+    trial = SourceCheck(ClientSources(), MirrorOptions(Sealer([b"secret"])))
     password = {"sasl_plain_username": "ann", "sasl_plain_password": "pw"}
     told = set()
     async with speaking(b"SSH-2.0-OpenSSH_9.2p1\r\n") as ssh, speaking(b"") as silent:

@@ -27,7 +27,7 @@ class ReachedSource:
     """With their secrets encrypted."""
 
 
-class SourceTrial:
+class SourceCheck:
     """Reaches sources as people describe them."""
 
     def __init__(self, sources: Sources | None, options: MirrorOptions) -> None:
