@@ -48,7 +48,7 @@ from ottla.dataplane.server.request_times import RequestTimes
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import SendQueue
 from ottla.dataplane.server.wires import Wire
-from ottla.dataplane.transactions.gate import TransactionGate
+from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.checksum import crc32c
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.messages.headers import decode_response, encode_request
@@ -187,7 +187,7 @@ class Rig:
             self._partition(folder / f"{TOPIC}-{index}", index) for index in range(case.partitions)
         ]
         replicas = cast(Replicas, _Replicas(self.partitions))
-        self.handlers = ProduceHandlers(replicas, Purgatory(loop), cast(TransactionGate, None))
+        self.handlers = ProduceHandlers(replicas, Purgatory(loop), cast(PendingTransactionWrites, None))
         router = Router(HandlerTable(self.handlers), loop, ClientQuotas())
         self.socket = _OneFrame()
         self._readiness = _Readiness()

@@ -60,7 +60,7 @@ from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, as_kafka_error, handles
 from ..server.purgatory import Purgatory
-from ..transactions.gate import TransactionGate
+from ..transactions.pending_writes import PendingTransactionWrites
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class ProduceHandlers:
         self,
         replicas: Replicas,
         purgatory: Purgatory,
-        gate: TransactionGate,
+        gate: PendingTransactionWrites,
         quotas: ClientQuotas | None = None,
         validation: ValidationQueue | None = None,
     ) -> None:

@@ -32,7 +32,7 @@ from ..replication.replicas.replicas import Replicas
 from ..security.authorization.needs import group, handler_asks, transactional_id
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from ..transactions.acceptance import TransactionGone
-from ..transactions.gate import Adding, TransactionGate
+from ..transactions.pending_writes import Adding, PendingTransactionWrites
 
 _FIRST_WITH_LOADING = 1
 _FIRST_WITH_ABORTABLE = 4
@@ -60,7 +60,7 @@ class TxnOffsetCommitHandlers:
         self,
         coordinator: GroupCoordinator,
         replicas: Replicas,
-        gate: TransactionGate,
+        gate: PendingTransactionWrites,
         image: Callable[[], ClusterImage],
         now_ms: Callable[[], int],
         metadata_bytes_max: int,

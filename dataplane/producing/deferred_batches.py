@@ -23,7 +23,7 @@ from ..log import RefusedRecords, TakesLong
 from ..replication.replica.partition import Partition
 from ..server.handler import ClientRequest
 from ..transactions.acceptance import TransactionGone
-from ..transactions.gate import Adding, TransactionGate
+from ..transactions.pending_writes import Adding, PendingTransactionWrites
 from .validation_queue import Outcome, ValidatedBatch, ValidationQueue
 
 HELD_BYTES_MAX = 128 << 20
@@ -132,7 +132,7 @@ class BatchAppender(Protocol):
 class TransactionalBatches:
     """Asks the gate about transactional batches, and bounds the bytes that wait there. Owned by the event loop."""
 
-    def __init__(self, gate: TransactionGate) -> None:
+    def __init__(self, gate: PendingTransactionWrites) -> None:
         self.gate = gate
         self._held_bytes = 0
 

@@ -12,8 +12,8 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
 from .completion_waits import CompletionWaits
-from .gate import TransactionGate
 from .markers import Markers, OffsetsEnded
+from .pending_writes import PendingTransactionWrites
 
 
 class TransactionParticipant:
@@ -28,7 +28,7 @@ class TransactionParticipant:
         offsets_ended: OffsetsEnded,
     ) -> None:
         self.catch_up = SharedCatchUp(broker_id, quorum)
-        self.gate = TransactionGate(lambda: image().transactions, quorum, self.catch_up, wall_ms)
+        self.gate = PendingTransactionWrites(lambda: image().transactions, quorum, self.catch_up, wall_ms)
         self.markers = Markers(broker_id, replicas, image, quorum, offsets_ended)
         self.completion_waits = CompletionWaits(image)
 

@@ -14,7 +14,7 @@ from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.producing.plain_requests import PlainRequests
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server
-from ottla.dataplane.transactions.gate import TransactionGate
+from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request
@@ -94,7 +94,7 @@ class WithMessagesOnly(ProduceHandlers):
         return False
 
 
-def gate_of(*open_at: tuple[bytes, int]) -> TransactionGate:
+def gate_of(*open_at: tuple[bytes, int]) -> PendingTransactionWrites:
     """Producer 9 has a transaction open in these partitions; nobody knows of another."""
     if not open_at:
         return closed_gate()

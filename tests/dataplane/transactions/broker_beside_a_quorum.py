@@ -18,8 +18,8 @@ from ottla.dataplane.quorum.shared_catch_up import SharedCatchUp
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
-from ottla.dataplane.transactions.gate import Adding, TransactionGate
 from ottla.dataplane.transactions.markers import Markers
+from ottla.dataplane.transactions.pending_writes import Adding, PendingTransactionWrites
 from ottla.metadata_quorum.state.controller import Applied
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.image_delta import ImageDelta
@@ -56,7 +56,9 @@ class Beside:
         self.quorum, self.replicas = quorum, replicas
         self.image = image = follower.image
         self._follower = follower
-        self.gate = TransactionGate(lambda: image.transactions, self, SharedCatchUp(1, self), lambda: 7)
+        self.gate = PendingTransactionWrites(
+            lambda: image.transactions, self, SharedCatchUp(1, self), lambda: 7
+        )
         #: what groups were told: partition, producer id, end offset, whether it was committed
         self.ended: list[tuple[int, int, int, bool]] = []
         self.markers = Markers(1, replicas, lambda: image, self, self.offsets_ended)

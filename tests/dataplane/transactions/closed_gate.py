@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.dataplane.quorum.access import Quorum
 from ottla.dataplane.quorum.shared_catch_up import SharedCatchUp
-from ottla.dataplane.transactions.gate import TransactionGate
+from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.command import Command, ResultT
@@ -27,8 +27,8 @@ def no_transactional_ids() -> Quorum:
     return _Quorum(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def closed_gate(table: TransactionTable | None = None) -> TransactionGate:
+def closed_gate(table: TransactionTable | None = None) -> PendingTransactionWrites:
     """Every batch is refused that is of no transaction of the table; without one all are."""
     known = table or TransactionTable()
     quorum = _Quorum(ErrorCode.INVALID_TXN_STATE)
-    return TransactionGate(lambda: known, quorum, SharedCatchUp(1, quorum), lambda: 0)
+    return PendingTransactionWrites(lambda: known, quorum, SharedCatchUp(1, quorum), lambda: 0)

@@ -20,7 +20,7 @@ from ottla.dataplane.handlers.group_offsets import ASK_AGAIN, GroupOffsetHandler
 from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
-from ottla.dataplane.transactions import gate
+from ottla.dataplane.transactions import pending_writes
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import (
     OffsetFetchRequest,

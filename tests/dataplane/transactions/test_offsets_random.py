@@ -15,7 +15,7 @@ from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server.handler import ClientRequest
-from ottla.dataplane.transactions import gate, markers
+from ottla.dataplane.transactions import markers, pending_writes
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transactions import (
     TxnOffsetCommitRequest,

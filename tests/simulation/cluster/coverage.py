@@ -30,8 +30,8 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.damage import Damage
 from ottla.dataplane.replication.replicas.offline import OfflineReplicas
 from ottla.dataplane.replication.roles.leader import LeaderState
-from ottla.dataplane.transactions.gate import TransactionGate
 from ottla.dataplane.transactions.markers import Markers
+from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.metadata_quorum.raft.core import Core
 from ottla.metadata_quorum.state import election, partitions, reassignment, transaction_decisions
 from ottla.metadata_quorum.transaction_deadlines import TransactionClocks
@@ -103,7 +103,7 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 "_free_in_pool",
                 lambda _arguments, free: "producer id of a former writer" if free is not None else None,
             ),
-            (TransactionGate, "wait", lambda _arguments, _result: "transactional write waited"),
+            (PendingTransactionWrites, "wait", lambda _arguments, _result: "transactional write waited"),
             (Partition, "append_marker", lambda _arguments, _end: "marker written"),
             (Markers, "elected", _owed),
             (

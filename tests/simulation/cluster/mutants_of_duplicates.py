@@ -9,7 +9,7 @@ from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.log.producers.producer_state import ProducedBatch, ProducerEntry, ProducerStates
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.roles.leader import LeaderState
-from ottla.dataplane.transactions.gate import TransactionGate
+from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.record_batch import BatchHeader
 from tests.simulation.cluster.planting import mutant
@@ -80,10 +80,10 @@ def duplicate_of_a_deposed_leader() -> Iterator[None]:
     """A leads, has a batch with sequence 3, and falls asleep. B leads, and writes the marker of the abort. A wakes up,
     and answers the next record with sequence 3 from its window: that is committed, and nowhere."""
 
-    async def as_it_is(_self: TransactionGate, _queue: object) -> None:
+    async def as_it_is(_self: PendingTransactionWrites, _queue: object) -> None:
         return
 
-    with patch.object(TransactionGate, "_catch_up", as_it_is):
+    with patch.object(PendingTransactionWrites, "_catch_up", as_it_is):
         yield
 
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from ottla.dataplane.log.compaction.transactions import TransactionFilter
 from ottla.dataplane.log.transactions import LogTransactions
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.dataplane.transactions import gate, markers
+from ottla.dataplane.transactions import markers, pending_writes
 from ottla.dataplane.transactions.acceptance import Acceptance, judge
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.markers import Markers

@@ -84,7 +84,7 @@ class _Queue:
         return self.partition.topic_id, self.partition.index
 
 
-class TransactionGate:
+class PendingTransactionWrites:
     """One writer: the event loop."""
 
     def __init__(

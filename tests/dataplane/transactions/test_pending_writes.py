@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from ottla.dataplane.transactions import gate
+from ottla.dataplane.transactions import pending_writes
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import DeleteTransactionalId, VerifyTransaction
