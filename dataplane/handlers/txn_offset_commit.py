@@ -31,7 +31,7 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..security.authorization.needs import group, handler_asks, transactional_id
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
-from ..transactions.acceptance import TransactionGone
+from ..transactions.batch_check import TransactionGone
 from ..transactions.pending_writes import Adding, PendingTransactionWrites
 
 _FIRST_WITH_LOADING = 1

@@ -22,7 +22,7 @@ from ...protocol.record_batch import parse_header
 from ..log import RefusedRecords, TakesLong
 from ..replication.replica.partition import Partition
 from ..server.handler import ClientRequest
-from ..transactions.acceptance import TransactionGone
+from ..transactions.batch_check import TransactionGone
 from ..transactions.pending_writes import Adding, PendingTransactionWrites
 from .validation_queue import Outcome, ValidatedBatch, ValidationQueue
 

@@ -22,7 +22,7 @@ from ..log.producers.producer_state import NO_NUMBER
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from .acceptance import is_behind
+from .batch_check import is_behind
 
 logger = logging.getLogger(__name__)
 

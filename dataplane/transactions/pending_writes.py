@@ -29,7 +29,7 @@ from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..quorum.access import Quorum
 from ..quorum.shared_catch_up import SharedCatchUp
 from ..replication.replica.partition import Partition
-from .acceptance import Acceptance, TransactionGone, judge
+from .batch_check import BatchCheck, TransactionGone, judge
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class PendingTransactionWrites:
         place = (partition.topic_id, partition.index)
         if (producer_id, place) in self._queues:
             return False
-        return self._judge(partition, producer_id, producer_epoch) is Acceptance.ACCEPT
+        return self._judge(partition, producer_id, producer_epoch) is BatchCheck.ACCEPT
 
     def wait(
         self,
@@ -289,9 +289,9 @@ class PendingTransactionWrites:
         it."""
         if queue.partition.leader is None:
             return True
-        return self._judge(queue.partition, write.producer_id, write.producer_epoch) is Acceptance.ACCEPT
+        return self._judge(queue.partition, write.producer_id, write.producer_epoch) is BatchCheck.ACCEPT
 
-    def _judge(self, partition: Partition, producer_id: int, producer_epoch: int) -> Acceptance:
+    def _judge(self, partition: Partition, producer_id: int, producer_epoch: int) -> BatchCheck:
         place = (partition.topic_id, partition.index)
         entry = partition.log.producers.get(producer_id)
         return judge(self._table(), place, producer_id, producer_epoch, entry)

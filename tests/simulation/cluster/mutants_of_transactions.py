@@ -12,7 +12,7 @@ from ottla.dataplane.log.compaction.transactions import TransactionFilter
 from ottla.dataplane.log.transactions import LogTransactions
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions import markers, pending_writes
-from ottla.dataplane.transactions.acceptance import Acceptance, judge
+from ottla.dataplane.transactions.batch_check import BatchCheck, judge
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.state import transaction_decisions, transaction_markers
@@ -122,13 +122,13 @@ def any_batch_accepted() -> Iterator[None]:
     transaction that nobody knows: readers of what is committed never get beyond it, unless the next transaction ends
     it, and then it is committed with that."""
 
-    def anything(table: Any, place: Any, producer_id: int, epoch: int, entry: Any) -> Acceptance:
+    def anything(table: Any, place: Any, producer_id: int, epoch: int, entry: Any) -> BatchCheck:
         try:
             judge(table, place, producer_id, epoch, entry)
         except KafkaError:
             if entry is not None and epoch < entry.producer_epoch:
                 raise
-        return Acceptance.ACCEPT
+        return BatchCheck.ACCEPT
 
     with patch.object(gate, "judge", anything):
         yield

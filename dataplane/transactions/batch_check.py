@@ -27,7 +27,7 @@ class TransactionGone(KafkaError):
         super().__init__(self.error_code, message)
 
 
-class Acceptance(Enum):
+class BatchCheck(Enum):
     """What happens to a batch that is not refused."""
 
     ACCEPT = "it is part of the open transaction"
@@ -36,7 +36,7 @@ class Acceptance(Enum):
 
 def judge(
     table: TransactionTable, place: Place, producer_id: int, epoch: int, entry: ProducerEntry | None
-) -> Acceptance:
+) -> BatchCheck:
     """Judge a batch. `entry` is what the log of the partition knows of the producer.
 
     Raises KafkaError INVALID_PRODUCER_EPOCH if the producer has been fenced, and TransactionGone if its transaction was
@@ -52,18 +52,18 @@ def judge(
         raise _fenced(producer_id, epoch, entry.producer_epoch)
     found = table.writer(producer_id)
     if found is None:
-        return Acceptance.WAIT
+        return BatchCheck.WAIT
     transaction, writer = found
     if epoch < writer.producer_epoch:
         raise _fenced(producer_id, epoch, writer.producer_epoch)
     if transaction.phase is not Phase.ONGOING:
         if epoch < transaction.marker_epoch(writer):
             raise _fenced(producer_id, epoch, transaction.marker_epoch(writer))
-        return Acceptance.WAIT
+        return BatchCheck.WAIT
     belongs = epoch == writer.producer_epoch and place in writer.outstanding
     if belongs and not is_behind(transaction.number, entry):
-        return Acceptance.ACCEPT
-    return Acceptance.WAIT
+        return BatchCheck.ACCEPT
+    return BatchCheck.WAIT
 
 
 def is_behind(number: int, entry: ProducerEntry | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.dataplane.log.producers.producer_state import ProducerEntry
-from ottla.dataplane.transactions.acceptance import Acceptance, is_behind, judge
+from ottla.dataplane.transactions.batch_check import BatchCheck, is_behind, judge
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_records import (
     TransactionRecord,
@@ -54,28 +54,28 @@ def entry(epoch: int, marker: int = -1) -> ProducerEntry:
 
 def verdict(
     known: TransactionTable, epoch: int = 3, log: ProducerEntry | None = None, place=PLACE
-) -> Acceptance:
+) -> BatchCheck:
     return judge(known, place, 9, epoch, log)
 
 
 def test_a_batch_of_the_open_transaction_is_accepted() -> None:
-    assert verdict(table()) is Acceptance.ACCEPT
-    assert verdict(table(), log=entry(3)) is Acceptance.ACCEPT
-    assert verdict(table(), log=entry(3, marker=4)) is Acceptance.ACCEPT
+    assert verdict(table()) is BatchCheck.ACCEPT
+    assert verdict(table(), log=entry(3)) is BatchCheck.ACCEPT
+    assert verdict(table(), log=entry(3, marker=4)) is BatchCheck.ACCEPT
 
 
 def test_what_may_become_known_is_waited_for() -> None:
-    assert verdict(TransactionTable()) is Acceptance.WAIT
-    assert verdict(table(), place=(PLACE[0], 1)) is Acceptance.WAIT
-    assert verdict(table(), epoch=4) is Acceptance.WAIT
-    assert verdict(table(Phase.PREPARE_ABORT)) is Acceptance.WAIT, "the next one may follow at once"
-    assert verdict(table(Phase.COMPLETE_ABORT)) is Acceptance.WAIT
+    assert verdict(TransactionTable()) is BatchCheck.WAIT
+    assert verdict(table(), place=(PLACE[0], 1)) is BatchCheck.WAIT
+    assert verdict(table(), epoch=4) is BatchCheck.WAIT
+    assert verdict(table(Phase.PREPARE_ABORT)) is BatchCheck.WAIT, "the next one may follow at once"
+    assert verdict(table(Phase.COMPLETE_ABORT)) is BatchCheck.WAIT
 
 
 def test_an_image_that_is_behind_the_log_accepts_nothing() -> None:
     """The log has the marker already: behind that the batch would be in no transaction."""
-    assert verdict(table(), log=entry(3, marker=5)) is Acceptance.WAIT
-    assert verdict(table(), log=entry(3, marker=6)) is Acceptance.WAIT
+    assert verdict(table(), log=entry(3, marker=5)) is BatchCheck.WAIT
+    assert verdict(table(), log=entry(3, marker=6)) is BatchCheck.WAIT
 
 
 @pytest.mark.parametrize(
