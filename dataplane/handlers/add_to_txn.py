@@ -35,7 +35,7 @@ from ..security.authorization.needs import group, handler_asks, transactional_id
 from ..server.handler import ClientRequest, handles
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import ClientOrigins, told_to_the_client
-from ..transactions.offsets_due import OffsetsDue
+from ..transactions.pending_offsets import PendingOffsets
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_WITH_MANY = 4
@@ -72,13 +72,13 @@ class AddToTxnHandlers:
         quorum: Quorum,
         origins: ClientOrigins,
         make_offsets_topic: Callable[[], Awaitable[object]],
-        offsets_due: OffsetsDue,
+        pending_offsets: PendingOffsets,
     ) -> None:
         """`make_offsets_topic` is called if there is none yet."""
         self._quorum = quorum
         self._origins = origins
         self._make_offsets_topic = make_offsets_topic
-        self._offsets_due = offsets_due
+        self._pending_offsets = pending_offsets
 
     @handles(
         AddPartitionsToTxnRequest,
@@ -184,7 +184,7 @@ class AddToTxnHandlers:
         place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
         who = TransactionalProducer(message.transactional_id, message.producer_id, message.producer_epoch)
         await self._add(request, who, [place])
-        self._offsets_due.added(request.connection)
+        self._pending_offsets.added(request.connection)
         return AddOffsetsToTxnResponse()
 
     async def _add(self, request: ClientRequest, who: TransactionalProducer, places: Iterable[Place]) -> None:

@@ -24,7 +24,7 @@ from ..transactions.client_commands import (
     told_to_the_client,
 )
 from ..transactions.completion_waits import CompletionWaits
-from ..transactions.offsets_due import OffsetsDue
+from ..transactions.pending_offsets import PendingOffsets
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_THAT_RECOVERS = 2
@@ -39,18 +39,18 @@ class EndTxnHandlers:
         quorum: Quorum,
         origins: ClientOrigins,
         completion_waits: CompletionWaits,
-        offsets_due: OffsetsDue,
+        pending_offsets: PendingOffsets,
     ) -> None:
         self._quorum = quorum
         self._origins = origins
         self._completion_waits = completion_waits
-        self._offsets_due = offsets_due
+        self._pending_offsets = pending_offsets
 
     @handles(EndTxnRequest, 0, 5, needs=transactional_id(AclOperation.WRITE))
     async def end(self, request: ClientRequest, message: EndTxnRequest) -> EndTxnResponse:
         """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
         check_transactional_id(message.transactional_id)
-        self._offsets_due.ending(request.connection)
+        self._pending_offsets.ending(request.connection)
         command = EndTransaction(
             transactional_id=message.transactional_id,
             producer_id=message.producer_id,

@@ -25,7 +25,7 @@ from ottla.dataplane.handlers.shared_transactions import SharedTransactionHandle
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions.client_commands import ClientOrigins
-from ottla.dataplane.transactions.offsets_due import OffsetsDue
+from ottla.dataplane.transactions.pending_offsets import PendingOffsets
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -68,11 +68,11 @@ async def served(directory: Path) -> AsyncIterator[Served]:
             one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
             one.catch_up()
 
-        offsets_due = OffsetsDue()
+        pending_offsets = PendingOffsets()
         table = HandlerTable(
             InitProducerIdHandlers(ProducerIds(blocks_from(one, 1)), one, origins, lambda: TIMEOUT_MAX_MS),
-            AddToTxnHandlers(one, origins, make_offsets_topic, offsets_due),
-            EndTxnHandlers(one, origins, one.completion_waits, offsets_due),
+            AddToTxnHandlers(one, origins, make_offsets_topic, pending_offsets),
+            EndTxnHandlers(one, origins, one.completion_waits, pending_offsets),
             SharedTransactionHandlers(one, origins, one.completion_waits, TOKENS, lambda: TIMEOUT_MAX_MS),
         )
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
