@@ -86,7 +86,7 @@ DEADLINE_S = 300.0
 # ---------------------------------------------------------------- stand-ins for brokers
 
 
-class StandIns:
+class UnknownUsers:
     """Three brokers that agree on who leads. A partition is a pair of its topic's number and its own."""
 
     def __init__(self, partitions: int, silence_s: float, step_s: float) -> None:
@@ -286,7 +286,7 @@ def stand_in(partitions: int, silence_s: float, step_s: float, pipe: Pipe) -> No
     whether all is read, it answers once it is."""
 
     async def run() -> None:
-        brokers = StandIns(partitions, silence_s, step_s)
+        brokers = UnknownUsers(partitions, silence_s, step_s)
         pipe.send(await brokers.start())
         told: asyncio.Queue[str] = asyncio.Queue()
         asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: told.put_nowait(pipe.recv()))

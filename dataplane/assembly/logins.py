@@ -17,7 +17,7 @@ from ..security.peer_session import PeerSession
 from ..security.sasl.login import Mechanism
 from ..security.sasl.scram import ScramCredentials, ScramLogins
 from ..security.sasl.scram_passwords import ScramPasswords
-from ..security.sasl.stand_ins import StandIns
+from ..security.sasl.unknown_users import UnknownUsers
 from ..security.sealing import Sealer
 from ..server.authentication import AuthenticationSettings
 from ..server.authentications import Authentications
@@ -45,8 +45,10 @@ class Logins:
         `tokens`: None if delegation tokens are not enabled."""
         self.sealer = Sealer(secrets.accepted)
         self._credentials = ScramCredentials(self.sealer, users)
-        self._stand_ins = StandIns(hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256), users)
-        self._passwords = ScramPasswords(self._credentials, self._stand_ins, lambda: monotonic_ms() / 1000)
+        self._unknown_users = UnknownUsers(hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256), users)
+        self._passwords = ScramPasswords(
+            self._credentials, self._unknown_users, lambda: monotonic_ms() / 1000
+        )
         self._acceptors = acceptors
         self._tokens = tokens
         self.by_token = BearerLogins()
@@ -80,7 +82,7 @@ class Logins:
             return KerberosLogins(acceptor.context, acceptor.mapping, acceptor.threads, wall_ms)
         if config.name in SCRAM_MECHANISMS:
             return ScramLogins(
-                SCRAM_MECHANISMS[config.name], self._credentials, self._stand_ins, self._tokens
+                SCRAM_MECHANISMS[config.name], self._credentials, self._unknown_users, self._tokens
             )
         if config.verify == VERIFY_BY_SCRAM:
             return PlainMechanism(self._passwords.check)

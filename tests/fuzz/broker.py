@@ -15,7 +15,7 @@ from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
 from ottla.dataplane.handlers.sasl import SaslHandlers
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
-from ottla.dataplane.security.sasl.stand_ins import StandIns
+from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
 from ottla.dataplane.server.authentication import AuthenticationSettings
@@ -59,7 +59,7 @@ async def _server() -> AsyncIterator[Server]:
     mechanisms = (
         PlainMechanism(_USERS.check),
         ScramLogins(
-            SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), StandIns(b"key", lambda: sealed)
+            SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), UnknownUsers(b"key", lambda: sealed)
         ),
     )
     table = HandlerTable(_Handlers())

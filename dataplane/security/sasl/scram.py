@@ -24,7 +24,7 @@ from ..delegation_tokens import DelegationTokens
 from ..principal import Principal
 from ..sealing import SealBroken, Sealer
 from .login import LoggedIn, LoginRefused
-from .stand_ins import StandIns
+from .unknown_users import UnknownUsers
 
 MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _NONCE_BYTES: Final = 24
@@ -76,14 +76,14 @@ class ScramLogins:
         self,
         mechanism: ScramMechanism,
         credentials: ScramCredentials,
-        stand_ins: StandIns,
+        unknown_users: UnknownUsers,
         tokens: DelegationTokens | None = None,
     ) -> None:
         """`tokens`: None if there are none here."""
         self.name = mechanism.name
         self._mechanism = mechanism
         self._credentials = credentials
-        self._stand_ins = stand_ins
+        self._unknown_users = unknown_users
         self._tokens = tokens
 
     def begin(self) -> ScramLogin:
@@ -94,7 +94,7 @@ class ScramLogins:
     async def credential(self, user: ScramUser, *, is_token: bool) -> ScramCredential:
         """What the user's proof is checked by. Raises LoginRefused."""
         # Also for who exists, so that this takes as long.
-        stand_in = self._stand_ins.credential(self._mechanism, user.name)
+        stand_in = self._unknown_users.credential(self._mechanism, user.name)
         if not is_token:
             found = self._credentials.find(self._mechanism, user.name)
         elif self._tokens is None:

@@ -16,7 +16,7 @@ from typing import Final
 from ....protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from .login import LoginRefused
 from .scram import ScramCredentials
-from .stand_ins import StandIns
+from .unknown_users import UnknownUsers
 
 REMEMBERED_S: Final = 300.0
 WAITING_MAX: Final = 64
@@ -28,10 +28,10 @@ class ScramPasswords:
     """Checks the passwords of users who have a SCRAM credential of either kind."""
 
     def __init__(
-        self, credentials: ScramCredentials, stand_ins: StandIns, now_s: Callable[[], float]
+        self, credentials: ScramCredentials, unknown_users: UnknownUsers, now_s: Callable[[], float]
     ) -> None:
         self._credentials = credentials
-        self._stand_ins = stand_ins
+        self._unknown_users = unknown_users
         self._now_s = now_s
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
@@ -42,7 +42,7 @@ class ScramPasswords:
     async def check(self, user: str, password: str) -> bool:
         """Return whether a user has this password; found in the same time for who does not exist. Raises LoginRefused
         if too many wait to be checked."""
-        stand_in, known = self._stand_ins.for_password(user), self._known(user)
+        stand_in, known = self._unknown_users.for_password(user), self._known(user)
         if not await self._matches(*known or stand_in, user, password):
             return False
         # The password may have been changed, or the user deleted, while it was hashed.

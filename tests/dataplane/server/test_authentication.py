@@ -17,7 +17,7 @@ from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided, Mechanism
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainMechanism
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
-from ottla.dataplane.security.sasl.stand_ins import StandIns
+from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, delayed_closes, handles
 from ottla.dataplane.server.authentication import (
@@ -135,7 +135,7 @@ def scram(users: Mapping[str, str]) -> ScramLogins:
         for user, password in users.items()
     }
     return ScramLogins(
-        SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), StandIns(b"key", lambda: sealed)
+        SCRAM_SHA_256, ScramCredentials(sealer, lambda: sealed), UnknownUsers(b"key", lambda: sealed)
     )
 
 

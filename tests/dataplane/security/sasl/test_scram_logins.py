@@ -10,7 +10,7 @@ from ottla.dataplane.security.delegation_tokens import DelegationTokens
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogin, ScramLogins, sealed_credential
 from ottla.dataplane.security.sasl.scram_passwords import ScramPasswords
-from ottla.dataplane.security.sasl.stand_ins import StandIns
+from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
 from ottla.protocol.node_secrets import Secrets
@@ -20,7 +20,7 @@ ANN = ("ann", SCRAM_SHA_256.code)
 SEALED = sealed_credential(
     Sealer([b"old secret"]), ANN, ScramCredential.of_password(SCRAM_SHA_256, "pw", b"salt")
 )
-STAND_INS = StandIns(b"key", lambda: {ANN: SEALED})
+STAND_INS = UnknownUsers(b"key", lambda: {ANN: SEALED})
 
 
 def credentials(*secrets: bytes) -> ScramCredentials:

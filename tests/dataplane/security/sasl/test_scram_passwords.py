@@ -11,7 +11,7 @@ import pytest
 from ottla.dataplane.security.sasl.login import LoginRefused
 from ottla.dataplane.security.sasl.scram import ScramCredentials, sealed_credential
 from ottla.dataplane.security.sasl.scram_passwords import REMEMBERED_S, WAITING_MAX, ScramPasswords
-from ottla.dataplane.security.sasl.stand_ins import StandIns
+from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.cluster_image import ScramKey, SealedCredential
 from ottla.protocol.scram import (
@@ -34,7 +34,7 @@ class Users:
         self.now = 0.0
         self.passwords = ScramPasswords(
             ScramCredentials(SEALER, lambda: self.sealed),
-            StandIns(b"key", lambda: self.sealed),
+            UnknownUsers(b"key", lambda: self.sealed),
             lambda: self.now,
         )
 

@@ -37,7 +37,7 @@ class Shape(NamedTuple):
     salt_bytes: int
 
 
-class StandIns:
+class UnknownUsers:
     """Credentials in the place of those that there are not."""
 
     def __init__(self, node_key: bytes, sealed: Callable[[], dict[ScramKey, SealedCredential]]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
-from ottla.dataplane.security.sasl.stand_ins import StandIns
+from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.cluster_image import ScramKey, SealedCredential
 from ottla.protocol.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient, ScramCredential, ScramMechanism
@@ -20,7 +20,7 @@ class Users:
 
     def __init__(self) -> None:
         self.sealed: dict[ScramKey, SealedCredential] = {}
-        self.stand_ins = StandIns(b"key", lambda: self.sealed)
+        self.unknown_users = UnknownUsers(b"key", lambda: self.sealed)
 
     def set(
         self, name: str, iterations: int, salt: bytes = b"salt", mechanism: ScramMechanism = SCRAM_SHA_256
@@ -33,14 +33,14 @@ class Users:
     def iterations(self, names: int, mechanism: ScramMechanism = SCRAM_SHA_256) -> Counter[int]:
         """How often each number is told of so many users who do not exist."""
         return Counter(
-            self.stand_ins.credential(mechanism, f"nobody-{number}").iterations for number in range(names)
+            self.unknown_users.credential(mechanism, f"nobody-{number}").iterations for number in range(names)
         )
 
 
 def test_the_first_answer_looks_like_that_of_a_user() -> None:
     users = Users()
     users.set("ann", 8192, salt=bytes(30))
-    logins = ScramLogins(SCRAM_SHA_256, ScramCredentials(SEALER, lambda: users.sealed), users.stand_ins)
+    logins = ScramLogins(SCRAM_SHA_256, ScramCredentials(SEALER, lambda: users.sealed), users.unknown_users)
     told = []
     for name in ("ann", "bob", "bob"):
         client = ScramClient(SCRAM_SHA_256, name, "guess", "nonce")
@@ -64,9 +64,9 @@ def test_a_user_more_changes_few_answers() -> None:
     users = Users()
     for number in range(30):
         users.set(f"user-{number}", 4096 if number < 10 else 8192)
-    before = [users.stand_ins.credential(SCRAM_SHA_256, f"nobody-{number}") for number in range(500)]
+    before = [users.unknown_users.credential(SCRAM_SHA_256, f"nobody-{number}") for number in range(500)]
     users.set("another", 8192)
-    after = [users.stand_ins.credential(SCRAM_SHA_256, f"nobody-{number}") for number in range(500)]
+    after = [users.unknown_users.credential(SCRAM_SHA_256, f"nobody-{number}") for number in range(500)]
     assert sum(a != b for a, b in zip(before, after, strict=True)) < 30
 
 
@@ -92,7 +92,7 @@ def test_mechanisms_are_apart_and_passwords_are_checked_by_the_first_of_each_use
     users.set("bob", 5000, mechanism=SCRAM_SHA_256)
     assert users.iterations(100, SCRAM_SHA_512).keys() == {8192, 16384}
     assert users.iterations(100).keys() == {5000}
-    found = {users.stand_ins.for_password(f"nobody-{number}") for number in range(100)}
+    found = {users.unknown_users.for_password(f"nobody-{number}") for number in range(100)}
     assert {(mechanism.name, credential.iterations) for mechanism, credential in found} == {
         ("SCRAM-SHA-256", 5000),
         ("SCRAM-SHA-512", 8192),
@@ -106,6 +106,6 @@ def test_all_brokers_tell_the_same() -> None:
     for number in reversed(range(20)):
         others.set(f"user-{number}", 4096 + number % 3)
     for name in ("a", "b", "c"):
-        assert users.stand_ins.credential(SCRAM_SHA_256, name) == others.stand_ins.credential(
+        assert users.unknown_users.credential(SCRAM_SHA_256, name) == others.unknown_users.credential(
             SCRAM_SHA_256, name
         )
