@@ -27,13 +27,13 @@ class QuorumTls(NodeCertificates):
         """`host`: where others dial the node; None if nobody does. Raises ConfigError for what cannot be used."""
         from datetime import UTC, datetime
 
-        from ...dataplane.security.node_remarks import remarks_on_node  # only nodes with TLS need these
+        from ...dataplane.security.certificate_warnings import node_warnings  # only nodes with TLS need these
         from ...dataplane.security.tls_loading import load_tls
 
         reached = None if host is None else ReachedAs(host, "where nodes dial it (controller.quorum.voters)")
         self.loaded = load_tls(settings.tls, reached, datetime.now(UTC))
         tls = ListenerTls(self.loaded)
-        self.remarks = (*self.loaded.remarks, *remarks_on_node(self.loaded, settings.principals))
+        self.remarks = (*self.loaded.remarks, *node_warnings(self.loaded, settings.principals))
         super().__init__(tls, settings.principals)
         interval = NODE_KEYS[_RELOAD_INTERVAL]
         interval_ms = interval.parse(properties.get(_RELOAD_INTERVAL, "") or interval.default or "")

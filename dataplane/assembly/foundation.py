@@ -95,10 +95,10 @@ def _acceptors(config: BrokerConfig) -> Mapping[KerberosSettings, KerberosAccept
 
 
 def _open_quorum_tls(settings: NodeTlsSettings) -> ListenerTls:
-    from ..security.node_remarks import remarks_on_node
+    from ..security.certificate_warnings import node_warnings
 
     opened = _open_tls(settings.tls, None)  # brokers dial the quorum, and nobody dials them there
-    for remark in remarks_on_node(opened.loaded, settings.principals):
+    for remark in node_warnings(opened.loaded, settings.principals):
         logger.warning("%s", remark)
     return opened
 

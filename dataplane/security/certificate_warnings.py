@@ -12,7 +12,7 @@ from .principal import USER, Principal
 from .tls_loading import LoadedTls
 
 
-def remarks_on_node(own: LoadedTls, principals: frozenset[str]) -> Iterator[str]:
+def node_warnings(own: LoadedTls, principals: frozenset[str]) -> Iterator[str]:
     """On the certificate of a node, which other nodes look up in their lists."""
     certificate = own.keys.certificate.public_bytes(Encoding.DER)
     try:
