@@ -141,9 +141,9 @@ class TlsReloads:
         """Of certificates that expire soon, once for each step."""
         from datetime import UTC, datetime
 
-        from .tls_succession import remarks_on_validity
+        from .certificate_rollover import validity_warnings
 
-        remarks = remarks_on_validity(loaded, datetime.now(UTC))
+        remarks = validity_warnings(loaded, datetime.now(UTC))
         for remark in remarks - self._reminded.setdefault(name, frozenset(loaded.remarks)):
             logger.warning("%s", remark)
         self._reminded[name] = remarks
@@ -166,7 +166,7 @@ def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, s
     # loaded late: only brokers with TLS listeners need it
     from datetime import UTC, datetime
 
-    from .tls_succession import successor
+    from .certificate_rollover import successor
 
     return successor(listener, _settings(listener, name, properties), datetime.now(UTC))
 

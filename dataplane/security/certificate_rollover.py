@@ -27,7 +27,7 @@ def successor(listener: ReloadedListener, settings: TlsSettings, now: datetime) 
     return loaded
 
 
-def remarks_on_validity(loaded: LoadedTls, now: datetime) -> frozenset[str]:
+def validity_warnings(loaded: LoadedTls, now: datetime) -> frozenset[str]:
     """Which certificates expire soon, or have expired."""
     try:
         return frozenset(check_validity(loaded.keys, now))
