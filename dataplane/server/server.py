@@ -27,8 +27,8 @@ from .connection import ClientConnection, ConnectionLimits
 from .delayed_closes import DelayedCloses
 from .handler import ClientRequest, HandlerTable
 from .handshakes import Handshakes, Newcomer
-from .hang_ups import tell_hang_ups
 from .listener import ListeningSocket
+from .peer_close import notify_closed_peers
 from .preparation import prepare_codecs
 from .purgatory import Purgatory
 from .receive_budget import ReceiveBudget
@@ -280,7 +280,7 @@ class Server:
         idle_since = now - self.config.connections_max_idle_ms / 1000
         for connection in [c for c in self.connections if self._is_overdue(c, now, idle_since)]:
             connection.close()
-        tell_hang_ups({grant.owner for grant in self.budget.grants() if not grant.owner.is_reading})
+        notify_closed_peers({grant.owner for grant in self.budget.grants() if not grant.owner.is_reading})
         self._close_late(now)
         self.handshakes.log.sweep(now)
         self._sweeps += 1

@@ -33,7 +33,7 @@ from ottla.dataplane.server.admissions import AdmissionLimits
 from ottla.dataplane.server.authentication import AuthenticationSettings
 from ottla.dataplane.server.handshake_log import HandshakeLog
 from ottla.dataplane.server.handshakes import STEPS_PER_TURN
-from ottla.dataplane.server.hang_ups import tell_hang_ups
+from ottla.dataplane.server.peer_close import notify_closed_peers
 from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.handshake import HANDSHAKE_FAILURE
 from ottla.network.tls.settings import ClientAuth, TlsRules
@@ -553,7 +553,7 @@ async def test_a_last_request_that_waits_for_memory_is_not_taken_for_cut_off(cle
         await second.say_end()
         second.sock.shutdown(socket.SHUT_WR)
         await until(lambda: any(not one.is_reading for one in server.connections))
-        tell_hang_ups({one for one in server.connections if not one.is_reading})
+        notify_closed_peers({one for one in server.connections if not one.is_reading})
         await first.send(frame(bytes(50_000))[40_000:])
         await until(lambda: len(held) == 2)
         assert held[1][1] == b"y" * 20_000

@@ -20,7 +20,7 @@ _LAST_BYTE_SENT = getattr(select, "POLLRDHUP", 0)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
-def tell_hang_ups(unread: Collection[ClientConnection]) -> None:
+def notify_closed_peers(unread: Collection[ClientConnection]) -> None:
     """Look at all of them in one system call. Close those whose peer is gone, and tell the others what is left."""
     if not unread:
         return
