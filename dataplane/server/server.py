@@ -23,13 +23,13 @@ from .admissions import AdmissionLimits, Admissions
 from .authentication import AuthenticationSettings
 from .authentications import Authentications
 from .buffers import BufferPool
+from .codec_warmup import warm_up_codecs
 from .connection import ClientConnection, ConnectionLimits
 from .delayed_closes import DelayedCloses
 from .handler import ClientRequest, HandlerTable
 from .handshakes import Handshakes, Newcomer
 from .listener import ListeningSocket
 from .peer_close import notify_closed_peers
-from .preparation import prepare_codecs
 from .purgatory import Purgatory
 from .receive_budget import ReceiveBudget
 from .request_times import RequestTimes
@@ -152,7 +152,7 @@ class Server:
         for listener in self.listeners:
             listener.start()
         self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
-        self._preparing = self._loop.create_task(prepare_codecs(self._table), name="codecs")
+        self._preparing = self._loop.create_task(warm_up_codecs(self._table), name="codecs")
 
     def metadata_moved(self) -> None:
         """Tell the listeners that the broker's image has changed."""

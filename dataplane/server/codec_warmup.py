@@ -30,7 +30,7 @@ _URGENT: tuple[type[Message], ...] = (
 _PAUSE_S = 0.003
 
 
-async def prepare_codecs(table: HandlerTable) -> None:
+async def warm_up_codecs(table: HandlerTable) -> None:
     """Generate one codec per turn of the loop: the newest version of each API first, then older ones."""
     handlers = [handler for handler in table if handler.request_class in _URGENT]
     handlers.sort(key=lambda handler: _URGENT.index(handler.request_class))
