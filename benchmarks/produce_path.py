@@ -47,7 +47,7 @@ from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import SendQueue
-from ottla.dataplane.server.wires import Wire
+from ottla.dataplane.server.socket_adapters import SocketAdapter
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.checksum import crc32c
 from ottla.protocol.cluster_image import ClusterImage, PartitionState
@@ -192,7 +192,7 @@ class Rig:
         self.socket = _OneFrame()
         self._readiness = _Readiness()
         self.connection = ClientConnection(
-            Wire(self.socket, self._readiness, SendQueue(cast(socket.socket, self.socket))),
+            SocketAdapter(self.socket, self._readiness, SendQueue(cast(socket.socket, self.socket))),
             PeerSession(ANONYMOUS, "127.0.0.1", "PLAINTEXT"),
             1,
             loop=loop,

@@ -19,8 +19,8 @@ from .receive_budget import ReceiveBudget
 from .receiving import ReceiveBuffer
 from .request_times import RequestTimes
 from .sending import IN_MEMORY, SLICE_COST_BYTES, Part, release
+from .socket_adapters import SocketAdapter
 from .unread_answers import UnreadAnswers
-from .wires import Wire
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class ClientConnection:
 
     def __init__(
         self,
-        wire: Wire,
+        adapter: SocketAdapter,
         session: PeerSession,
         peer_port: int,
         *,
@@ -131,8 +131,8 @@ class ClientConnection:
         """`number` rises from connection to connection of this process; `birth` is where the broker's image of the
         metadata stood at some moment before the peer connected."""
         self.number, self.birth = number, birth
-        self._socket, self._readiness = wire.socket, wire.readiness
-        self._fd, self._mark = wire.socket.fileno(), wire.mark
+        self._socket, self._readiness = adapter.socket, adapter.readiness
+        self._fd, self._mark = adapter.socket.fileno(), adapter.mark
         # Who the peer is, as far as is known now. Authentication puts another in its place.
         self.session = session
         self.peer_port = peer_port
@@ -147,7 +147,7 @@ class ClientConnection:
         # Unanswered requests, and answered ones behind them, in the order they came.
         self._requests: deque[OwedReply] = deque()
         # Answers that no unanswered request comes before.
-        self._out, self._pending = wire.out, wire.pending
+        self._out, self._pending = adapter.out, adapter.pending
         self._corked = self._writing = self._has_turn = False
         # Its answers count among those that are unread, or wait for an earlier answer.
         self._is_noted = False

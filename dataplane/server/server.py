@@ -34,8 +34,8 @@ from .purgatory import Purgatory
 from .receive_budget import ReceiveBudget
 from .request_times import RequestTimes
 from .router import Router
+from .socket_adapters import SocketAdapter, plain_adapter, tls_adapter
 from .unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
-from .wires import Wire, plain_wire, tls_wire
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class Server:
         if tls is not None or newcomer.session.listener in self.authentication:
             self._admit_stranger(newcomer)
         if tls is None:
-            self._serve(plain_wire(newcomer.sock, self._loop), newcomer, newcomer.session)
+            self._serve(plain_adapter(newcomer.sock, self._loop), newcomer, newcomer.session)
         else:
             self.handshakes.begin(newcomer, tls)
 
@@ -236,13 +236,13 @@ class Server:
         self.admissions.leave(newcomer.session.listener, newcomer.session.host)
 
     def _shaken(self, newcomer: Newcomer, stream: TlsStream, principal: Principal) -> None:
-        wire = tls_wire(newcomer.sock, stream, self._loop, self.pool)
-        self._serve(wire, newcomer, replace(newcomer.session, principal=principal))
+        adapter = tls_adapter(newcomer.sock, stream, self._loop, self.pool)
+        self._serve(adapter, newcomer, replace(newcomer.session, principal=principal))
 
-    def _serve(self, wire: Wire, newcomer: Newcomer, session: PeerSession) -> None:
+    def _serve(self, adapter: SocketAdapter, newcomer: Newcomer, session: PeerSession) -> None:
         self._accepted += 1
         connection = ClientConnection(
-            wire,
+            adapter,
             session,
             newcomer.port,
             loop=self._loop,

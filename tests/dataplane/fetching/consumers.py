@@ -48,7 +48,7 @@ OWN_ID, OTHER_ID = 1, 2
 LISTENER = "PLAINTEXT"
 
 
-class Wire:
+class SocketAdapter:
     """What handlers need of a connection; the answers stay here."""
 
     closed = False
@@ -185,19 +185,19 @@ class Consumer:
 
     def __init__(self, shelf: Shelf, version: int = 18, rack: str = "") -> None:
         self.shelf, self.version, self.rack = shelf, version, rack
-        self.wire = Wire()
+        self.adapter = SocketAdapter()
         self.frame = memoryview(b"")
 
     def send(self, topics: Sequence[FetchTopic] = (), **fields: Any) -> None:
         fields = {"max_wait_ms": 0, "min_bytes": 1, "session_epoch": -1, "rack_id": self.rack} | fields
         message = FetchRequest(topics=list(topics), **fields)
         self.frame = memoryview(encode_request(message, self.version, 7, "test"))[4:]
-        self.wire.arrived.clear()
-        self.shelf.router.dispatch(cast(ClientConnection, self.wire), self.frame)
+        self.adapter.arrived.clear()
+        self.shelf.router.dispatch(cast(ClientConnection, self.adapter), self.frame)
 
     def take(self) -> FetchResponse:
         """The oldest answer."""
-        correlation_id, response = decode_response(FetchRequest, self.wire.answers.pop(0), self.version)
+        correlation_id, response = decode_response(FetchRequest, self.adapter.answers.pop(0), self.version)
         assert correlation_id == 7
         return response
 
@@ -207,7 +207,7 @@ class Consumer:
         return self.take()
 
     async def answered(self) -> FetchResponse:
-        await asyncio.wait_for(self.wire.arrived.wait(), 60)
+        await asyncio.wait_for(self.adapter.arrived.wait(), 60)
         return self.take()
 
 

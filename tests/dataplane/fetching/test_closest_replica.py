@@ -147,7 +147,7 @@ def test_what_a_follower_answers() -> None:
         assert lagging.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no divergence from a log that lags"
         # A parked fetch wakes when the leader says that it is committed.
         consumer.send([wanted(ID, (0, 2))], max_wait_ms=60_000)
-        assert not consumer.wire.answers
+        assert not consumer.adapter.answers
         replica.following.append_fetched(None, 3, 0)
         assert offsets(parts_of(await consumer.answered())[ID, 0]) == [2]
         replica.following.append_fetched(None, 3, 1)

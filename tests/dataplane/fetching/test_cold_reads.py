@@ -74,7 +74,7 @@ def test_cold_records_are_read_in_a_thread(
         try:
             # From the middle: looking the offset up has read what lies before.
             consumer.send([wanted(ID, (0, 10), partition_max_bytes=size)], max_bytes=size)
-            assert not consumer.wire.answers, "it waits for the disk"
+            assert not consumer.adapter.answers, "it waits for the disk"
             shelf.append("t")
             tail = other.fetch([wanted(ID, (0, BATCHES))])
             assert offsets(parts_of(tail)[ID, 0]) == [BATCHES], "the loop does not"
@@ -96,7 +96,7 @@ def test_a_client_that_goes_while_its_records_are_read(tmp_path: Path) -> None:
         evict(shelf)
         consumer = Consumer(shelf)
         consumer.send([wanted(ID, (0, 10))])
-        consumer.wire.close()
+        consumer.adapter.close()
         await consumer.answered()
 
     run(tmp_path, body)
@@ -114,7 +114,7 @@ def test_records_that_the_disk_refuses_end_the_connection(
         consumer = Consumer(shelf)
         monkeypatch.setattr(LogSlice, "read_cached", refused)
         consumer.send([wanted(ID, (0, 0), partition_max_bytes=1000)], max_bytes=1000)
-        assert not consumer.wire.answers
-        assert consumer.wire.closed
+        assert not consumer.adapter.answers
+        assert consumer.adapter.closed
 
     run(tmp_path, body)

@@ -25,7 +25,7 @@ def answer(consumer: Consumer, offset: int, **fields: int) -> bytes:
     by_id = consumer.version >= 13
     topic = wanted(ID if by_id else bytes(16), (0, offset), name="" if by_id else "t", **fields)
     consumer.send([topic], max_bytes=400)
-    return consumer.wire.answers.pop()
+    return consumer.adapter.answers.pop()
 
 
 @pytest.mark.parametrize("version", range(4, 19))
@@ -36,10 +36,10 @@ async def test_the_same_bytes(tmp_path: Path, version: int) -> None:
         shelf.append("t", 0, b"v" * (50 * number), count=2)
     fields = {"current_leader_epoch": 0} if version >= 9 else {}
     repeating = Consumer(shelf, version)
-    assert repeating.wire.shortcut is None
+    assert repeating.adapter.shortcut is None
     for offset in (3, 0, 4, 2 * RECORDS - 1, 7, 2 * RECORDS, 2 * RECORDS + 1, 5):
         assert answer(repeating, offset, **fields) == answer(Consumer(shelf, version), offset, **fields)
-        assert (repeating.wire.shortcut is None) == (version < 10)
+        assert (repeating.adapter.shortcut is None) == (version < 10)
     await shelf.close()
 
 
@@ -71,27 +71,27 @@ async def test_who_authenticates_anew_or_has_to_goes_the_long_way(tmp_path: Path
     shelf.create("t", ID, 1)
     shelf.append("t")
     consumer = Consumer(shelf)
-    wire, frames = consumer.wire, []
+    adapter, frames = consumer.adapter, []
 
     def taken() -> bool:
         """Whether the short cut takes the frame that it was made from."""
         answer(consumer, 0)
         frames.append(consumer.frame)
-        shortcut = wire.shortcut
+        shortcut = adapter.shortcut
         assert shortcut is not None
-        return shortcut(cast(ClientConnection, wire), frames[-1], asyncio.get_running_loop().time())
+        return shortcut(cast(ClientConnection, adapter), frames[-1], asyncio.get_running_loop().time())
 
     assert taken()
-    wire.session = replace(wire.session, principal=Principal(USER, "ann"))
-    before = wire.shortcut
+    adapter.session = replace(adapter.session, principal=Principal(USER, "ann"))
+    before = adapter.shortcut
     assert taken()
-    assert wire.shortcut is not before, "the long way has left another"
-    wire.session = replace(wire.session)
-    assert not before(cast(ClientConnection, wire), frames[-1], 0.0), "not even for the same principal"
+    assert adapter.shortcut is not before, "the long way has left another"
+    adapter.session = replace(adapter.session)
+    assert not before(cast(ClientConnection, adapter), frames[-1], 0.0), "not even for the same principal"
     now = asyncio.get_running_loop().time()
-    wire.session = replace(wire.session, expires_at=now - 1)
+    adapter.session = replace(adapter.session, expires_at=now - 1)
     assert not taken()
-    wire.session = replace(wire.session, expires_at=now + 1000)
+    adapter.session = replace(adapter.session, expires_at=now + 1000)
     assert taken()
     await shelf.close()
 
@@ -137,24 +137,24 @@ class AtTheEnd:
 
     def wait(self, offset: int) -> None:
         """Send the fetch; it must not be answered."""
-        wire = self.consumer.wire
-        wire.answers.clear()
-        assert wire.shortcut is not None
+        adapter = self.consumer.adapter
+        adapter.answers.clear()
+        assert adapter.shortcut is not None
         self.consumer.shelf.router.dispatch = self._short  # type: ignore[method-assign]
         try:
             self.consumer.send([wanted(ID, (0, offset))], **self.fields)
         finally:
             del self.consumer.shelf.router.dispatch
-        assert wire.answers == []
+        assert adapter.answers == []
 
     def _short(self, connection: ClientConnection, frame: memoryview) -> None:
-        shortcut = self.consumer.wire.shortcut
+        shortcut = self.consumer.adapter.shortcut
         assert shortcut is not None
         assert shortcut(connection, frame, asyncio.get_running_loop().time())
 
     async def answer(self) -> bytes:
-        await asyncio.wait_for(self.consumer.wire.arrived.wait(), 60)
-        return self.consumer.wire.answers.pop()
+        await asyncio.wait_for(self.consumer.adapter.arrived.wait(), 60)
+        return self.consumer.adapter.answers.pop()
 
 
 async def a_shelf(folder: Path) -> Shelf:
@@ -167,7 +167,7 @@ async def a_shelf(folder: Path) -> Shelf:
 async def the_long_way(shelf: Shelf, offset: int, **fields: int) -> bytes:
     consumer = Consumer(shelf)
     consumer.send([wanted(ID, (0, offset))], **fields)
-    return consumer.wire.answers.pop()
+    return consumer.adapter.answers.pop()
 
 
 async def test_a_consumer_at_the_end_waits_for_records(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_a_consumer_waits_for_as_many_bytes_as_it_wants(tmp_path: Path) ->
     shelf.append("t", value=b"small")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert waiting.consumer.wire.answers == []
+    assert waiting.consumer.adapter.answers == []
     shelf.append("t", value=b"v" * 500)
     assert await waiting.answer() == await the_long_way(shelf, 2)
     await shelf.close()
@@ -199,9 +199,9 @@ async def test_who_wants_no_bytes_waits_for_none(tmp_path: Path) -> None:
     fields = {"max_wait_ms": 60_000, "min_bytes": 0}
     consumer = Consumer(shelf)
     for offset in (0, 1, 1):
-        consumer.wire.answers.clear()
+        consumer.adapter.answers.clear()
         consumer.send([wanted(ID, (0, offset))], **fields)
-        assert consumer.wire.answers == [await the_long_way(shelf, offset, **fields)]
+        assert consumer.adapter.answers == [await the_long_way(shelf, offset, **fields)]
     await shelf.close()
 
 
@@ -243,11 +243,11 @@ async def test_nothing_waits_for_a_client_that_is_gone(tmp_path: Path) -> None:
     shelf = await a_shelf(tmp_path)
     waiting = AtTheEnd(shelf)
     waiting.wait(1)
-    waiting.consumer.wire.close()
+    waiting.consumer.adapter.close()
     shelf.append("t")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert waiting.consumer.wire.answers == []
+    assert waiting.consumer.adapter.answers == []
     await shelf.close()
 
 
@@ -262,7 +262,7 @@ async def test_a_reader_of_what_is_committed_waits_for_the_end_of_a_transaction(
     )
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert waiting.consumer.wire.answers == []
+    assert waiting.consumer.adapter.answers == []
     replica.append_marker(7, 0, commit=True, number=1, commit_index=1)
     assert await waiting.answer() == await the_long_way(shelf, 1, isolation_level=1)
     await shelf.close()

@@ -179,7 +179,7 @@ def test_an_idle_session_costs_nothing_and_wakes_when_something_moves() -> None:
         (session,) = shelf.handlers.sessions
         assert not session.active
         consumer.send(session_epoch=2, **again)
-        assert not consumer.wire.answers
+        assert not consumer.adapter.answers
         shelf.append("t", 3)
         assert [partition.key for partition in session.active] == [(ID, 3)]
         answer = parts_of(await consumer.answered())
@@ -245,7 +245,7 @@ def test_the_rules_of_epochs_and_ids() -> None:
 def test_only_who_opened_a_session_goes_on_with_it_or_closes_it() -> None:
     async def body(shelf: Shelf) -> None:
         owner, other = Consumer(shelf, 18), Consumer(shelf, 18)
-        other.wire.session = replace(other.wire.session, principal=Principal(USER, "ann"))
+        other.adapter.session = replace(other.adapter.session, principal=Principal(USER, "ann"))
         topics = [wanted(ID, (0, 0))]
         session_id = owner.fetch(topics, session_epoch=0).session_id
         stolen = other.fetch(session_id=session_id, session_epoch=1)
@@ -294,7 +294,7 @@ def test_a_second_request_of_a_session_supersedes_the_parked_one() -> None:
         shelf.append("t")
         assert parts_of(await second.answered())
         second.send([wanted(ID, (0, 1))], session_id=session_id, session_epoch=3, max_wait_ms=60_000)
-        second.wire.close()
+        second.adapter.close()
         shelf.append("t")
         answer = first.fetch(session_id=session_id, session_epoch=4)
         assert {key[1]: offsets(part) for key, part in parts_of(answer).items()} == {0: [1]}
@@ -385,8 +385,11 @@ def test_sessions_of_unknown_partitions_take_no_more_than_the_share_of_their_cli
 
     async def body(shelf: Shelf) -> None:
         attacker, other = Consumer(shelf), Consumer(shelf)
-        for wire, name, host in ((attacker.wire, "mallory", "192.0.2.1"), (other.wire, "ann", "192.0.2.2")):
-            wire.session = replace(wire.session, principal=Principal(USER, name), host=host)
+        for adapter, name, host in (
+            (attacker.adapter, "mallory", "192.0.2.1"),
+            (other.adapter, "ann", "192.0.2.2"),
+        ):
+            adapter.session = replace(adapter.session, principal=Principal(USER, name), host=host)
         granted = [attacker.fetch([unknown(number, 50)], session_epoch=0).session_id for number in range(100)]
         sessions = shelf.handlers.sessions
         assert granted[0]
@@ -422,9 +425,9 @@ def test_a_large_fetch_that_does_not_fit_into_memory_does_not_wait() -> None:
         topics = [wanted(many, *((index, 0) for index in range(110)))]
         waits, first, second = {"max_wait_ms": 60_000}, Consumer(shelf), Consumer(shelf)
         first.send(topics, **waits)
-        assert not first.wire.answers
+        assert not first.adapter.answers
         assert len(parts_of(second.fetch(topics, **waits))) == 110
-        first.wire.close()
+        first.adapter.close()
         assert shelf.handlers.sessions.budget.total == 0
 
     run(body, session_bytes=250 * PARTITION_BYTES)

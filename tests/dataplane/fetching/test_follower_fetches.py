@@ -16,12 +16,12 @@ from ottla.dataplane.server.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.node_proof import NodeRole, ProvenNode
 
-from .consumers import OTHER_ID, OWN_ID, Shelf, Wire
+from .consumers import OTHER_ID, OWN_ID, Shelf, SocketAdapter
 
 ID = b"t" * 16
 
 
-class ProvenWire(Wire):
+class ProvenWire(SocketAdapter):
     """A connection whose peer may have proved to be a broker."""
 
     number = 1
@@ -35,8 +35,8 @@ class Follower:
 
     def __init__(self, shelf: Shelf, *, short: bool = True) -> None:
         self.shelf, self.short = shelf, short
-        self.wire = ProvenWire()
-        self.wire.session = self.wire.session.of_node(ProvenNode(NodeRole.BROKER, OTHER_ID))
+        self.adapter = ProvenWire()
+        self.adapter.session = self.adapter.session.of_node(ProvenNode(NodeRole.BROKER, OTHER_ID))
         self.session_id = self.epoch = 0
         self.shortcuts = 0
         self.frame = memoryview(b"")
@@ -53,22 +53,22 @@ class Follower:
         fetch = FollowerFetch(OTHER_ID, OTHER_ID, self.session_id, self.epoch, positions, keys, 1 << 20)
         self.frame = memoryview(bytearray(write_fetch(fetch._replace(broker_id=broker_id), 0, 7)))[4:]
         if not self.short:
-            self.wire.shortcut = None
-        elif self.wire.shortcut is not None:
-            self.count(self.wire.shortcut)
-        self.shelf.router.dispatch(cast(ClientConnection, self.wire), self.frame)
+            self.adapter.shortcut = None
+        elif self.adapter.shortcut is not None:
+            self.count(self.adapter.shortcut)
+        self.shelf.router.dispatch(cast(ClientConnection, self.adapter), self.frame)
 
     def count(self, shortcut) -> None:
         def counted(connection: ClientConnection, frame: memoryview, now: float) -> bool:
-            self.wire.shortcut = shortcut
+            self.adapter.shortcut = shortcut
             taken: bool = shortcut(connection, frame, now)
             self.shortcuts += taken
             return taken
 
-        self.wire.shortcut = counted
+        self.adapter.shortcut = counted
 
     def take(self) -> SessionAnswer:
-        correlation_id, answer = decode_answer(memoryview(self.wire.answers.pop(0)))
+        correlation_id, answer = decode_answer(memoryview(self.adapter.answers.pop(0)))
         assert correlation_id == 7
         return answer
 
@@ -137,7 +137,7 @@ async def test_who_is_another_now_goes_the_long_way(tmp_path: Path) -> None:
     assert follower.shortcuts == 1
     answer = follower.fetch(0, broker_id=3)
     assert answer.partitions[0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    follower.wire.session = replace(follower.wire.session, node=ProvenNode(NodeRole.BROKER, 3))
+    follower.adapter.session = replace(follower.adapter.session, node=ProvenNode(NodeRole.BROKER, 3))
     answer = follower.fetch(0)
     assert answer.partitions[0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert follower.shortcuts == 1
@@ -170,13 +170,13 @@ async def test_a_parked_fetch_is_answered_when_records_arrive(tmp_path: Path) ->
     at = FetchPosition((ID, 0), 0, 0, -1, 0, 1 << 20)
     fetch = FollowerFetch(OTHER_ID, OTHER_ID, follower.session_id, 1, (at,), (), 1 << 20)
     frame = memoryview(bytearray(write_fetch(fetch, 60_000, 7)))[4:]
-    follower.wire.arrived.clear()
-    shortcut = follower.wire.shortcut
+    follower.adapter.arrived.clear()
+    shortcut = follower.adapter.shortcut
     assert shortcut is not None
-    assert shortcut(cast(ClientConnection, follower.wire), frame, asyncio.get_running_loop().time())
-    assert follower.wire.answers == []
+    assert shortcut(cast(ClientConnection, follower.adapter), frame, asyncio.get_running_loop().time())
+    assert follower.adapter.answers == []
     shelf.append("t", 0, b"late")
-    await asyncio.wait_for(follower.wire.arrived.wait(), 60)
+    await asyncio.wait_for(follower.adapter.arrived.wait(), 60)
     (part,) = follower.take().partitions
     assert (part.key, part.error) == ((ID, 0), ErrorCode.NONE)
     assert bytes(part.records or b"").endswith(b"late\0")

@@ -50,7 +50,7 @@ async def test_it_waits_for_records_wherever_they_come(shelf: Shelf) -> None:
     consumer = Consumer(shelf)
     consumer.send([wanted(TOPIC_ID, *EVERYTHING)], max_wait_ms=20_000)
     await settle()
-    assert not consumer.wire.answers
+    assert not consumer.adapter.answers
     shelf.append("many", 11)
     parts = parts_of(await consumer.answered())
     assert [index for (_, index), part in parts.items() if offsets(part)] == [11]
@@ -93,7 +93,7 @@ async def test_many_at_once_share_the_turns_of_the_loop(
     consumers = [Consumer(shelf) for _ in range(6)]
     for consumer in consumers:
         consumer.send([wanted(TOPIC_ID, *EVERYTHING)])
-    while not all(consumer.wire.answers for consumer in consumers):
+    while not all(consumer.adapter.answers for consumer in consumers):
         reads.append(0)
         await asyncio.sleep(0)
     assert sum(reads) == len(consumers) * PARTITIONS
@@ -104,10 +104,10 @@ async def test_a_client_that_leaves_leaves_nothing_behind(shelf: Shelf) -> None:
     consumer = Consumer(shelf)
     consumer.send([wanted(TOPIC_ID, *EVERYTHING)], max_wait_ms=20_000)
     await settle()
-    consumer.wire.close()
+    consumer.adapter.close()
     shelf.append("many", 1)
     await settle()
-    assert not consumer.wire.answers
+    assert not consumer.adapter.answers
 
 
 async def test_a_session_that_goes_on_ends_the_wait(shelf: Shelf) -> None:
@@ -121,6 +121,6 @@ async def test_a_session_that_goes_on_ends_the_wait(shelf: Shelf) -> None:
     first, second = await consumer.answered(), None
     while second is None:
         await asyncio.sleep(0.005)
-        second = consumer.take() if consumer.wire.answers else None
+        second = consumer.take() if consumer.adapter.answers else None
     assert first.error_code != ErrorCode.NONE
     assert second.error_code == ErrorCode.NONE

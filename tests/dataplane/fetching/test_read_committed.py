@@ -221,7 +221,7 @@ async def test_a_parked_fetch_waits_for_what_is_stable(tmp_path: Path, in_sessio
     async def is_parked() -> bool:
         for _ in range(3):
             await asyncio.sleep(0)
-        return not consumer.wire.answers
+        return not consumer.adapter.answers
 
     writers.write(7, b"v" * 500)
     replicate(shelf, writers.write(-1, b"v" * 500))
@@ -243,7 +243,7 @@ async def test_fewer_bytes_than_asked_for_are_no_reason_to_wake(tmp_path: Path) 
     writers.write(7, b"v" * 1000)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert not consumer.wire.answers
+    assert not consumer.adapter.answers
     part = parts_of(await consumer.answered())[ID, 0]
     assert (offsets(part), part.last_stable_offset, part.high_watermark) == ([0], 1, 2)
     await shelf.close()
@@ -283,7 +283,7 @@ async def test_repeated_requests_are_answered_alike(tmp_path: Path, version: int
         by_id = version >= 13
         topic = wanted(ID if by_id else bytes(16), (0, offset), name="" if by_id else "t")
         consumer.send([topic], max_bytes=400, isolation_level=isolation_level)
-        return consumer.wire.answers.pop()
+        return consumer.adapter.answers.pop()
 
     for step in range(40):
         producer_id = draw.randrange(-1, 3)

@@ -22,8 +22,8 @@ from ottla.dataplane.server import (
 )
 from ottla.dataplane.server.receive_budget import ReceiveBudget
 from ottla.dataplane.server.request_times import RequestTimes
+from ottla.dataplane.server.socket_adapters import SocketAdapter, plain_adapter, tls_adapter
 from ottla.dataplane.server.unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
-from ottla.dataplane.server.wires import Wire, plain_wire, tls_wire
 from ottla.network.tls.handshake import begin_tls
 from ottla.network.tls.stream import TlsStream
 from tests.dataplane.event_loop import event_loop_policy as event_loop_policy
@@ -61,7 +61,7 @@ class FrameServer:
 
     def _accept(self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
         if self._tls is None:
-            self._serve(plain_wire(sock, self.loop), listener, peer)
+            self._serve(plain_adapter(sock, self.loop), listener, peer)
             return
         task = self.loop.create_task(self._shake_hands(listener, sock, peer, self._tls))
         self._shaking.add(task)
@@ -71,12 +71,12 @@ class FrameServer:
         self, listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int], tls: ssl.SSLContext
     ) -> None:
         stream = await begin_tls(TlsStream(sock, tls))
-        self._serve(tls_wire(sock, stream, self.loop, self.pool), listener, peer)
+        self._serve(tls_adapter(sock, stream, self.loop, self.pool), listener, peer)
 
-    def _serve(self, wire: Wire, listener: ListeningSocket, peer: tuple[str, int]) -> None:
+    def _serve(self, adapter: SocketAdapter, listener: ListeningSocket, peer: tuple[str, int]) -> None:
         self.connections.add(
             ClientConnection(
-                wire,
+                adapter,
                 PeerSession(ANONYMOUS, peer[0], listener.name),
                 peer[1],
                 loop=self.loop,

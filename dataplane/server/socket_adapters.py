@@ -31,7 +31,7 @@ class Readiness(Protocol):
     def remove_writer(self, fd: int, /) -> object: ...
 
 
-class Wire(NamedTuple):
+class SocketAdapter(NamedTuple):
     """What a connection receives from, sends into, and waits for."""
 
     socket: StreamSocket
@@ -43,12 +43,14 @@ class Wire(NamedTuple):
     """None where the kernel brings together what a peer sends at once."""
 
 
-def plain_wire(sock: socket.socket, loop: Readiness) -> Wire:
+def plain_adapter(sock: socket.socket, loop: Readiness) -> SocketAdapter:
     """The socket as it is."""
-    return Wire(sock, loop, SendQueue(sock))
+    return SocketAdapter(sock, loop, SendQueue(sock))
 
 
-def tls_wire(sock: socket.socket, stream: TlsStream, loop: EventLoop, pool: BufferPool) -> Wire:
+def tls_adapter(sock: socket.socket, stream: TlsStream, loop: EventLoop, pool: BufferPool) -> SocketAdapter:
     """A stream on `sock` whose handshake is done."""
     transport = TlsTransport(stream, loop)
-    return Wire(transport, transport, TlsSendQueue(transport, pool), transport.pending, LowWaterMark(sock))
+    return SocketAdapter(
+        transport, transport, TlsSendQueue(transport, pool), transport.pending, LowWaterMark(sock)
+    )
